@@ -1,0 +1,76 @@
+# Offramp. `make demo` shows it, `make test` proves it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PROTOS := $(sort $(wildcard proto/offramp/v1/*.proto))
+STUBS  := clients/python
+N      ?= 2000
+
+.PHONY: help
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(VENV)/.run: pyproject.toml clients/python/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Offramp needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12 ...")'
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e clients/python -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "installing what the tests need"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --group dev
+	@touch $@
+
+# The generator has a place of its own: it is pinned, so that the stubs also run with older protobuf runtimes.
+$(VENV)/.proto: $(VENV)/.run
+	@$(PYTHON) -m venv $(VENV)/generator
+	@$(VENV)/generator/bin/pip install --quiet --disable-pip-version-check "grpcio-tools==1.76.0"
+	@touch $@
+
+.PHONY: demo
+demo: $(VENV)/.run ## the main job, for real, on the embedded broker
+	@$(BIN)/offramp demo
+
+.PHONY: test
+test: $(VENV)/.dev check ## everything, in its short form
+	$(BIN)/python -m pytest tests -m "not long"
+
+.PHONY: test-long
+test-long: $(VENV)/.dev ## the long forms: more rounds, more histories
+	OFFRAMP_TEST_LONG=1 $(BIN)/python -m pytest tests --timeout=3600
+
+.PHONY: simulate
+simulate: $(VENV)/.dev ## N random histories of the whole subscription, on all cores
+	$(BIN)/python -m tests.simulation --histories $(N)
+
+.PHONY: check
+check: $(VENV)/.dev ## format, lint, types, protocol
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/buf lint proto
+	@if git rev-parse -q --verify origin/main:proto >/dev/null 2>&1; then \
+	  $(BIN)/buf breaking proto --against '.git#branch=origin/main,subdir=proto'; \
+	elif git rev-parse -q --verify main:proto >/dev/null 2>&1; then \
+	  $(BIN)/buf breaking proto --against '.git#branch=main,subdir=proto'; fi
+
+.PHONY: format
+format: $(VENV)/.dev ## rewrite the code in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: proto
+proto: $(VENV)/.proto ## generate the stubs again
+	rm -rf $(STUBS)/offramp/v1 && mkdir -p $(STUBS)/offramp/v1
+	$(VENV)/generator/bin/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --pyi_out=$(STUBS) --grpc_python_out=$(STUBS) $(PROTOS)
+	@printf '"""Generated from proto/offramp/v1 by `make proto`."""\n' > $(STUBS)/offramp/v1/__init__.py
+
+.PHONY: bench
+bench: $(VENV)/.run ## measure
+	$(BIN)/python -m benchmarks
+
+.PHONY: clean
+clean: ## remove what was made here
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist *.egg-info clients/python/*.egg-info

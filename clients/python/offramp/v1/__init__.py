@@ -1,0 +1,1 @@
+"""Generated from proto/offramp/v1 by `make proto`."""

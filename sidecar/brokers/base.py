@@ -1,0 +1,240 @@
+"""The adapter contract: all that the core knows of a broker.
+
+One `Broker` is one configured connection; `publish`, `read` and `ends` work without a group. `subscribe` gives a
+`Source`: one group consuming topics. A new broker is one file with these two classes and one harness for the
+shared conformance suite. Differences are declared as traits, never asked by name.
+
+The core calls from one event loop. Blocking client libraries hide in a thread inside their adapter.
+The core retries and backs off; adapters classify errors (`sidecar.errors`) and never retry by themselves what
+the caller would notice.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a broker can promise. The conformance suite tests each claim."""
+
+    #: a commit carries acks beyond the position, so that a restart does not repeat them (promise 9)
+    keeps_acks_beyond: bool
+    #: lanes can move between sidecars of one group (promise 8)
+    rebalances: bool
+    #: one sidecar alone has a lane, so that order `key` and `lane` can be promised across sidecars
+    lanes_are_exclusive: bool
+    #: `Source.seek` works
+    seeks: bool
+    #: `Broker.read` works
+    reads_ranges: bool
+    #: topics are made by `ensure_topic`
+    creates_topics: bool
+
+
+class Start(StrEnum):
+    """Where a group starts that has no position yet."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class SeekTo(StrEnum):
+    START = "start"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record with this timestamp or a later one; the end of the lane if there is none."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtPosition:
+    position: int
+
+
+SeekTarget = SeekTo | AtTime | AtPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The lane is this sidecar's from now on. Its records arrive from `start` on, in order.
+
+    `settled` are runs beyond `start` that were acked before and that the commit carried. The adapter may still
+    deliver records within them; the core drops those. Also sent after a seek: then it ends the lane's earlier
+    epoch.
+    """
+
+    lane: Lane
+    start: int
+    settled: tuple[Run, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The lanes are about to move. No further record of theirs arrives. The broker waits `grace` seconds at the
+    most for `Source.release`; commits for these lanes are still taken until then."""
+
+    lanes: frozenset[Lane]
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The lanes are gone already: nothing may be committed for them."""
+
+    lanes: frozenset[Lane]
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """There is no record in the lane before `position` that was not delivered: what lies between is a gap
+    (markers, compaction, retention). `lost` counts records that were removed before they could be read."""
+
+    lane: Lane
+    position: int
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that an operator should know, or that is over when `text` is empty. `topic` names what kind of
+    trouble it is: a later one of the same topic replaces it."""
+
+    topic: str
+    text: str
+
+
+LaneEvent = Assigned | Revoked | Lost | Advanced | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Events first, in order; then chunks. A lane's chunks follow its `Assigned`."""
+
+    chunks: Sequence[Chunk] = ()
+    events: Sequence[LaneEvent] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEnd:
+    """The positions of a lane: the first that can still be read, and the next that will be written."""
+
+    start: int
+    end: int
+
+
+class Source(ABC):
+    """One group's consumption of its topics. Made by `Broker.subscribe`."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect and join the group. Lanes come as `Assigned` events from `poll`.
+
+        May take seconds. Raises `Unavailable` (the core tries again), `Refused` or `NotFound`.
+        """
+
+    @abstractmethod
+    async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
+        """The next records of the lanes that are not paused, and what happened to lanes.
+
+        Returns as soon as there is anything, after `timeout` seconds at the latest, with at most `max_records`
+        records and `max_bytes` bytes of frames; one record alone may exceed `max_bytes`. Takes from every lane
+        that has something in turn, so that no lane starves. Called all the time, also when every lane is
+        paused: this keeps the group membership. Never called twice at once. Raises `Unavailable`, `Refused`,
+        `Corrupt`; records delivered before are not affected. Cancelling it loses no record.
+        """
+
+    @abstractmethod
+    async def commit(self, commits: Mapping[Lane, Commit]) -> None:
+        """Tell the broker how far lanes have come. Returns once the broker has it durably.
+
+        At most one is in flight. May take as long as the broker does; the caller bounds it. Raises `LaneGone` for
+        lanes that moved away (the others are committed) and `Unavailable` when a retry may help.
+        """
+
+    @abstractmethod
+    async def release(self, lanes: Collection[Lane]) -> None:
+        """Let go of revoked lanes: the core has committed what it could. Returns at once; unknown lanes are fine."""
+
+    @abstractmethod
+    async def pause(self, lanes: Collection[Lane]) -> None:
+        """Stop delivering these lanes. Chunks that are on their way may still arrive from the next `poll`."""
+
+    @abstractmethod
+    async def resume(self, lanes: Collection[Lane]) -> None:
+        """Go on with these lanes exactly where they stopped."""
+
+    @abstractmethod
+    async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        """Move lanes; answers the positions they moved to, once the broker has them durably as committed.
+
+        No commit is in flight meanwhile. The next `poll` that has anything of these lanes starts with their
+        `Assigned`; nothing fetched before the seek arrives after it. Raises `NotFound`, `Unavailable`, `LaneGone`.
+        """
+
+    @abstractmethod
+    async def ends(self) -> Mapping[Lane, LaneEnd]:
+        """The ends of the assigned lanes as last known. Cheap, never blocks; unknown lanes are left out."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Leave the group and free everything. Called once, after the last commit. Never raises."""
+
+
+class Broker(ABC):
+    """One configured broker. Several sources may be open on it."""
+
+    traits: Traits
+    #: facts for the status: versions, protocols, folders. No secrets.
+    facts: dict[str, str]
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Make it usable for `publish` and `subscribe`. Raises `StartError`, `Unavailable`, `Refused`, `Corrupt`."""
+
+    @abstractmethod
+    def subscribe(self, spec: "SourceSpec") -> Source:
+        """A source that is not open yet. Cheap."""
+
+    @abstractmethod
+    async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+        """Returns once the broker has all messages durably, with their places in order.
+
+        Raises `NotFound` (no such topic, and topics are not made on the fly), `TooLarge`, `Refused`, `OutOfRoom`,
+        `Unavailable`. After an error some may have been written.
+        """
+
+    @abstractmethod
+    async def ensure_topic(self, topic: str, lanes: int) -> None:
+        """Make the topic if it is missing. An existing one is left as it is."""
+
+    @abstractmethod
+    async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
+        """Asks the broker. Raises `NotFound`, `Unavailable`."""
+
+    @abstractmethod
+    def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
+        """The records of a run, in order, in chunks of about `max_bytes`, without a group. Ends with the run or
+        with the lane. Raises `NotFound`, `Unavailable`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close sources first. Waits for publishes that are under way. Never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """What a subscription wants of a broker."""
+
+    group: str
+    topics: tuple[str, ...]
+    start: Start = Start.EARLIEST
+    #: topics that belong to the group itself (its retry topic): made with this many lanes if missing
+    own_topics: Mapping[str, int] = field(default_factory=dict)

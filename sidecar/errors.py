@@ -1,0 +1,103 @@
+"""Everything that can go wrong, as one tree.
+
+OfframpError
+├── ConfigError              the user must change something; names the key
+├── StartError               the sidecar cannot run here: a socket, port or folder is taken or unusable
+├── BrokerError
+│   ├── Unavailable          a retry may help
+│   │   └── OutOfRoom        the broker's disk or quota is full; reading goes on
+│   ├── Refused              credentials, rights or a request that can never succeed; a retry will not help
+│   │   └── TooLarge         the broker will never take a message of this size
+│   ├── NotFound             no such topic, lane or group
+│   ├── LaneGone             the lanes moved to another sidecar; carries them
+│   └── Corrupt              what the broker has stored cannot be read
+└── ProtocolError            the client broke a rule of the protocol; carries the gRPC status
+    ├── InvalidRequest       INVALID_ARGUMENT
+    ├── Unknown              NOT_FOUND
+    ├── OutOfTurn            FAILED_PRECONDITION
+    ├── Superseded           ABORTED
+    ├── Exhausted            RESOURCE_EXHAUSTED
+    └── Stopping             UNAVAILABLE
+
+Adapters translate library errors into BrokerErrors with `raise ... from error`; the core decides what to do.
+"""
+
+from collections.abc import Collection
+from typing import ClassVar
+
+from sidecar.model import Lane
+
+
+class OfframpError(Exception):
+    """Its text is for people: what, which value, what is allowed."""
+
+
+class ConfigError(OfframpError):
+    pass
+
+
+class StartError(OfframpError):
+    pass
+
+
+class BrokerError(OfframpError):
+    pass
+
+
+class Unavailable(BrokerError):
+    pass
+
+
+class OutOfRoom(Unavailable):
+    pass
+
+
+class Refused(BrokerError):
+    pass
+
+
+class TooLarge(Refused):
+    pass
+
+
+class NotFound(BrokerError):
+    pass
+
+
+class LaneGone(BrokerError):
+    def __init__(self, lanes: Collection[Lane]) -> None:
+        super().__init__("moved to another sidecar: " + ", ".join(str(lane) for lane in sorted(lanes)))
+        self.lanes = frozenset(lanes)
+
+
+class Corrupt(BrokerError):
+    pass
+
+
+class ProtocolError(OfframpError):
+    #: the name of the gRPC status that the client gets
+    status: ClassVar[str] = "UNKNOWN"
+
+
+class InvalidRequest(ProtocolError):
+    status = "INVALID_ARGUMENT"
+
+
+class Unknown(ProtocolError):
+    status = "NOT_FOUND"
+
+
+class OutOfTurn(ProtocolError):
+    status = "FAILED_PRECONDITION"
+
+
+class Superseded(ProtocolError):
+    status = "ABORTED"
+
+
+class Exhausted(ProtocolError):
+    status = "RESOURCE_EXHAUSTED"
+
+
+class Stopping(ProtocolError):
+    status = "UNAVAILABLE"

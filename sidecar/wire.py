@@ -1,0 +1,146 @@
+"""Between the model and protobuf bytes. Records and batches are written by hand, without an object per record.
+
+A record is encoded once, when it comes from the broker, and its bytes serve every delivery. Everything that is
+small or rare goes through the generated classes.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from offramp.v1 import record_pb2 as pb
+from sidecar.model import Delivery, Header, Record
+
+#: Batch.records and ReadRangeResponse.records: field 4, length-delimited
+_RECORD_TAG = b"\x22"
+#: ConsumeResponse.batches: field 2; FetchResponse.batches: field 1
+CONSUME_BATCH_TAG = b"\x12"
+FETCH_BATCH_TAG = b"\x0a"
+
+_SMALL = [bytes([n]) for n in range(128)] + [bytes([n & 127 | 128, n >> 7]) for n in range(128, 1 << 14)]
+
+
+def varint(number: int) -> bytes:
+    if number < 1 << 14:
+        return _SMALL[number]
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def encode_header(header: Header) -> bytes:
+    name = header.name.encode()
+    body = b"\x0a" + varint(len(name)) + name
+    if header.value is not None:
+        body += b"\x12" + varint(len(header.value)) + header.value
+    return b"\x1a" + varint(len(body)) + body
+
+
+def encode_frame(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header],
+    lane: int,
+    position: int,
+    timestamp_ms: int = 0,
+    ref: bytes = b"",
+) -> bytes:
+    """A record as a field of a batch, tag and length included."""
+    parts = [b"" if key is None else b"\x0a" + varint(len(key)) + key]
+    if value is not None:
+        parts.append(b"\x12" + varint(len(value)) + value)
+    parts.extend(map(encode_header, headers))
+    if lane:
+        parts.append(b"\x20" + varint(lane))
+    if position:
+        parts.append(b"\x28" + varint(position))
+    if ref:
+        parts.append(b"\x32" + varint(len(ref)) + ref)
+    if timestamp_ms:
+        parts.append(b"\x38" + varint(timestamp_ms))
+    body = b"".join(parts)
+    return _RECORD_TAG + varint(len(body)) + body
+
+
+def record_bytes(frame: bytes) -> bytes:
+    """The record of a frame, without tag and length."""
+    start = 1
+    while frame[start] & 128:
+        start += 1
+    return frame[start + 1 :]
+
+
+def decode_frame(frame: bytes) -> Record:
+    return to_record(pb.Record.FromString(record_bytes(frame)))
+
+
+def to_record(message: pb.Record) -> Record:
+    return Record(
+        key=message.key if message.HasField("key") else None,
+        value=message.value if message.HasField("value") else None,
+        headers=tuple(Header(h.name, h.value if h.HasField("value") else None) for h in message.headers),
+        lane=message.lane,
+        position=message.position,
+        timestamp_ms=message.timestamp_ms,
+        ref=message.ref,
+    )
+
+
+def key_of(frame: bytes) -> bytes | None:
+    """The key of a frame's record, without decoding the rest: the encoder writes it first."""
+    at = 1
+    while frame[at] & 128:
+        at += 1
+    at += 1
+    if at >= len(frame) or frame[at] != 0x0A:
+        return None
+    length, shift = 0, 0
+    while True:
+        at += 1
+        length |= (frame[at] & 127) << shift
+        if frame[at] < 128:
+            break
+        shift += 7
+    return frame[at + 1 : at + 1 + length]
+
+
+def encode_batch(tag: bytes, delivery: Delivery) -> list[bytes]:
+    """A batch as a field of a response. The pieces are to be joined with those of other fields."""
+    topic = delivery.topic.encode()
+    lanes = b"".join(map(varint, delivery.lanes))
+    head = b"".join(
+        (
+            b"\x0a", varint(len(delivery.lease)), delivery.lease,
+            b"\x12", varint(len(topic)), topic,
+            b"\x1a", varint(len(lanes)), lanes,
+        )
+    )  # fmt: skip
+    tail = _encode_tail(delivery)
+    return [tag, varint(len(head) + delivery.size + len(tail)), head, *delivery.frames, tail]
+
+
+def batch_overhead(topic: str, lanes: int, redeliveries: int) -> int:
+    """An upper bound of what a batch adds to its frames, for staying below a client's message limit."""
+    return 96 + 4 * len(topic) + 10 * lanes + 32 * redeliveries
+
+
+def _encode_tail(delivery: Delivery) -> bytes:
+    parts = []
+    for redelivery in delivery.redeliveries:
+        body = pb.Redelivery(
+            first=redelivery.first,
+            count=redelivery.count,
+            attempt=redelivery.attempt,
+            possibly_processed=redelivery.possibly_processed,
+        ).SerializeToString()
+        parts.append(b"\x2a" + varint(len(body)) + body)
+    lease_for_ms = int(delivery.lease_for * 1000)
+    if lease_for_ms:
+        parts.append(b"\x30" + varint(lease_for_ms))
+    parts.append(b"\x38" + varint(delivery.closed_by))
+    return b"".join(parts)
+
+
+def join(pieces: Sequence[bytes]) -> bytes:
+    return b"".join(pieces)
