@@ -7,7 +7,7 @@ cannot tell different stories. Durations are seconds, sizes are bytes.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Annotated, Any, NewType
 
 from sidecar.brokers.base import Start
 from sidecar.model import Order
@@ -16,6 +16,10 @@ from sidecar.model import Order
 Seconds = NewType("Seconds", float)
 #: bytes; written as 512KiB, 1MiB, 10MB or a plain number
 Bytes = NewType("Bytes", int)
+#: permissions; written in octal, as in 0660
+Mode = Annotated[int, "mode"]
+#: host:port, or empty
+Address = Annotated[str, "address"]
 
 
 class Exhausted(StrEnum):
@@ -33,9 +37,26 @@ class Oversized(StrEnum):
     HOLD = "hold"
 
 
-def setting(doc: str, default: Any = ..., **bounds: Any) -> Any:
-    """A documented field. Bounds: `at_least`, `at_most`. Without a default the key must be given."""
-    metadata = {"doc": doc, **bounds}
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def setting(doc: str, default: Any = ..., **more: Any) -> Any:
+    """A documented field; one without it is not a key of the file. Without a default the key must be given.
+
+    More: `at_least` and `at_most` bound a number, or how many a list has; `secret=True` keeps the value out of
+    every message (names such as `password` do so by themselves); `example` is shown in the reference where
+    there is no default.
+    """
+    metadata = {"doc": doc, **more}
     if default is ...:
         return field(metadata=metadata)
     if isinstance(default, dict):
@@ -172,7 +193,7 @@ class BudgetSettings:
 class SubscriptionSettings:
     name: str = ""
     broker: str = setting("A name from `brokers`.", "local")
-    topics: tuple[str, ...] = setting("Topics to consume.")
+    topics: tuple[str, ...] = setting("Topics to consume.", at_least=1, example=("orders",))
     group: str = setting("The group on the broker. Default: the subscription's name.", "")
     order: Order = setting(
         "`none`: any batch to any worker; `key`: records of a key in order, keys in parallel; `lane`: one batch "
@@ -225,17 +246,15 @@ class ListenSettings:
     socket: str = setting(
         "The unix socket for apps. Its folder is made if missing. Empty: no socket.", "/run/offramp/offramp.sock"
     )
-    socket_mode: int = setting("Permissions of the socket, octal.", 0o660)
-    tcp: str = setting("host:port on loopback for apps that cannot use the socket. Empty: none.", "")
+    socket_mode: Mode = setting("Permissions of the socket, octal.", 0o660, at_least=0, at_most=0o777)
+    tcp: Address = setting("host:port on loopback for apps that cannot use the socket. Empty: none.", "")
     max_request_bytes: Bytes = setting("Largest request taken from an app.", Bytes(4 << 20), at_least=64 << 10)
     max_sessions: int = setting("Most sessions at a time.", 1_000, at_least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    address: str = setting(
-        "host:port for /healthz, /readyz, /metrics and /version. Empty: none.", "127.0.0.1:4771"
-    )
+    address: Address = setting("host:port for /healthz, /readyz, /metrics and /version. Empty: none.", "127.0.0.1:4771")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,8 +266,8 @@ class DrainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    level: str = setting("`debug`, `info`, `warning` or `error`.", "info")
-    format: str = setting("`text` for people, `json` for machines.", "text")
+    level: LogLevel = setting("The least important events that are logged.", LogLevel.INFO)
+    format: LogFormat = setting("`text` for people, `json` for machines.", LogFormat.TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +277,7 @@ class Settings:
     drain: DrainSettings = section("How the sidecar stops.", DrainSettings)
     log: LogSettings = section("What is logged.", LogSettings)
     brokers: Mapping[str, BrokerSettings] = setting(
-        "Brokers by name. `local` is there without being named.", {}
+        "Brokers by name. `local` needs no entry: it is there if a subscription names it, or if no other broker is.",
+        {},
     )
     subscriptions: Mapping[str, SubscriptionSettings] = setting("Subscriptions by name.", {})
