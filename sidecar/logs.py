@@ -1,0 +1,103 @@
+"""Structured logs: one line for each event that an operator would act on, to standard error.
+
+    log = Log("server")
+    log.info("ready", socket=path, subscriptions=names)
+
+Names of fields come from `telemetry.LOG_FIELDS`. Payloads never appear.
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+
+from sidecar.settings import LogSettings
+
+_ROOT = "offramp"
+
+
+class Log:
+    """A logger whose lines carry named fields."""
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(f"{_ROOT}.{name}")
+
+    def debug(self, text: str, **fields: object) -> None:
+        self._logger.debug(text, extra={"fields": fields})
+
+    def info(self, text: str, **fields: object) -> None:
+        self._logger.info(text, extra={"fields": fields})
+
+    def warning(self, text: str, **fields: object) -> None:
+        self._logger.warning(text, extra={"fields": fields})
+
+    def error(self, text: str, **fields: object) -> None:
+        self._logger.error(text, extra={"fields": fields})
+
+    def bug(self, text: str, error: BaseException, **fields: object) -> None:
+        """An error that nobody foresaw: with its traceback, for whoever mends it."""
+        self._logger.error(text, exc_info=error, extra={"fields": fields})
+
+
+def configure(settings: LogSettings) -> None:
+    """Send all logs of this process to standard error, as the settings say. Calling it again replaces that."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    # Libraries speak only when something is wrong: their chatter is not for operators.
+    root.setLevel(logging.WARNING)
+    logging.getLogger(_ROOT).setLevel(settings.level.upper())
+
+
+class TextFormatter(logging.Formatter):
+    """For people: time, level, where, what, name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
+        line = f"{_time(record)} {record.levelname.lower():7} {_name(record)}: {record.getMessage()}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """For machines: one object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": _name(record),
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+    fields: Mapping[str, object] = getattr(record, "fields", {})
+    return fields
+
+
+def _name(record: logging.LogRecord) -> str:
+    return record.name.removeprefix(f"{_ROOT}.")
+
+
+def _time(record: logging.LogRecord) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z"
+
+
+def _plain(value: object) -> str:
+    """As it is if it is one word, otherwise quoted: a line stays one line and can be taken apart again."""
+    if isinstance(value, list | tuple):
+        text = ",".join(map(str, value))
+    elif isinstance(value, float):
+        text = f"{value:.3f}"
+    else:
+        text = str(value)
+    simple = bool(text) and not any(c.isspace() or not c.isprintable() or c in '"=' for c in text)
+    return text if simple else json.dumps(text, ensure_ascii=False)
