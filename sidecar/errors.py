@@ -14,7 +14,8 @@ OfframpError
 └── ProtocolError            the client broke a rule of the protocol; carries the gRPC status
     ├── InvalidRequest       INVALID_ARGUMENT
     ├── Unknown              NOT_FOUND
-    ├── OutOfTurn            FAILED_PRECONDITION
+    ├── Unmet                FAILED_PRECONDITION: something else has to change first
+    │   └── OutOfTurn        a Fetch whose `seq` is not its turn
     ├── Superseded           ABORTED
     ├── Exhausted            RESOURCE_EXHAUSTED
     └── Stopping             UNAVAILABLE
@@ -87,8 +88,12 @@ class Unknown(ProtocolError):
     status = "NOT_FOUND"
 
 
-class OutOfTurn(ProtocolError):
+class Unmet(ProtocolError):
     status = "FAILED_PRECONDITION"
+
+
+class OutOfTurn(Unmet):
+    pass
 
 
 class Superseded(ProtocolError):
