@@ -64,7 +64,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Consecutive records of one lane as the broker gave them, encoded once and never changed.
+    """Consecutive records of one lane as the broker gave them, encoded once.
 
     A frame is a record's bytes as a field of `Batch.records`, tag and length included, so that a batch is made
     by joining frames. Positions ascend; they need not be contiguous.
@@ -72,20 +72,31 @@ class Chunk:
 
     lane: Lane
     positions: Sequence[int]
-    frames: Sequence[bytes]
+    frames: list[bytes]
     #: how often the broker itself says that it delivered each before, where it counts (Pulsar)
     delivered_before: Sequence[int] | None = None
+    #: where the records come from as their reader sees it, where that is not `lane`: they were parked
+    origin: Lane | None = None
     #: ends[i] is the number of bytes in frames[: i + 1]
     ends: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ends", list(accumulate(map(len, self.frames))))
 
+    @property
+    def shown(self) -> Lane:
+        """The lane as the reader sees it."""
+        return self.origin or self.lane
+
     def size(self, start: int, stop: int) -> int:
-        """Bytes of frames[start:stop]."""
+        """Bytes of frames[start:stop], also after they were dropped."""
         if stop <= start:
             return 0
         return self.ends[stop - 1] - (self.ends[start - 1] if start else 0)
+
+    def drop(self, start: int, stop: int) -> None:
+        """Free frames[start:stop]: one slow record must not keep its whole chunk in memory."""
+        self.frames[start:stop] = [b""] * (stop - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +140,8 @@ class ClosedBy(IntEnum):
     PROBE = 5
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """The outcome of records[first : first + count] of a batch."""
 
     first: int
@@ -151,7 +163,8 @@ class Settlement:
     parts: tuple[Part, ...] = ()
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Range:
     """Indexes first <= i < first + count of a batch."""
 
     first: int
@@ -166,7 +179,8 @@ class SettleResult:
     detail: str = ""
 
 
-class Redelivery(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Redelivery:
     first: int
     count: int
     attempt: int

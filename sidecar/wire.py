@@ -57,7 +57,7 @@ def encode_frame(
         parts.append(b"\x28" + varint(position))
     if ref:
         parts.append(b"\x32" + varint(len(ref)) + ref)
-    if timestamp_ms:
+    if timestamp_ms > 0:
         parts.append(b"\x38" + varint(timestamp_ms))
     body = b"".join(parts)
     return _RECORD_TAG + varint(len(body)) + body

@@ -165,7 +165,10 @@ class Source(ABC):
 
     @abstractmethod
     async def pause(self, lanes: Collection[Lane]) -> None:
-        """Stop delivering these lanes. Chunks that are on their way may still arrive from the next `poll`."""
+        """Stop delivering these lanes. Chunks that are on their way may still arrive from the next `poll`.
+
+        Like `resume` it may be called while a `poll` waits, and takes effect in it.
+        """
 
     @abstractmethod
     async def resume(self, lanes: Collection[Lane]) -> None:

@@ -1,0 +1,98 @@
+"""The state of a subscription, and the moves that keep its counts true. No tasks, no clock."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from sidecar.dispatcher import Dispatcher
+from sidecar.lanes import LanePhase, LaneState
+from sidecar.leases import Lease, Leases
+from sidecar.model import Lane
+from sidecar.sessions import Session
+from sidecar.spans import Parcel, ParcelState, Span
+from sidecar.telemetry import Counters, Meters
+
+
+class Books:
+    """What a subscription knows of its lanes and records.
+
+    A record is in exactly one place: fresh (in its lane's ordering), in flight (in a lease), waiting (in a returned
+    parcel), aside (being dead-lettered or parked), or settled. Each move between places is one method here.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, prefix: bytes) -> None:
+        self.lanes: dict[Lane, LaneState] = {}
+        self.dispatcher = dispatcher
+        self.leases: Leases[Session] = Leases(prefix)
+        self.counters = Counters()
+        self.meters = Meters()
+        #: what is wrong, by kind
+        self.troubles: dict[str, str] = {}
+        #: held in memory by lanes that are not gone
+        self.records = 0
+        self.bytes = 0
+
+    def trouble(self, kind: str, text: str) -> bool:
+        """Note what is wrong, or with an empty text that it is over. Answers whether this is news."""
+        if not text:
+            return self.troubles.pop(kind, None) is not None
+        news = self.troubles.get(kind) != text
+        self.troubles[kind] = text
+        return news
+
+    def in_flight(self, spans: Iterable[Span]) -> None:
+        """Picked records go to a worker."""
+        for span in spans:
+            span.lane.in_flight += span.stop - span.start
+
+    def landed(self, spans: Iterable[Span]) -> None:
+        """Records are in a worker's hands no more; another move says where they are now."""
+        for span in spans:
+            span.lane.in_flight -= span.stop - span.start
+
+    def settle(self, spans: Iterable[Span]) -> None:
+        """Settled for good. They must not be of a lane that is gone."""
+        for lane, mine in by_lane(spans):
+            before = lane.unsettled_records
+            self.bytes -= lane.settle(mine)
+            self.records -= before - lane.unsettled_records
+            self.dispatcher.wake(lane)
+
+    def put_back(self, parcel: Parcel, now: float) -> None:
+        """Records wait for their next delivery."""
+        for span in parcel.spans:
+            span.lane.waiting += span.records
+        self.dispatcher.returns.add(parcel, now)
+
+    def no_longer_waiting(self, parcel: Parcel, state: ParcelState) -> None:
+        """A parcel that waited goes elsewhere, whole."""
+        parcel.state = state
+        for span in parcel.spans:
+            span.lane.waiting -= span.records
+        self.leases.left(parcel)
+
+    def lane_is_gone(self, state: LaneState) -> list[Lease[Session]]:
+        """Nothing of the lane counts any more. Answers the leases that hold some of it."""
+        state.phase = LanePhase.GONE
+        self.records -= state.unsettled_records
+        self.bytes -= state.unsettled_bytes
+        if self.lanes.get(state.lane) is state:
+            del self.lanes[state.lane]
+        for parcel in self.dispatcher.forget(state):
+            if parcel.state is ParcelState.GONE:
+                self.leases.left(parcel)
+        touched = []
+        for lease in self.leases.held():
+            mine = [span for span in lease.spans if span.lane is state]
+            for span in mine:
+                # The worker has its copy; this one is needed no more.
+                span.chunk.drop(span.start, span.stop)
+            if mine:
+                touched.append(lease)
+        return touched
+
+
+def by_lane(spans: Iterable[Span]) -> Iterator[tuple[LaneState, Sequence[Span]]]:
+    """Neighbouring spans of one lane together."""
+    for lane, mine in groupby(spans, attrgetter("lane")):
+        yield lane, list(mine)

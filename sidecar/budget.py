@@ -1,0 +1,88 @@
+"""How many batches may be in flight, and how many records a second may go. Pure."""
+
+from sidecar.settings import BudgetSettings
+
+#: no limit in practice
+_UNLIMITED = float(1 << 40)
+#: what remains of the limit after OVERLOADED, and after a failure or a growing latency
+_OVERLOADED, _STRAINED = 0.6, 0.9
+#: what remains of the limit after a stall: the backlog must not flood what has just recovered
+_RESTART = 0.25
+#: a latency this many times the usual one is a sign of strain
+_SLOW = 2.0
+
+
+class Budget:
+    """One limit on concurrency, found by trial, and an optional rate.
+
+    The limit falls by a factor on signs of strain, at most once per round trip, and grows by one batch per round trip
+    while it is used up. OVERLOADED always counts; failures and latency count if the settings say `adaptive`.
+    """
+
+    def __init__(self, settings: BudgetSettings) -> None:
+        self._adaptive = settings.adaptive
+        self._ceiling = float(settings.concurrency) if settings.concurrency else _UNLIMITED
+        self._limit = 4.0 if settings.adaptive and self._ceiling > 4.0 else self._ceiling
+        self._usual = 0.0
+        self._last_cut = float("-inf")
+        self._rate = settings.rate
+        self._tokens = 1.0
+        self._refilled = 0.0
+
+    @property
+    def limit(self) -> int:
+        """Most batches in flight; 0: no limit."""
+        return 0 if self._limit >= _UNLIMITED else max(1, int(self._limit))
+
+    def allows(self, in_flight: int, now: float) -> bool:
+        if in_flight >= self._limit and in_flight > 0:
+            return False
+        return self._rate == 0.0 or self._refill(now) > 0.0
+
+    def next_token(self, now: float) -> float | None:
+        """When the rate allows the next batch; None if it does now."""
+        if self._rate == 0.0 or self._refill(now) > 0.0:
+            return None
+        return now + (1e-6 - self._tokens) / self._rate
+
+    def sent(self, records: int) -> None:
+        """A batch may take more tokens than there are: the next one waits the longer."""
+        if self._rate:
+            self._tokens -= records
+
+    def success(self, seconds: float, in_flight: int, now: float) -> None:
+        """A batch was acked after so many seconds, while so many were in flight, itself included."""
+        if self._adaptive:
+            strained = self._usual > 0.0 and seconds > _SLOW * self._usual
+            self._usual = seconds if self._usual == 0.0 else self._usual + (seconds - self._usual) * 0.05
+            if strained:
+                self._cut(_STRAINED, in_flight, now)
+                return
+        if self._limit < self._ceiling and in_flight >= 0.8 * self._limit:
+            self._limit = min(self._ceiling, self._limit + 1.0 / max(self._limit, 1.0))
+
+    def failure(self, in_flight: int, now: float) -> None:
+        if self._adaptive:
+            self._cut(_STRAINED, in_flight, now)
+
+    def overloaded(self, in_flight: int, now: float) -> None:
+        self._cut(_OVERLOADED, in_flight, now)
+
+    def restart(self, in_flight: int) -> None:
+        """The handler is back after a stall."""
+        if self._adaptive or self._limit < self._ceiling:
+            self._limit = max(1.0, min(self._limit, float(max(in_flight, 4))) * _RESTART)
+
+    def _cut(self, factor: float, in_flight: int, now: float) -> None:
+        if now - self._last_cut < self._usual:
+            return
+        self._last_cut = now
+        self._limit = max(1.0, min(self._limit, float(max(in_flight, 1))) * factor)
+
+    def _refill(self, now: float) -> float:
+        # A tenth of a second may be saved up, so that small batches flow smoothly and idle time buys no flood.
+        if now > self._refilled:
+            most = max(1.0, self._rate * 0.1)
+            self._tokens = min(most, self._tokens + (now - self._refilled) * self._rate)
+            self._refilled = now
+        return self._tokens

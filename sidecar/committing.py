@@ -1,0 +1,113 @@
+"""Telling the broker how far lanes have come: continuously, one commit at a time."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from sidecar.books import Books
+from sidecar.brokers.base import SeekTarget, Source
+from sidecar.errors import BrokerError, LaneGone
+from sidecar.lanes import LanePhase, LaneState
+from sidecar.model import Commit, Lane
+from sidecar.retry import Backoff
+from sidecar.settings import SubscriptionSettings
+
+log = logging.getLogger("offramp.commit")
+
+
+class Committing:
+    """Commits what is settled, and moves lanes. Both go one after the other, so that no commit of an earlier epoch
+    can overtake a seek."""
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        books: Books,
+        source: Source,
+        backoff: Backoff,
+        *,
+        with_beyond: bool,
+        lost: Callable[[Iterable[LaneState]], None],
+        committed: Callable[[LaneState], None],
+    ) -> None:
+        self._settings = settings
+        self._books = books
+        self._source = source
+        self._backoff = backoff
+        self._with_beyond = with_beyond
+        self._lost = lost
+        self._committed = committed
+        self._wanted = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    def want(self) -> None:
+        """Something was settled."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(self._settings.commit_every)
+            self._wanted.clear()
+            if await self.commit(self._books.lanes.values()):
+                failures = 0
+            else:
+                failures += 1
+                self._wanted.set()
+                await asyncio.sleep(self._backoff.wait(failures))
+
+    async def commit(self, lanes: Iterable[LaneState]) -> bool:
+        """Commit what is settled of these lanes. Answers whether the broker has it all."""
+        lanes = list(lanes)
+        async with self._turn:
+            commits: dict[Lane, Commit] = {}
+            sent: list[tuple[LaneState, Commit, int]] = []
+            for state in lanes:
+                if state.phase is LanePhase.GONE:
+                    continue
+                commit = state.ledger.committable(with_beyond=self._with_beyond)
+                if commit is not None:
+                    commits[state.lane] = commit
+                    sent.append((state, commit, state.uncommitted))
+                    state.ledger.commit_sent()
+            if not commits:
+                return True
+            return await self._send(commits, sent)
+
+    async def _send(self, commits: Mapping[Lane, Commit], sent: list[tuple[LaneState, Commit, int]]) -> bool:
+        gone: frozenset[Lane] = frozenset()
+        try:
+            async with asyncio.timeout(self._settings.commit_timeout):
+                await self._source.commit(commits)
+        except LaneGone as error:
+            gone = error.lanes
+            self._lost([state for state, _, _ in sent if state.lane in gone])
+        except (BrokerError, TimeoutError) as error:
+            for state, _, _ in sent:
+                state.ledger.commit_failed()
+            self._books.counters.failed_commits += 1
+            text = str(error) or f"no answer within {self._settings.commit_timeout:g} s"
+            if self._books.trouble("commit", f"commits are held back: {text}"):
+                log.warning("commit failed, will be tried again", extra={"error": text})
+            return False
+        self._books.counters.commits += 1
+        if self._books.trouble("commit", ""):
+            log.info("commits work again")
+        for state, commit, uncommitted in sent:
+            if state.lane in gone or state.phase is LanePhase.GONE:
+                continue
+            state.ledger.commit_done(commit)
+            state.window.commit(commit.position)
+            state.uncommitted -= uncommitted
+            self._committed(state)
+        return True
+
+    async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        """Move lanes. Their leases become stale. Raises what `Source.seek` raises; then nothing was moved."""
+        async with self._turn:
+            before = [self._books.lanes[lane] for lane in targets if lane in self._books.lanes]
+            positions = await self._source.seek(targets)
+            # The new epoch may have begun already while the call was under way: only the old one ends here.
+            self._lost([state for state in before if state.phase is not LanePhase.GONE])
+            return positions

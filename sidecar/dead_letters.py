@@ -1,0 +1,130 @@
+"""Records that failed for good: how they are written, listed and sent back."""
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sidecar import parking
+from sidecar.brokers.base import Broker
+from sidecar.errors import NotFound
+from sidecar.model import Header, Message, Record, Run
+from sidecar.settings import SubscriptionSettings
+from sidecar.spans import Span
+from sidecar.wire import decode_frame, encode_frame
+
+#: a dead letter carries these headers, in this order, after its own
+HEADERS = (
+    "offramp-id",
+    "offramp-topic",
+    "offramp-lane",
+    "offramp-position",
+    "offramp-timestamp-ms",
+    "offramp-group",
+    "offramp-reason",
+    "offramp-attempts",
+    "offramp-worker",
+    "offramp-dead-lettered-ms",
+    "offramp-dead-lettered-at",
+)
+_READ_BYTES = 1 << 20
+_REDRIVE_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    #: `topic/lane/position` of the origin: stable, however often it was written
+    id: str
+    topic: str
+    #: as it was in its own topic
+    record: Record
+    group: str
+    reason: str
+    attempts: int
+    worker: str
+    dead_lettered_ms: int
+
+
+def write(span: Span, *, group: str, reason: str, worker: str, wall_ms: int) -> Message:
+    """A single record as it is written to the dead-letter topic."""
+    record = decode_frame(span.chunk.frames[span.start])
+    topic = span.chunk.shown.topic
+    values = (
+        f"{topic}/{record.lane}/{record.position}",
+        topic,
+        record.lane,
+        record.position,
+        record.timestamp_ms,
+        group,
+        reason,
+        max(1, span.history.failures),
+        worker,
+        wall_ms,
+        datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+    )
+    said = tuple(Header(name, str(value).encode()) for name, value in zip(HEADERS, values, strict=True))
+    return Message(record.key, record.value, (*record.headers, *said))
+
+
+def read(record: Record) -> DeadLetter | None:
+    """What a record of the dead-letter topic says; None if Offramp did not write it."""
+    said = record.headers[-len(HEADERS) :]
+    if tuple(header.name for header in said) != HEADERS:
+        return None
+    try:
+        values = [(header.value or b"").decode() for header in said]
+        lane, position, timestamp_ms = int(values[2]), int(values[3]), int(values[4])
+        attempts, dead_lettered_ms = int(values[7]), int(values[9])
+    except ValueError:
+        return None
+    original = Record(record.key, record.value, record.headers[: -len(HEADERS)], lane, position, timestamp_ms)
+    return DeadLetter(values[0], values[1], original, values[5], values[6], attempts, values[8], dead_lettered_ms)
+
+
+async def list_dead_letters(
+    broker: Broker, settings: SubscriptionSettings, *, limit: int = 0, ids: Collection[str] = ()
+) -> list[DeadLetter]:
+    """Dead letters of the subscription's group, oldest first. `limit` = 0: all. `ids`: only these.
+
+    One that was written twice, because its write and the commit are not one step, is listed once.
+    """
+    found: dict[str, DeadLetter] = {}
+    async for letter in _all(broker, settings):
+        if not ids or letter.id in ids:
+            found.setdefault(letter.id, letter)
+    letters = sorted(found.values(), key=lambda letter: (letter.dead_lettered_ms, letter.id))
+    return letters[:limit] if limit else letters
+
+
+async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collection[str], wall_ms: int) -> list[str]:
+    """Send dead letters back to this group alone, through its retry topic. Answers the ids; `ids` empty: all.
+
+    Raises what `Broker.publish` raises; what was sent before the error is on its way.
+    """
+    letters = await list_dead_letters(broker, settings, ids=ids)
+    await broker.ensure_topic(settings.retry_topic, settings.parking.lanes)
+    for start in range(0, len(letters), _REDRIVE_BATCH):
+        messages = [
+            parking.redriven(_frame(letter.record), letter.topic, wall_ms=wall_ms)
+            for letter in letters[start : start + _REDRIVE_BATCH]
+        ]
+        await broker.publish(settings.retry_topic, messages)
+    return [letter.id for letter in letters]
+
+
+def _frame(record: Record) -> bytes:
+    return encode_frame(
+        record.key, record.value, record.headers, record.lane, record.position, record.timestamp_ms, record.ref
+    )
+
+
+async def _all(broker: Broker, settings: SubscriptionSettings) -> AsyncIterator[DeadLetter]:
+    try:
+        ends = await broker.lane_ends(settings.dead_letter_topic)
+    except NotFound:
+        return
+    for lane, end in ends.items():
+        async for chunk in broker.read(lane, Run(end.start, end.end), _READ_BYTES):
+            for frame in chunk.frames:
+                letter = read(decode_frame(frame))
+                if letter is not None and letter.group == settings.group_name:
+                    yield letter

@@ -1,0 +1,270 @@
+"""Which records go into the next batch. Pure: lanes and returned parcels in, spans out.
+
+Fair to lanes: lanes with something ready stand in a ring, and each batch starts with the next one. Returned
+records and fresh ones take turns, so that neither starves the other.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sidecar.batching import Batching
+from sidecar.lanes import LanePhase, LaneState
+from sidecar.model import ClosedBy, Order
+from sidecar.returns import Returns
+from sidecar.spans import DOUBTFUL, FRESH, Parcel, ParcelState, Span, count, cut, size
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the worker that waits can take."""
+
+    #: most bytes of a batch; a single record may exceed it
+    bytes: int
+    #: most bytes that its connection takes at all; 0: no record beyond `bytes` is wanted
+    hard_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Records that go out together."""
+
+    spans: list[Span]
+    closed_by: ClosedBy
+    apart: bool = False
+    origin: int = 0
+    setbacks: int = 0
+
+
+class Dispatcher:
+    def __init__(self, batching: Batching, order: Order) -> None:
+        self._batching = batching
+        self._order = order
+        self.returns = Returns()
+        #: lanes that may have fresh records to give, in turn
+        self._ring: dict[LaneState, None] = {}
+        self._returns_turn = True
+        #: records met by `pick` that were too large for the worker at hand
+        self.too_large: list[Parcel] = []
+
+    def wake(self, lane: LaneState) -> None:
+        """The lane may have something to give: records arrived or were settled, or its window moved."""
+        if lane.phase is LanePhase.ACTIVE and lane not in self._ring and lane.ordering.fresh_records:
+            self._ring[lane] = None
+
+    def forget(self, lane: LaneState) -> list[Parcel]:
+        """The lane goes: nothing of it is delivered any more. Answers the parcels that shrank."""
+        self._ring.pop(lane, None)
+        lane.ordering.clear()
+        touched = []
+        for parcel in self.returns:
+            left = [span for span in parcel.spans if span.lane is not lane]
+            if len(left) < len(parcel.spans):
+                parcel.spans = left
+                if not left:
+                    parcel.state = ParcelState.GONE
+                touched.append(parcel)
+        return touched
+
+    def idle(self, now: float) -> bool:
+        """Nothing can be picked now, whoever asks."""
+        return not self._ring and not self.returns.due(now)
+
+    def pick(self, room: Room, now: float) -> Pick | None:
+        """The next batch for a worker with this room; None if there is nothing for it now.
+
+        What it answers is out: fresh records left the ring, parcels are LEASED.
+        """
+        self.too_large = []
+        first, second = (self._returned, self._fresh) if self._returns_turn else (self._fresh, self._returned)
+        pick = first(room, now)
+        if pick is None:
+            return second(room, now)
+        self._returns_turn = not self._returns_turn
+        return pick
+
+    def probe(self, room: Room, now: float) -> Pick | None:
+        """A single record, each time from the next lane that has one."""
+        self.too_large = []
+        for lane in [*self._ring]:
+            self._ring.pop(lane)
+            self._ring[lane] = None
+            spans = self._take(lane, 1, room)
+            if spans:
+                return Pick(spans, ClosedBy.PROBE, apart=True)
+        pick = self._returned(room, now, most=1)
+        return None if pick is None else Pick(pick.spans, ClosedBy.PROBE, True, pick.origin, pick.setbacks)
+
+    def linger_ends(self, now: float) -> float | None:
+        """When the fresh records that wait for company go without it."""
+        if self._batching.linger == 0.0 or not self._ring:
+            return None
+        return min(_oldest(lanes, now) for lanes in self._by_topic().values()) + self._batching.linger
+
+    def _fresh(self, room: Room, now: float) -> Pick | None:
+        batching = self._batching
+        waiting_topics = self._lingering(now) if batching.linger else ()
+        for first in [*self._ring]:
+            if first.lane.topic in waiting_topics:
+                continue
+            spans = self._take(first, batching.records, room)
+            if not spans:
+                continue
+            records, bytes_ = count(spans), size(spans)
+            if self._order is not Order.LANE:
+                for lane in [*self._ring]:
+                    if records >= batching.records or bytes_ >= room.bytes:
+                        break
+                    if lane.lane.topic == first.lane.topic and lane is not first:
+                        more = self._take(lane, batching.records - records, room, bytes_)
+                        spans += more
+                        records += count(more)
+                        bytes_ += size(more)
+            if records >= batching.records:
+                return Pick(spans, ClosedBy.RECORDS)
+            more_is_ready = first in self._ring and first.ordering.available()
+            return Pick(spans, ClosedBy.BYTES if more_is_ready else ClosedBy.LINGER)
+        return None
+
+    def _take(self, lane: LaneState, records: int, room: Room, used: int = 0) -> list[Span]:
+        """Fresh records of a lane, which goes to the end of the ring, or out of it when it has no more."""
+        spans = lane.ordering.take(records, room.bytes - used, lane.window.before(), force=not used)
+        self._ring.pop(lane, None)
+        if spans and lane.ordering.available():
+            self._ring[lane] = None
+        if not used and size(spans) > room.hard_bytes:
+            self._set_aside(spans)
+            return []
+        return spans
+
+    def _set_aside(self, spans: list[Span]) -> None:
+        parcel = Parcel(spans, 0.0, apart=True)
+        for span in spans:
+            span.lane.waiting += span.records
+        self.returns.add(parcel, 0.0)
+        self.too_large.append(parcel)
+
+    def _returned(self, room: Room, now: float, most: int | None = None) -> Pick | None:
+        due = self.returns.due(now)
+        passed: list[Parcel] = []
+        pick: Pick | None = None
+        while due and pick is None:
+            parcel = due.popleft()
+            if parcel.state is not ParcelState.WAITING:
+                continue
+            spans = self._takable(parcel, room, most)
+            if not spans:
+                passed.append(parcel)
+                continue
+            if parcel.state is ParcelState.WAITING:
+                passed.append(parcel)
+            if not parcel.apart and most is None:
+                spans += self._company(spans, room, due)
+            first_time = spans[0].history in (FRESH, DOUBTFUL) and not parcel.setbacks
+            pick = Pick(
+                spans, ClosedBy.BYTES if first_time else ClosedBy.RETRY, parcel.apart, parcel.origin, parcel.setbacks
+            )
+        due.extendleft(reversed(passed))
+        return pick
+
+    def _company(self, spans: list[Span], room: Room, due: Iterable[Parcel]) -> list[Span]:
+        """More returned records that may travel with these."""
+        topic = spans[0].chunk.shown.topic
+        records, bytes_ = count(spans), size(spans)
+        more: list[Span] = []
+        for parcel in due:
+            if records >= self._batching.records or bytes_ >= room.bytes or self._order is Order.LANE:
+                break
+            if parcel.state is not ParcelState.WAITING or parcel.apart:
+                continue
+            if parcel.spans[0].chunk.shown.topic != topic:
+                continue
+            taken = self._takable(parcel, Room(room.bytes - bytes_, 0), self._batching.records - records)
+            more += taken
+            records += count(taken)
+            bytes_ += size(taken)
+        return more
+
+    def _takable(self, parcel: Parcel, room: Room, most: int | None) -> list[Span]:
+        """What may go of a parcel now. If that is all of it the parcel is LEASED, otherwise it keeps the rest."""
+        go, stay = self._eligible(parcel.spans)
+        fits = min(most or self._batching.records, _fitting(go, room.bytes))
+        if go and not fits and room.hard_bytes:
+            if _first_size(go) > room.hard_bytes:
+                self.too_large.append(parcel)
+                return []
+            fits = 1
+        go, rest = cut(go, fits)
+        if not go:
+            return []
+        if not stay and not rest:
+            parcel.state = ParcelState.LEASED
+        else:
+            parcel.spans = rest + stay
+        for span in go:
+            span.lane.waiting -= span.records
+        return go
+
+    def _eligible(self, spans: list[Span]) -> tuple[list[Span], list[Span]]:
+        topic = spans[0].chunk.shown.topic
+        if self._order is Order.NONE and all(span.chunk.shown.topic == topic for span in spans):
+            return spans, []
+        go: list[Span] = []
+        stay: list[Span] = []
+        by_lane: dict[LaneState, list[Span]] = {}
+        for span in spans:
+            by_lane.setdefault(span.lane, []).append(span)
+        for lane, mine in by_lane.items():
+            if mine[0].chunk.shown.topic != topic:
+                stay += mine
+                continue
+            may, must_wait = lane.ordering.eligible(mine)
+            go += may
+            stay += must_wait
+        return go, stay
+
+    def _by_topic(self) -> dict[str, list[LaneState]]:
+        out: dict[str, list[LaneState]] = {}
+        for lane in self._ring:
+            if lane.ordering.available():
+                out.setdefault(lane.lane.topic, []).append(lane)
+        return out or {"": []}
+
+    def _lingering(self, now: float) -> set[str]:
+        """Topics whose ready records should wait for more."""
+        return {
+            topic
+            for topic, lanes in self._by_topic().items()
+            if self._batching.closed_by(
+                sum(lane.ordering.fresh_records for lane in lanes),
+                sum(lane.ordering.fresh_bytes for lane in lanes),
+                _oldest(lanes, now),
+                now,
+            )
+            is None
+        }
+
+
+def _oldest(lanes: Iterable[LaneState], now: float) -> float:
+    arrivals = (lane.window.arrival(lane.ordering.first_position()) for lane in lanes)
+    return min((arrived for arrived in arrivals if arrived is not None), default=now)
+
+
+def _first_size(spans: list[Span]) -> int:
+    first = spans[0]
+    return first.chunk.size(first.start, first.start + 1)
+
+
+def _fitting(spans: list[Span], room: int) -> int:
+    """How many of the records fit into so many bytes."""
+    fits = 0
+    for span in spans:
+        if span.size <= room:
+            fits += span.records
+            room -= span.size
+            continue
+        for single in span.singles():
+            if single.size > room:
+                return fits
+            fits += 1
+            room -= single.size
+    return fits

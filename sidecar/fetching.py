@@ -1,0 +1,120 @@
+"""Getting records from the broker: polled all the time, paused lane by lane when there is no room."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from sidecar.books import Books
+from sidecar.brokers.base import LaneEnd, Polled, Source
+from sidecar.errors import BrokerError, NotFound, Refused
+from sidecar.lanes import LaneState
+from sidecar.memory import Held, Memory
+from sidecar.model import Lane
+from sidecar.retry import Backoff
+
+log = logging.getLogger("offramp.fetch")
+
+#: seconds that a poll may wait
+_POLL = 1.0
+
+
+class Fetching:
+    """The fetch loop of a subscription. It never stops polling: that is what keeps a group membership alive."""
+
+    def __init__(
+        self,
+        books: Books,
+        source: Source,
+        memory: Memory,
+        backoff: Backoff,
+        take_in: Callable[[Polled], None],
+    ) -> None:
+        self._books = books
+        self._source = source
+        self._memory = memory
+        self._backoff = backoff
+        self._take_in = take_in
+        self._regulate_wanted = asyncio.Event()
+        #: nothing more is wanted of any lane
+        self.stopped = False
+        self.opened = False
+        #: the broker said no in a way that a person must mend
+        self.refused = False
+        self.anything_paused = False
+        #: the ends of the lanes as last known
+        self.ends: Mapping[Lane, LaneEnd] = {}
+
+    def room_changed(self) -> None:
+        """Records were settled, or lanes came or went: who is paused may change."""
+        self._regulate_wanted.set()
+
+    def stop(self) -> None:
+        """Fetch nothing more, but keep polling."""
+        self.stopped = True
+        self.room_changed()
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                if not self.opened:
+                    await self._source.open()
+                    self.opened = True
+                await self._regulate()
+                records, size = self._memory.next_fetch(self._books.records, self._books.bytes)
+                polled = await self._source.poll(records, size, _POLL)
+                self.ends = await self._source.ends()
+            except BrokerError as error:
+                failures += 1
+                self.refused = isinstance(error, Refused | NotFound)
+                if self._books.trouble("broker", str(error)):
+                    log.warning("the broker does not answer as it should", extra={"error": str(error)})
+                await asyncio.sleep(self._backoff.wait(failures))
+                continue
+            if failures:
+                failures = 0
+                self.refused = False
+                self._books.trouble("broker", "")
+                log.info("the broker answers again")
+            self._take_in(polled)
+
+    async def regulate(self) -> None:
+        """The loop that resumes lanes while a poll waits."""
+        while True:
+            await self._regulate_wanted.wait()
+            self._regulate_wanted.clear()
+            if self.opened:
+                try:
+                    await self._regulate()
+                except BrokerError:
+                    # The next poll meets the same trouble, tells of it, and regulates again.
+                    continue
+
+    async def _regulate(self) -> None:
+        lanes = self._books.lanes.values()
+        full = self._memory.full(
+            Held(state, state.unsettled_records, state.unsettled_bytes, state.parked) for state in lanes
+        )
+        pause: list[LaneState] = []
+        resume: list[LaneState] = []
+        for state in lanes:
+            if self.stopped:
+                state.held_by = "draining"
+            elif state in full:
+                state.held_by = "memory: too many records of this lane are unsettled"
+            elif state.window.full():
+                state.held_by = f"window: waits for the record at {state.ledger.floor}"
+            else:
+                state.held_by = ""
+            wanted = bool(state.held_by)
+            if wanted is not state.paused:
+                (pause if wanted else resume).append(state)
+        self.anything_paused = any(state.held_by for state in lanes)
+        if pause:
+            await self._source.pause([state.lane for state in pause])
+            for state in pause:
+                state.paused = True
+        if resume:
+            await self._source.resume([state.lane for state in resume])
+            for state in resume:
+                state.paused = False

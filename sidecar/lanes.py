@@ -1,0 +1,91 @@
+"""One lane as the subscription has it, from its assignment to its end."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from enum import Enum
+
+from sidecar.brokers.base import Assigned
+from sidecar.ledger import Ledger
+from sidecar.model import Chunk, Lane, Order
+from sidecar.ordering import make_ordering
+from sidecar.settings import WindowSettings
+from sidecar.spans import DOUBTFUL, FRESH, Span
+from sidecar.window import Window
+
+
+class LanePhase(Enum):
+    """ACTIVE -> LEAVING (revoked, within its grace) -> GONE; or ACTIVE -> GONE (lost, sought, closed).
+
+    Only an ACTIVE lane is delivered. An ACTIVE or LEAVING lane takes settlements and is committed. For a GONE
+    lane every settlement is stale and nothing is ever committed.
+    """
+
+    ACTIVE = "active"
+    LEAVING = "leaving"
+    GONE = "gone"
+
+
+class LaneState:
+    """The books of one lane in one epoch. A lane that is assigned again, or sought, gets a new one."""
+
+    def __init__(self, assigned: Assigned, order: Order, window: WindowSettings, *, parked: bool) -> None:
+        self.lane: Lane = assigned.lane
+        #: the lane is one of the group's retry topic: its records are parked
+        self.parked = parked
+        self.phase = LanePhase.ACTIVE
+        self.ledger = Ledger(assigned.start, assigned.settled)
+        self.ordering = make_ordering(Order.NONE if parked else order)
+        self.window = Window(window, assigned.start)
+        # What was delivered in an earlier life lies within one window of the start; how it ended is not known.
+        self._doubtful_before = assigned.start + window.span
+        self.in_flight = 0
+        self.waiting = 0
+        #: being dead-lettered or parked
+        self.aside = 0
+        #: fetched and not settled
+        self.unsettled_records = 0
+        self.unsettled_bytes = 0
+        #: settled, and not yet told to the broker
+        self.uncommitted = 0
+        #: records that the broker removed before they could be read
+        self.lost = 0
+        #: the broker was asked to send nothing of this lane
+        self.paused = False
+        self.held_by = ""
+
+    def track(self, chunk: Chunk, now: float) -> list[Span]:
+        """Take in a chunk. Answers what is new and unsettled; the caller says where it goes."""
+        spans = []
+        before = self.ledger.tracked
+        for start, stop, low in self.ledger.track(chunk.positions):
+            self.unsettled_records += stop - start
+            self.unsettled_bytes += chunk.size(start, stop)
+            edge = min(max(bisect_left(chunk.positions, self._doubtful_before), start), stop)
+            if edge > start:
+                spans.append(Span(self, chunk, start, edge, low, DOUBTFUL))
+                low = chunk.positions[edge - 1] + 1
+            if stop > edge:
+                spans.append(Span(self, chunk, edge, stop, low, FRESH))
+        if self.ledger.tracked > before:
+            self.window.track(chunk, now)
+        return spans
+
+    def settle(self, spans: Sequence[Span]) -> int:
+        """These records of this lane are settled for good. Answers how many bytes that frees."""
+        # Leaving first: the ordering reads the keys, and dropping frees them.
+        self.ordering.leave(spans)
+        freed = 0
+        for span in spans:
+            self.ledger.settle(span.run)
+            freed += span.size
+            records = span.stop - span.start
+            self.unsettled_records -= records
+            self.uncommitted += records
+            span.chunk.drop(span.start, span.stop)
+        self.unsettled_bytes -= freed
+        return freed
+
+    def would_be_replayed(self, *, keeps_acks_beyond: bool) -> int:
+        """Records that were delivered and that the broker does not know to be settled."""
+        delivered = self.in_flight + self.waiting + self.aside + self.uncommitted
+        return delivered if keeps_acks_beyond else delivered + self.ledger.settled_beyond

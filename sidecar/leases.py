@@ -1,0 +1,322 @@
+"""Batches in the hands of workers. Pure: grant, extend, settle, expire(now)."""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from sidecar.errors import InvalidRequest
+from sidecar.model import Extended, Outcome, Part, Range, Run, Settlement, SettleResult, SettleStatus
+from sidecar.runs import RunSet
+from sidecar.spans import Parcel, ParcelState, Span, between, count
+
+#: leases that ended are remembered so far back, so that settling twice, or too late, is answered truthfully
+REMEMBERED = 10_000
+
+Holder = TypeVar("Holder")
+
+
+class LeasePhase(Enum):
+    """HELD -> SETTLED (the worker said how it went), or HELD -> ENDED (expired, or its session ended).
+
+    An ENDED lease may still be settled as long as its records wait for their next delivery.
+    """
+
+    HELD = "held"
+    SETTLED = "settled"
+    ENDED = "ended"
+
+
+class Lease(Generic[Holder]):
+    __slots__ = (
+        "apart",
+        "deadline",
+        "granted",
+        "heirs",
+        "holder",
+        "id",
+        "limit",
+        "number",
+        "origin",
+        "outcomes",
+        "phase",
+        "records",
+        "setbacks",
+        "settled",
+        "size",
+        "spans",
+    )
+
+    def __init__(self, number: int, id_: bytes, holder: Holder, spans: list[Span], now: float, limit: float) -> None:
+        self.number = number
+        self.id = id_
+        self.holder = holder
+        self.spans = spans
+        self.records = count(spans)
+        self.size = sum(span.size for span in spans)
+        self.phase = LeasePhase.HELD
+        self.granted = now
+        #: seconds from the delivery after which it ends whatever happens
+        self.limit = limit
+        #: on the loop's clock; starts when the batch was written to the worker
+        self.deadline = float("inf")
+        #: the lease that first failed with these records
+        self.origin = number
+        self.setbacks = 0
+        #: these records are delivered with nothing else
+        self.apart = False
+        #: indexes that are settled; None: none or, once it is SETTLED, all
+        self.settled: RunSet | None = None
+        #: what was said of which indexes, for settling twice
+        self.outcomes: list[tuple[int, int, Outcome]] = []
+        #: where the records went when it ended
+        self.heirs: list[Parcel] = []
+
+
+class Settled(NamedTuple):
+    """Records that were settled just now, with one outcome."""
+
+    spans: list[Span]
+    part: Part
+    #: the worker named these records: the rest of the batch fared otherwise
+    named: bool
+
+
+class Leases(Generic[Holder]):
+    """All leases of a subscription."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._number = 0
+        self._held: dict[bytes, Lease[Holder]] = {}
+        self._ended: OrderedDict[bytes, Lease[Holder]] = OrderedDict()
+        self._deadlines: list[tuple[float, int, Lease[Holder]]] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def held(self) -> Iterable[Lease[Holder]]:
+        return self._held.values()
+
+    def grant(self, holder: Holder, spans: list[Span], now: float, limit: float) -> Lease[Holder]:
+        """A lease that ends `limit` seconds after it was written."""
+        self._number += 1
+        id_ = self._prefix + self._number.to_bytes(6, "big")
+        lease = Lease(self._number, id_, holder, spans, now, limit)
+        self._held[id_] = lease
+        return lease
+
+    def written(self, id_: bytes, now: float) -> None:
+        """The batch was written to the worker: its time starts now."""
+        lease = self._held.get(id_)
+        if lease is not None:
+            lease.granted = now
+            self._set_deadline(lease, now + lease.limit)
+
+    def extend(self, id_: bytes, seconds: float, longest: float, now: float) -> Extended:
+        """Let it end so many seconds from now, if that is later; never past `longest` from its delivery."""
+        lease = self._held.get(id_)
+        if lease is None:
+            status = SettleStatus.STALE if id_ in self._ended else SettleStatus.UNKNOWN
+            return Extended(id_, status)
+        deadline = min(now + seconds, lease.granted + longest)
+        if lease.deadline == float("inf"):
+            # Not written yet: the time that was asked for starts with the writing.
+            lease.limit = min(max(lease.limit, seconds), longest)
+            return Extended(id_, None, lease.limit)
+        if deadline > lease.deadline:
+            self._set_deadline(lease, deadline)
+        return Extended(id_, None, lease.deadline - now)
+
+    def next_deadline(self) -> float | None:
+        while self._deadlines:
+            deadline, _, lease = self._deadlines[0]
+            if lease.phase is LeasePhase.HELD and lease.deadline == deadline:
+                return deadline
+            heapq.heappop(self._deadlines)
+        return None
+
+    def expire(self, now: float) -> list[Lease[Holder]]:
+        """Leases whose time is over. The caller ends them."""
+        out = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            out.append(heapq.heappop(self._deadlines)[2])
+        return out
+
+    def of(self, holder: Holder) -> list[Lease[Holder]]:
+        return [lease for lease in self._held.values() if lease.holder is holder]
+
+    def end(self, lease: Lease[Holder]) -> list[Span]:
+        """The lease ended without a word. Answers what is unsettled of it; the caller names its heirs."""
+        del self._held[lease.id]
+        lease.phase = LeasePhase.ENDED
+        self._remember(lease)
+        return _unsettled(lease)
+
+    def check(self, settlements: Iterable[Settlement]) -> None:
+        """Raises `InvalidRequest` if the parts of any settlement do not fit its batch."""
+        for settlement in settlements:
+            if settlement.parts:
+                lease = self._held.get(settlement.lease) or self._ended.get(settlement.lease)
+                if lease is not None:
+                    _check(lease.records, settlement)
+
+    def settle(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[Settled]]:
+        """Take a worker's word, which must have passed `check`. Answers the result, the lease, and what was settled."""
+        id_ = settlement.lease
+        lease = self._held.get(id_)
+        if lease is None:
+            return self._settle_ended(settlement)
+        if not settlement.parts and settlement.outcome is not None and lease.settled is None:
+            # The usual case: one word for the whole batch.
+            self._close(lease, [(0, lease.records, settlement.outcome)])
+            part = Part(0, lease.records, settlement.outcome, settlement.reason, settlement.retry_after)
+            return SettleResult(id_, SettleStatus.SETTLED), lease, [Settled(lease.spans, part, named=False)]
+        settled = lease.settled if lease.settled is not None else RunSet()
+        done: list[Settled] = []
+        again: list[Part] = []
+        for part in _spread(lease.records, settlement):
+            for start, stop in settled.missing(Run(part.first, part.first + part.count)):
+                piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after)
+                named = piece.count < lease.records
+                done.append(Settled(between(lease.spans, start, stop - start), piece, named))
+            again.append(part)
+        stale = _otherwise(lease, again)
+        for settled_now in done:
+            part = settled_now.part
+            settled.add(Run(part.first, part.first + part.count))
+            lease.outcomes.append((part.first, part.count, part.outcome))
+        lease.settled = settled
+        if len(settled) == lease.records:
+            self._close(lease, [])
+        status = SettleStatus.STALE if stale else SettleStatus.SETTLED
+        detail = "settled otherwise before" if stale else ""
+        return SettleResult(id_, status, stale, detail), lease, done
+
+    def left(self, parcel: Parcel) -> None:
+        """The parcel stopped waiting. An ended lease whose records wait no more keeps only what was said of it."""
+        lease = parcel.ancestor
+        if lease is not None and all(heir.state is not ParcelState.WAITING for heir in lease.heirs):
+            forget_records(lease)
+
+    def _settle_ended(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[Settled]]:
+        lease = self._ended.get(settlement.lease)
+        if lease is None:
+            detail = "no such lease: it is from before a restart, was settled long ago, or never was"
+            return SettleResult(settlement.lease, SettleStatus.UNKNOWN, (), detail), None, []
+        parts = _spread(lease.records, settlement)
+        stale = RunSet(Run(part.first, part.first + part.count) for part in parts)
+        for first, records, _ in lease.outcomes:
+            stale.discard(Run(first, first + records))
+        for range_ in _otherwise(lease, parts):
+            stale.add(Run(range_.first, range_.first + range_.count))
+        done: list[Settled] = []
+        for index, single in _still_waiting(lease):
+            part = next((p for p in parts if p.first <= index < p.first + p.count), None)
+            if part is None:
+                continue
+            stale.discard(Run(index, index + 1))
+            # What is to be retried waits for that already; an ack or a reject that comes late spares the retry.
+            if part.outcome in (Outcome.ACK, Outcome.REJECT):
+                piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
+                done.append(Settled([single], piece, named=True))
+                lease.outcomes.append((index, 1, part.outcome))
+        _take_from_heirs(lease, done)
+        ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
+        if not ranges:
+            return SettleResult(lease.id, SettleStatus.SETTLED), lease, done
+        detail = "settled otherwise before, or the lease ended and its records were given out again"
+        return SettleResult(lease.id, SettleStatus.STALE, ranges, detail), lease, done
+
+    def _close(self, lease: Lease[Holder], outcomes: Sequence[tuple[int, int, Outcome]]) -> None:
+        del self._held[lease.id]
+        lease.phase = LeasePhase.SETTLED
+        lease.outcomes.extend(outcomes)
+        self._remember(lease)
+
+    def _remember(self, lease: Lease[Holder]) -> None:
+        self._ended[lease.id] = lease
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
+
+    def _set_deadline(self, lease: Lease[Holder], deadline: float) -> None:
+        lease.deadline = deadline
+        heapq.heappush(self._deadlines, (deadline, lease.number, lease))
+
+
+def forget_records(lease: Lease[Holder]) -> None:
+    """Drop what a finished lease refers to: only what was said of it is kept."""
+    lease.spans = []
+    lease.heirs = []
+
+
+def _unsettled(lease: Lease[Holder]) -> list[Span]:
+    if lease.settled is None:
+        return lease.spans
+    out: list[Span] = []
+    for start, stop in lease.settled.missing(Run(0, lease.records)):
+        out.extend(between(lease.spans, start, stop - start))
+    return out
+
+
+def _check(records: int, settlement: Settlement) -> None:
+    after = 0
+    for part in settlement.parts:
+        if part.count < 1 or part.first < after or part.first + part.count > records:
+            raise InvalidRequest(
+                f"settlement of lease {settlement.lease.hex()}: the part of {part.count} records from {part.first} on "
+                f"does not fit: parts must ascend, must not overlap, and the batch has {records} records"
+            )
+        after = part.first + part.count
+
+
+def _spread(records: int, settlement: Settlement) -> list[Part]:
+    """The settlement as parts: those it names and, unless it is partial, the rest."""
+    if settlement.outcome is None:
+        return list(settlement.parts)
+    out: list[Part] = []
+    at = 0
+    for part in [*settlement.parts, None]:
+        stop = part.first if part else records
+        if stop > at:
+            out.append(Part(at, stop - at, settlement.outcome, settlement.reason, settlement.retry_after))
+        if part:
+            out.append(part)
+            at = part.first + part.count
+    return out
+
+
+def _otherwise(lease: Lease[Holder], parts: Iterable[Part]) -> tuple[Range, ...]:
+    """Ranges of the parts that were settled before with another outcome."""
+    stale = RunSet()
+    for part in parts:
+        for first, records, outcome in lease.outcomes:
+            if outcome is not part.outcome:
+                start, stop = max(first, part.first), min(first + records, part.first + part.count)
+                stale.add(Run(start, stop))
+    return tuple(Range(run.start, run.stop - run.start) for run in stale)
+
+
+def _still_waiting(lease: Lease[Holder]) -> list[tuple[int, Span]]:
+    """Records of an ended lease that were not given out again, with their indexes. Record by record: this is rare."""
+    waiting = {
+        (id(single.chunk), single.start)
+        for heir in lease.heirs
+        if heir.state is ParcelState.WAITING
+        for span in heir.spans
+        for single in span.singles()
+    }
+    singles = (single for span in lease.spans for single in span.singles())
+    return [(index, single) for index, single in enumerate(singles) if (id(single.chunk), single.start) in waiting]
+
+
+def _take_from_heirs(lease: Lease[Holder], done: Sequence[Settled]) -> None:
+    taken = {(id(span.chunk), span.start) for settled in done for span in settled.spans}
+    if not taken:
+        return
+    for heir in lease.heirs:
+        if heir.state is ParcelState.WAITING:
+            heir.spans = [s for span in heir.spans for s in span.singles() if (id(s.chunk), s.start) not in taken]
+            if not heir.spans:
+                heir.state = ParcelState.GONE

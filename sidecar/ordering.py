@@ -1,0 +1,268 @@
+"""Which records of a lane may go now. Pure, one per lane.
+
+One rule serves all three orders. A record is *out* from its first delivery until it is settled (delivered, waiting
+for a retry, or being put aside). Records may go together if every earlier record of the same key that is
+not settled goes with them:
+
+- `none`  no record minds any other
+- `key`   records of one key mind each other; a record without a key minds nobody
+- `lane`  all records of the lane mind each other
+
+Fresh records arrive by `add` in the order of their positions and leave by `take`; records that came back ask by
+`eligible`; `leave` says that records are settled.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+
+from sidecar.model import Order, Run
+from sidecar.runs import RunSet
+from sidecar.spans import Span
+from sidecar.wire import key_of
+
+
+class Ordering(ABC):
+    """Fresh records of one lane, and who must wait for whom."""
+
+    def __init__(self) -> None:
+        self._fresh: deque[Span] = deque()
+        #: fresh records, also those that wait for their key
+        self.fresh_records = 0
+        self.fresh_bytes = 0
+
+    def add(self, span: Span) -> None:
+        self._fresh.append(span)
+        self.fresh_records += span.records
+        self.fresh_bytes += span.size
+
+    @abstractmethod
+    def available(self) -> bool:
+        """Whether `take` may give anything. May say yes in vain, never no."""
+
+    @abstractmethod
+    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[Span]:
+        """Fresh records that may go now: at most so many, of at most so many bytes, below position `before`.
+
+        With `force` the first one is given even if it alone exceeds `size`. They are out from then on.
+        """
+
+    @abstractmethod
+    def enter(self, spans: Sequence[Span]) -> None:
+        """Records are out that never were fresh here: they came from the retry topic."""
+
+    @abstractmethod
+    def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
+        """Of records of this lane that are out and came back: those that may go now, and those that must wait."""
+
+    @abstractmethod
+    def leave(self, spans: Sequence[Span]) -> None:
+        """These records are settled: nobody waits for them any more."""
+
+    def first_position(self) -> int:
+        """Of the record that `take` looks at next. There must be one."""
+        span = self._fresh[0]
+        return span.chunk.positions[span.start]
+
+    def clear(self) -> None:
+        """Forget all fresh records: the lane is going."""
+        self._fresh.clear()
+        self.fresh_records = self.fresh_bytes = 0
+
+    def _pop(self, records: int, size: int, before: int) -> Span | None:
+        """The next fresh records of one span within the limits; None if there are none."""
+        if not self._fresh:
+            return None
+        span = self._fresh[0]
+        fits = self._fits(span, records, size, before)
+        if fits <= 0:
+            return None
+        if fits < span.records:
+            span, self._fresh[0] = span.cut(fits)
+        else:
+            self._fresh.popleft()
+        self.fresh_records -= span.records
+        self.fresh_bytes -= span.size
+        return span
+
+    @staticmethod
+    def _fits(span: Span, records: int, size: int, before: int) -> int:
+        chunk, start = span.chunk, span.start
+        most = min(span.stop, start + records)
+        if chunk.positions[most - 1] >= before:
+            most = bisect_left(chunk.positions, before, start, most)
+        if chunk.size(start, most) > size:
+            used = chunk.ends[start - 1] if start else 0
+            most = bisect_left(chunk.ends, used + size + 1, start, most)
+        return most - start
+
+
+class NoOrder(Ordering):
+    def available(self) -> bool:
+        return bool(self._fresh)
+
+    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[Span]:
+        out: list[Span] = []
+        while records > 0:
+            span = self._pop(records, size, before)
+            if span is None:
+                if force and not out and self._fresh:
+                    span = self._pop(1, 1 << 62, before)
+                if span is None:
+                    break
+            out.append(span)
+            records -= span.records
+            size -= span.size
+        return out
+
+    def enter(self, spans: Sequence[Span]) -> None:
+        pass
+
+    def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
+        return list(spans), []
+
+    def leave(self, spans: Sequence[Span]) -> None:
+        pass
+
+
+class LaneOrder(NoOrder):
+    def __init__(self) -> None:
+        super().__init__()
+        self._out = RunSet()
+
+    def available(self) -> bool:
+        return bool(self._fresh) and not self._out
+
+    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[Span]:
+        if self._out:
+            return []
+        out = super().take(records, size, before, force=force)
+        for span in out:
+            self._out.add(span.run)
+        return out
+
+    def enter(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            self._out.add(span.run)
+
+    def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
+        first = self._out.first
+        expected: int | None = first.start if first else None
+        for index, span in enumerate(spans):
+            # All that is out before this record must go with it.
+            if expected is None or span.run.start > expected:
+                return list(spans[:index]), list(spans[index:])
+            expected = self._out.next_from(span.run.stop)
+        return list(spans), []
+
+    def leave(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            self._out.discard(span.run)
+
+
+class KeyOrder(Ordering):
+    def __init__(self) -> None:
+        super().__init__()
+        #: positions that are out, by key
+        self._out: dict[bytes, RunSet] = {}
+        #: fresh records whose key is out, by key
+        self._held: dict[bytes, deque[Span]] = {}
+
+    def available(self) -> bool:
+        return bool(self._fresh)
+
+    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[Span]:
+        out: list[Span] = []
+        taken: set[bytes] = set()
+        while records > 0 and self._fresh:
+            span = self._pop(1, 1 << 62 if force and not out else size, before)
+            if span is None:
+                break
+            key = key_of(span.chunk.frames[span.start])
+            if key is not None and key not in taken:
+                if key in self._out:
+                    self._hold(key, span)
+                    continue
+                taken.add(key)
+            if key is not None:
+                self._go_out(key, span)
+            out.append(span)
+            records -= 1
+            size -= span.size
+        return joined(out)
+
+    def enter(self, spans: Sequence[Span]) -> None:
+        for key, single in _by_key(spans):
+            if key is not None:
+                self._go_out(key, single)
+
+    def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
+        go: list[Span] = []
+        stay: list[Span] = []
+        expected: dict[bytes, int | None] = {}
+        for key, single in _by_key(spans):
+            if key is None:
+                go.append(single)
+                continue
+            positions = self._out[key]
+            if key not in expected:
+                first = positions.first
+                expected[key] = first.start if first else None
+            position = single.chunk.positions[single.start]
+            if position == expected[key]:
+                go.append(single)
+                expected[key] = positions.next_from(position + 1)
+            else:
+                stay.append(single)
+                expected[key] = None
+        return joined(go), joined(stay)
+
+    def leave(self, spans: Sequence[Span]) -> None:
+        for key, single in _by_key(spans):
+            if key is None or key not in self._out:
+                continue
+            position = single.chunk.positions[single.start]
+            self._out[key].discard(Run(position, position + 1))
+            if not self._out[key]:
+                del self._out[key]
+                self._unhold(key)
+
+    def clear(self) -> None:
+        super().clear()
+        self._held.clear()
+
+    def _go_out(self, key: bytes, single: Span) -> None:
+        position = single.chunk.positions[single.start]
+        self._out.setdefault(key, RunSet()).add(Run(position, position + 1))
+
+    def _hold(self, key: bytes, single: Span) -> None:
+        self._held.setdefault(key, deque()).append(single)
+        self.fresh_records += 1
+        self.fresh_bytes += single.size
+
+    def _unhold(self, key: bytes) -> None:
+        """What waited for this key goes before all that came later, so that it does not starve."""
+        self._fresh.extendleft(reversed(self._held.pop(key, ())))
+
+
+def make_ordering(order: Order) -> Ordering:
+    if order is Order.KEY:
+        return KeyOrder()
+    return LaneOrder() if order is Order.LANE else NoOrder()
+
+
+def _by_key(spans: Sequence[Span]) -> list[tuple[bytes | None, Span]]:
+    return [(key_of(single.chunk.frames[single.start]), single) for span in spans for single in span.singles()]
+
+
+def joined(singles: Sequence[Span]) -> list[Span]:
+    """Neighbours of one chunk become one span again, so that settling them costs one run."""
+    out: list[Span] = []
+    for single in singles:
+        last = out[-1] if out else None
+        if last and last.chunk is single.chunk and last.stop == single.start and last.history == single.history:
+            out[-1] = Span(last.lane, last.chunk, last.start, single.stop, last.low, last.history)
+        else:
+            out.append(single)
+    return out

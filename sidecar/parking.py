@@ -1,0 +1,105 @@
+"""The group's retry topic: putting records aside that must wait long, and bringing them back.
+
+A parked record keeps its key, value and headers; one more header, the last, says where it comes from, what happened
+to it and when it is due. The lanes of the topic hold waits of one order of magnitude each, so that a short
+wait never queues behind a long one.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.model import Chunk, Header, Lane, Message
+from sidecar.spans import History, Span
+from sidecar.wire import decode_frame, encode_frame
+
+HEADER = "offramp-parked"
+#: waits of up to this many seconds go to the first lane; each further lane takes waits four times as long
+_SHORTEST, _FACTOR = 60.0, 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unparked:
+    """A record as it comes back: it looks as it did when it was parked."""
+
+    chunk: Chunk
+    history: History
+    #: milliseconds since 1970
+    not_before_ms: int
+
+
+def lane_for(wait: float, lanes: int) -> int:
+    number = 0
+    limit = _SHORTEST
+    while wait > limit and number < lanes - 1:
+        number += 1
+        limit *= _FACTOR
+    return number
+
+
+def park(span: Span, *, now: float, due: float, wall_ms: int, lanes: int) -> Message:
+    """A single record as it is written to the retry topic."""
+    return _message(span.chunk.frames[span.start], span.chunk.shown.topic, span.history, due - now, wall_ms, lanes, now)
+
+
+def redriven(frame: bytes, topic: str, *, wall_ms: int) -> Message:
+    """A dead letter on its way back: due at once, with all its attempts before it."""
+    return _message(frame, topic, History(doubtful=True), 0.0, wall_ms, 1, 0.0)
+
+
+def unpark(chunk: Chunk, index: int, now: float, *, doubtful: bool) -> Unparked:
+    """A record of the retry topic. One that Offramp did not write is delivered as it is."""
+    frame, position = chunk.frames[index], chunk.positions[index]
+    record = decode_frame(frame)
+    said = _read(record.headers[-1]) if record.headers else None
+    if said is None:
+        return Unparked(Chunk(chunk.lane, [position], [frame]), History(doubtful=doubtful), 0)
+    origin = Lane(str(said["topic"]), int(said["lane"]))
+    original = encode_frame(
+        record.key, record.value, record.headers[:-1], origin.number, int(said["position"]), int(said["timestamp_ms"])
+    )
+    history = History(
+        failures=int(said["failures"]),
+        deaths=int(said["deaths"]),
+        doubtful=doubtful or bool(said["doubtful"]),
+        # When it first failed is kept as an age: the loop's clock does not survive a restart.
+        first_failed=now - float(said["failed_for"]) if said["failed_for"] is not None else None,
+        company=int(said["company"]),
+    )
+    return Unparked(Chunk(chunk.lane, [position], [original], origin=origin), history, int(said["not_before_ms"]))
+
+
+def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: int, lanes: int, now: float) -> Message:
+    record = decode_frame(frame)
+    said = {
+        "v": 1,
+        "topic": topic,
+        "lane": record.lane,
+        "position": record.position,
+        "timestamp_ms": record.timestamp_ms,
+        "not_before_ms": wall_ms + int(wait * 1000),
+        "failures": history.failures,
+        "deaths": history.deaths,
+        "doubtful": history.doubtful,
+        "failed_for": None if history.first_failed is None else round(now - history.first_failed, 3),
+        "company": history.company,
+    }
+    headers = (*record.headers, Header(HEADER, json.dumps(said).encode()))
+    return Message(record.key, record.value, headers, lane=lane_for(wait, lanes))
+
+
+def _read(header: Header) -> dict[str, Any] | None:
+    if header.name != HEADER or header.value is None:
+        return None
+    try:
+        said = json.loads(header.value)
+        required = ("topic", "lane", "position", "timestamp_ms", "not_before_ms", "failures", "deaths", "company")
+        if not isinstance(said, dict) or said.get("v") != 1 or any(name not in said for name in required):
+            return None
+        for name in required[1:]:
+            int(said[name])
+        said.setdefault("doubtful", True)
+        said.setdefault("failed_for", None)
+        return said
+    except (ValueError, TypeError):
+        return None

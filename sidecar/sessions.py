@@ -1,0 +1,84 @@
+"""One connected app process, as the subscription sees it."""
+
+import os
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sidecar.leases import Lease
+from sidecar.model import ClientInfo, Credit, Delivery, Notice, SessionEnd
+
+if TYPE_CHECKING:
+    from sidecar.subscription import Subscription
+
+#: bytes that a response adds around its batches
+_FRAME_OVERHEAD = 1024
+
+
+class Consumer(Protocol):
+    """Who a session's batches are handed to. Neither call blocks or raises."""
+
+    def deliver(self, delivery: Delivery) -> None: ...
+
+    def notify(self, notice: Notice) -> None: ...
+
+
+class Session:
+    """Made by `Subscription.connect`. Its leases end with it."""
+
+    def __init__(
+        self,
+        subscription: "Subscription",
+        consumer: Consumer,
+        client: ClientInfo,
+        max_message_bytes: int,
+        lease: float | None,
+        now: float,
+    ) -> None:
+        self._subscription = subscription
+        self.consumer = consumer
+        self.client = client
+        self.id = os.urandom(16)
+        self.connected = now
+        self.credit = Credit(0)
+        self.max_message_bytes = max_message_bytes
+        #: seconds that the client asked for; None: as long as the session lives
+        self.lease = lease
+        self.leases: dict[bytes, Lease[Any]] = {}
+        self.unsettled_bytes = 0
+        self.ended = False
+        self._stopped = False
+
+    @property
+    def unsettled(self) -> int:
+        """Leases in hand."""
+        return len(self.leases)
+
+    @property
+    def hard_bytes(self) -> int:
+        """The largest batch that the client can take."""
+        return max(1, self.max_message_bytes - _FRAME_OVERHEAD)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.client.name or f"{self.client.language or 'client'}-{self.client.pid}"
+
+    def has_room(self) -> bool:
+        if self._stopped or self.ended or len(self.leases) >= self.credit.batches:
+            return False
+        return self.credit.bytes == 0 or self.unsettled_bytes < self.credit.bytes
+
+    def grant(self, credit: Credit) -> None:
+        """Replace the credit: a ceiling on what is unsettled. May deliver before it returns."""
+        self.credit = credit
+        self._subscription.session_changed(self)
+
+    def stop_deliveries(self) -> None:
+        """The client drains: nothing more is delivered."""
+        self._stopped = True
+        self._subscription.session_changed(self)
+
+    def end(self, how: SessionEnd) -> None:
+        """The session is over. Saying so twice is harmless."""
+        if not self.ended:
+            self.ended = True
+            self._subscription.session_ended(self, how)

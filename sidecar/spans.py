@@ -1,0 +1,170 @@
+"""Records on the move: spans of a chunk with their history, and parcels of spans that travel together."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sidecar.model import Chunk, Redelivery, Run
+
+if TYPE_CHECKING:
+    from sidecar.lanes import LaneState
+    from sidecar.leases import Lease
+
+
+class History(NamedTuple):
+    """What happened to records before this delivery."""
+
+    #: counted outcomes: nacks and expiries of the record alone, and lost sessions
+    failures: int = 0
+    #: lost sessions among them
+    deaths: int = 0
+    #: an earlier outcome is not known
+    doubtful: bool = False
+    #: when they first failed, on the loop's clock
+    first_failed: float | None = None
+    #: deliver in batches of at most this many records; 0: no limit. Survives parking, where groups do not.
+    company: int = 0
+
+
+FRESH = History()
+DOUBTFUL = History(doubtful=True)
+
+
+class Span:
+    """Consecutive records of one chunk with one history. Immutable by convention; slots because there are many."""
+
+    __slots__ = ("chunk", "history", "lane", "low", "start", "stop")
+
+    def __init__(self, lane: "LaneState", chunk: Chunk, start: int, stop: int, low: int, history: History = FRESH):
+        self.lane = lane
+        self.chunk = chunk
+        self.start = start
+        self.stop = stop
+        #: the first record answers for the positions from here on
+        self.low = low
+        self.history = history
+
+    @property
+    def records(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def size(self) -> int:
+        return self.chunk.size(self.start, self.stop)
+
+    @property
+    def run(self) -> Run:
+        """The positions that these records answer for."""
+        return Run(self.low, self.chunk.positions[self.stop - 1] + 1)
+
+    def cut(self, at: int) -> tuple["Span", "Span"]:
+        """The first `at` records and the rest. Both must be non-empty."""
+        middle = self.start + at
+        return (
+            Span(self.lane, self.chunk, self.start, middle, self.low, self.history),
+            Span(self.lane, self.chunk, middle, self.stop, self.chunk.positions[middle - 1] + 1, self.history),
+        )
+
+    def slice(self, first: int, stop: int) -> "Span":
+        """Records first <= i < stop of this span."""
+        if first == 0 and stop == self.stop - self.start:
+            return self
+        low = self.low if first == 0 else self.chunk.positions[self.start + first - 1] + 1
+        return Span(self.lane, self.chunk, self.start + first, self.start + stop, low, self.history)
+
+    def with_history(self, history: History) -> "Span":
+        return Span(self.lane, self.chunk, self.start, self.stop, self.low, history)
+
+    def singles(self) -> "Iterable[Span]":
+        for at in range(self.stop - self.start):
+            yield self.slice(at, at + 1)
+
+
+def count(spans: Iterable[Span]) -> int:
+    return sum(span.stop - span.start for span in spans)
+
+
+def size(spans: Iterable[Span]) -> int:
+    return sum(span.size for span in spans)
+
+
+def cut(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:
+    """The first `at` records and the rest."""
+    head: list[Span] = []
+    for index, span in enumerate(spans):
+        if at >= span.records:
+            head.append(span)
+            at -= span.records
+            continue
+        if at == 0:
+            return head, list(spans[index:])
+        first, rest = span.cut(at)
+        head.append(first)
+        return head, [rest, *spans[index + 1 :]]
+    return head, []
+
+
+def between(spans: Sequence[Span], first: int, records: int) -> list[Span]:
+    """Records first <= i < first + records."""
+    return cut(cut(spans, first)[1], records)[0]
+
+
+def redeliveries(spans: Sequence[Span]) -> tuple[Redelivery, ...]:
+    """What a batch of these spans says of earlier deliveries."""
+    out: list[Redelivery] = []
+    first = 0
+    for span in spans:
+        records = span.stop - span.start
+        history = span.history
+        if history.failures or history.doubtful:
+            attempt = history.failures + 1
+            last = out[-1] if out else None
+            if last and (last.first + last.count, last.attempt, last.possibly_processed) == (
+                first,
+                attempt,
+                history.doubtful,
+            ):
+                out[-1] = replace(last, count=last.count + records)
+            else:
+                out.append(Redelivery(first, records, attempt, history.doubtful))
+        first += records
+    return tuple(out)
+
+
+class ParcelState(Enum):
+    """WAITING -> LEASED (delivered), ASIDE (being dead-lettered or parked) or GONE (settled late, or lane gone).
+
+    LEASED and ASIDE parcels never come back as the same parcel: what fails again travels in a new one.
+    """
+
+    WAITING = "waiting"
+    LEASED = "leased"
+    ASIDE = "aside"
+    GONE = "gone"
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """Records that came back and wait for their next delivery, together."""
+
+    spans: list[Span]
+    #: when it may go, on the loop's clock
+    due: float
+    #: deliver exactly this, with nothing else: one of these records may be poison
+    apart: bool = False
+    #: the lease that first failed, so that an outage is told by different batches failing
+    origin: int = 0
+    #: failures of the whole parcel that did not count against its records
+    setbacks: int = 0
+    #: the lease that ended with these records: it may still be settled while they wait
+    ancestor: "Lease[Any] | None" = None
+    state: ParcelState = ParcelState.WAITING
+
+    @property
+    def records(self) -> int:
+        return count(self.spans)
+
+    @property
+    def size(self) -> int:
+        return size(self.spans)

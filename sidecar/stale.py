@@ -1,0 +1,26 @@
+"""Answering for records whose lane moved away. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sidecar.lanes import LanePhase
+from sidecar.leases import Settled
+from sidecar.model import Range, Run, SettleResult, SettleStatus
+from sidecar.runs import RunSet
+
+
+def without_gone_lanes(result: SettleResult, settled: Sequence[Settled]) -> tuple[SettleResult, list[Settled]]:
+    """What is left of a settlement, and its result with the ranges named that are stale."""
+    stale = RunSet(Run(each.first, each.first + each.count) for each in result.stale)
+    left: list[Settled] = []
+    for each in settled:
+        index = each.part.first
+        for span in each.spans:
+            if span.lane.phase is LanePhase.GONE:
+                stale.add(Run(index, index + span.records))
+            else:
+                part = replace(each.part, first=index, count=span.records)
+                left.append(Settled([span], part, each.named))
+            index += span.records
+    ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
+    return replace(result, status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left
