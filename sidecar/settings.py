@@ -201,6 +201,14 @@ class SubscriptionSettings:
         Order.NONE,
     )
     start: Start = setting("Where a new group starts: `earliest` or `latest`.", Start.EARLIEST)
+    oversized: Oversized = setting(
+        "What becomes of a record that no connected client can take: `dead-letter` it, or `hold` its lane.",
+        Oversized.DEAD_LETTER,
+    )
+    commit_every: Seconds = setting(
+        "Time between commits while there is something to commit.", Seconds(0.1), at_least=0.0, at_most=60.0
+    )
+    commit_timeout: Seconds = setting("A commit that takes longer has failed.", Seconds(10.0), at_least=0.1)
     batch: BatchSettings = section("How records are grouped.", BatchSettings)
     window: WindowSettings = section("How far deliveries may run ahead of the commit.", WindowSettings)
     memory: MemorySettings = section("What is held in memory.", MemorySettings)
@@ -210,14 +218,6 @@ class SubscriptionSettings:
     parking: ParkingSettings = section("Putting records aside that wait long.", ParkingSettings)
     dead_letter: DeadLetterSettings = section("Where records go that failed for good.", DeadLetterSettings)
     budget: BudgetSettings = section("Limits that protect what is behind the handler.", BudgetSettings)
-    oversized: Oversized = setting(
-        "What becomes of a record that no connected client can take: `dead-letter` it, or `hold` its lane.",
-        Oversized.DEAD_LETTER,
-    )
-    commit_every: Seconds = setting(
-        "Time between commits while there is something to commit.", Seconds(0.1), at_least=0.0, at_most=60.0
-    )
-    commit_timeout: Seconds = setting("A commit that takes longer has failed.", Seconds(10.0), at_least=0.1)
 
     @property
     def group_name(self) -> str:

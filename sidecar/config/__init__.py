@@ -1,0 +1,112 @@
+"""YAML, environment and `--set` to frozen settings. The file is weakest, `--set` is strongest.
+
+    forms       how each kind of value is written: durations, sizes, modes, choices
+    document    YAML to a tree that knows its lines (`tree`), `${VAR}` filled in
+    overrides   OFFRAMP_* and --set change the tree
+    build       the tree to settings, by walking the settings classes
+    checks      what settings must be to each other
+    reference   the annotated example and the tables of docs/configuration.md, made from the same classes
+
+An error names the key, the value, what is allowed and the nearest right word, and all of them come at once.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from sidecar.config.build import WRONG, Builder
+from sidecar.config.checks import check_listeners, check_subscription, check_together
+from sidecar.config.document import parse, read_file
+from sidecar.config.overrides import with_environment, with_options
+from sidecar.config.tree import Node, Nothing, Origin, Problems, Table, origin_of
+from sidecar.errors import ConfigError
+from sidecar.settings import HttpSettings, ListenSettings, Settings, SubscriptionSettings
+
+__all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "listen_settings", "load"]
+
+#: where a configuration is looked for that nobody named, the first that is there
+DEFAULT_PATHS = ("offramp.yaml", "/etc/offramp/offramp.yaml")
+
+
+class InvalidConfigError(ConfigError):
+    """Everything that is wrong with a configuration, one line each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
+
+
+def find(environ: Mapping[str, str] | None = None) -> str | None:
+    """The configuration file to use when none was named: OFFRAMP_CONFIG, or the first of `DEFAULT_PATHS`."""
+    environ = os.environ if environ is None else environ
+    named = environ.get("OFFRAMP_CONFIG")
+    return named or next((path for path in DEFAULT_PATHS if os.path.exists(path)), None)
+
+
+def load(path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of a file, of the environment and of `--set`, in rising order of precedence.
+
+    Without a path there is no file, and the others are all there is. Raises `ConfigError`.
+    """
+    problems = Problems()
+    tree = _read(path, options, os.environ if environ is None else environ, problems)
+    builder = Builder(problems)
+    values = builder.values(Settings, tree, ())
+    if values is not None:
+        _with_local_broker(values, builder, tree)
+        _check(values, tree, problems)
+    if problems:
+        raise InvalidConfigError(problems.lines())
+    return Settings(**cast(dict[str, Any], values))
+
+
+def listen_settings(
+    path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None
+) -> ListenSettings:
+    """Only where the sidecar of this configuration listens, for those who want to call it.
+
+    They may lack the variables that the rest of the file needs. Raises `ConfigError`.
+    """
+    problems, found = Problems(), Problems()
+    tree = _read(path, options, os.environ if environ is None else environ, found)
+    entry = tree.entries.get("listen") if isinstance(tree, Table) else None
+    listen = Builder(problems).group(ListenSettings, entry.node, ("listen",)) if entry else ListenSettings()
+    if problems:
+        raise InvalidConfigError(problems.lines())
+    return cast(ListenSettings, ListenSettings() if listen is WRONG else listen)
+
+
+def _read(path: str | None, options: Iterable[str], environ: Mapping[str, str], problems: Problems) -> Node:
+    tree: Node = Table(Origin.file("the configuration", 0))
+    if path is not None:
+        tree = parse(read_file(path), lambda line: Origin.file(path, line), environ, problems)
+        if isinstance(tree, Nothing):
+            raise ConfigError(f"{path}: is empty; `offramp lint --example` prints one to start from")
+    return with_options(with_environment(tree, environ, problems), options, problems)
+
+
+def _with_local_broker(values: dict[str, Any], builder: Builder, tree: Node) -> None:
+    """Adds the broker that needs no entry, unless nobody could want it: it needs a folder to write to."""
+    brokers, subscriptions = values.setdefault("brokers", {}), values.get("subscriptions", {})
+    if brokers is WRONG or "local" in brokers:
+        return
+    wanted = subscriptions is not WRONG and any(s is not WRONG and s.broker == "local" for s in subscriptions.values())
+    if wanted or not brokers:
+        brokers["local"] = builder.broker("local", Nothing(tree.origin), ("brokers", "local"))
+
+
+def _check(values: Mapping[str, Any], tree: Node, problems: Problems) -> None:
+    def report(path: Sequence[str], text: str) -> None:
+        problems.add(origin_of(tree, path), path, text)
+
+    listen, http = values.get("listen", ListenSettings()), values.get("http", HttpSettings())
+    if listen is not WRONG and http is not WRONG:
+        check_listeners(listen, http, report)
+    brokers, subscriptions = values.get("brokers", {}), values.get("subscriptions", {})
+    if subscriptions is WRONG:
+        return
+    sound: dict[str, SubscriptionSettings] = {name: s for name, s in subscriptions.items() if s is not WRONG}
+    for name, subscription in sound.items():
+        # A broker that is wrong is there all the same: its own problem is on record.
+        check_subscription(name, subscription, {*brokers, "local"} if brokers is not WRONG else None, report)
+    check_together(sound, report)

@@ -1,0 +1,123 @@
+"""The configuration as written, before it has types: texts, lists and tables that know where they come from.
+
+Nodes never change, since an alias of the file may stand in several places. Setting a key makes a new tree.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from sidecar.config.wording import one_line
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """Where something was written. Sorts as people read: the file by line, then the environment, then options."""
+
+    rank: int
+    line: int
+    #: `offramp.yaml:14`, `OFFRAMP_LISTEN__SOCKET`, `--set`
+    text: str
+
+    @classmethod
+    def file(cls, name: str, line: int) -> Self:
+        return cls(0, line, f"{name}:{line}" if line else name)
+
+    @classmethod
+    def variable(cls, name: str) -> Self:
+        return cls(1, 0, name)
+
+    @classmethod
+    def option(cls) -> Self:
+        return cls(2, 0, "--set")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    origin: Origin
+    text: str
+    #: never to be shown: it came from a variable whose name says so
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """A key without a value, or with `null`."""
+
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A value that could not be read. The problem is on record, so nobody need complain again."""
+
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    origin: Origin
+    items: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    #: of the key, which is what a problem points at
+    origin: Origin
+    node: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    origin: Origin
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[str, Entry]]:
+        return iter(self.entries.items())
+
+
+Node = Text | Nothing | Broken | Listing | Table
+
+
+class Problems:
+    """What is wrong, gathered, so that a user sees all of it at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Origin, str], None] = {}
+
+    def add(self, origin: Origin, path: Sequence[str], text: str) -> None:
+        parts = [origin.text, ".".join(map(one_line, path)), text]
+        self._found[(origin, ": ".join(filter(None, parts)))] = None
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def lines(self) -> list[str]:
+        return [line for _, line in sorted(self._found)]
+
+
+def with_value(tree: Node, path: Sequence[str], value: Node) -> Node:
+    """The tree with `value` at `path`. Tables are made on the way; a wrong kind of node stays, to be reported."""
+    if not path:
+        return value
+    if isinstance(tree, Nothing):
+        tree = Table(value.origin)
+    if not isinstance(tree, Table):
+        return tree
+    head, rest = path[0], path[1:]
+    entry = tree.entries.get(head) or Entry(value.origin, Nothing(value.origin))
+    node = with_value(entry.node, rest, value)
+    return Table(tree.origin, {**tree.entries, head: Entry(entry.origin if rest else value.origin, node)})
+
+
+def origin_of(tree: Node, path: Sequence[str]) -> Origin:
+    """Where the key was written, or the nearest key around it that was."""
+    origin = tree.origin
+    for name in path:
+        if not isinstance(tree, Table) or name not in tree.entries:
+            break
+        origin, tree = tree.entries[name].origin, tree.entries[name].node
+    return origin

@@ -1,0 +1,124 @@
+"""From settings back to YAML, with or without what each key means. Secrets stay hidden."""
+
+import dataclasses
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import Field
+from typing import Any
+
+from sidecar.config.build import keys_of, show_range
+from sidecar.config.forms import Form, Group, ListOf, MapOf, form_of
+from sidecar.config.wording import HIDDEN, looks_secret, without_userinfo
+from sidecar.settings import BrokerSettings, Settings
+
+_WIDTH = 110
+_PLAIN_TEXT = re.compile(r"[A-Za-z/][A-Za-z0-9/._-]*")
+_YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+#: what needs no word, since the value beside it shows it
+_OBVIOUS = ("text", "list of texts", "true or false", "host:port", "octal mode")
+
+
+def write(settings: Settings) -> str:
+    """Settings as a configuration file that loads to the same settings, but for secrets."""
+    return "".join(f"{line}\n" for line in group_lines(settings, annotate=False))
+
+
+def group_lines(settings: Any, *, annotate: bool, indent: str = "") -> Iterator[str]:
+    """The keys of a settings class and their values; annotated, each with a comment above."""
+    cls: type = type(settings)
+    for number, (key, (field, hint)) in enumerate(keys_of(cls).items()):
+        form, value = form_of(hint), getattr(settings, key)
+        nested = isinstance(form, Group) or (isinstance(form, MapOf) and isinstance(form_of(form.value), Group))
+        if annotate:
+            if number and nested:
+                yield ""
+            yield from comment(field.metadata["doc"] + ("" if nested else _takes_remark(field, hint)), indent)
+        if not nested:
+            yield f"{indent}{key}: {shown(key, field, hint, value)}"
+        elif isinstance(form, Group):
+            yield f"{indent}{key}:"
+            yield from group_lines(value, annotate=annotate, indent=indent + "  ")
+        else:
+            yield f"{indent}{key}:" + ("" if value else " {}")
+            for name, item in value.items():
+                yield from named_lines(name, item, annotate=annotate, indent=indent + "  ")
+
+
+def named_lines(name: str, settings: Any, *, annotate: bool, indent: str) -> Iterator[str]:
+    """One of several by their names: a broker, a subscription."""
+    yield f"{indent}{name}:"
+    if isinstance(settings, BrokerSettings):
+        yield f"{indent}  type: {settings.type}"
+        settings = settings.options
+    yield from group_lines(settings, annotate=annotate, indent=indent + "  ")
+
+
+def shown(key: str, field: Field[Any], hint: Any, value: Any) -> str:
+    """A value as it would be written, or a mark in its stead if it is a secret."""
+    return HIDDEN if value and (field.metadata.get("secret") or looks_secret(key)) else _written(hint, value)
+
+
+def takes(field: Field[Any], hint: Any) -> str:
+    """What a key takes, in a few words."""
+    form = form_of(hint)
+    if isinstance(form, MapOf):
+        return "names with values"
+    assert not isinstance(form, Group)
+    short = f"list of {form.item.short}s" if isinstance(form, ListOf) else form.short
+    # Nobody would write less than nothing, so that bound goes without saying.
+    trivial = field.metadata.get("at_least") == 0 and "at_most" not in field.metadata
+    bounds = "" if trivial else show_range(field, form)
+    return f"{short}, {bounds}" if bounds else short
+
+
+def default_text(key: str, field: Field[Any], hint: Any) -> str | None:
+    """A key's default as it would be written, or None where the key must be given."""
+    if field.default is not dataclasses.MISSING:
+        return shown(key, field, hint, field.default)
+    if field.default_factory is not dataclasses.MISSING:
+        return shown(key, field, hint, field.default_factory())
+    return None
+
+
+def comment(text: str, indent: str) -> Iterator[str]:
+    for line in textwrap.wrap(text, _WIDTH - len(indent), break_on_hyphens=False, break_long_words=False):
+        yield f"{indent}# {line}"
+
+
+def _takes_remark(field: Field[Any], hint: Any) -> str:
+    """What a key takes, unless its value or its meaning says so already."""
+    said = takes(field, hint)
+    named = all(f"`{word}`" in field.metadata["doc"] for word in re.split(", | or ", said))
+    return "" if named or said.startswith(_OBVIOUS) else f" ({said})"
+
+
+def _written(hint: Any, value: Any) -> str:
+    form = form_of(hint)
+    if value is None:
+        return "null"
+    if isinstance(form, MapOf):
+        assert isinstance(value, Mapping)
+        return "{" + ", ".join(_pair(name, form.value, item) for name, item in value.items()) + "}"
+    if isinstance(form, ListOf):
+        return "[" + ", ".join(_quoted(form.item.show(item)) for item in value) + "]"
+    assert isinstance(form, Form)
+    text = form.show(value)
+    return _quoted(text) if isinstance(value, str) else text
+
+
+def _pair(name: str, hint: Any, value: Any) -> str:
+    return f"{_quoted(name)}: {HIDDEN if looks_secret(name) else _written(hint, value)}"
+
+
+def _quoted(text: str) -> str:
+    text = without_userinfo(text)
+    plain = _PLAIN_TEXT.fullmatch(text) and text.lower() not in _YAML_WORDS
+    # A $ of the value must not be taken for a variable when the text is read again.
+    return text if plain else '"' + "".join(map(_escaped, text.replace("${", "$${"))) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
