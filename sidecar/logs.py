@@ -10,11 +10,12 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
 
 from sidecar.settings import LogSettings
 
 _ROOT = "offramp"
+#: what every record of the logging module has; the rest are the fields of an event
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class Log:
@@ -26,20 +27,20 @@ class Log:
         self._logger = logging.getLogger(f"{_ROOT}.{name}")
 
     def debug(self, text: str, **fields: object) -> None:
-        self._logger.debug(text, extra={"fields": fields})
+        self._logger.debug(text, extra=fields)
 
     def info(self, text: str, **fields: object) -> None:
-        self._logger.info(text, extra={"fields": fields})
+        self._logger.info(text, extra=fields)
 
     def warning(self, text: str, **fields: object) -> None:
-        self._logger.warning(text, extra={"fields": fields})
+        self._logger.warning(text, extra=fields)
 
     def error(self, text: str, **fields: object) -> None:
-        self._logger.error(text, extra={"fields": fields})
+        self._logger.error(text, extra=fields)
 
     def bug(self, text: str, error: BaseException, **fields: object) -> None:
         """An error that nobody foresaw: with its traceback, for whoever mends it."""
-        self._logger.error(text, exc_info=error, extra={"fields": fields})
+        self._logger.error(text, exc_info=error, extra=fields)
 
 
 def configure(settings: LogSettings) -> None:
@@ -78,9 +79,8 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, object]:
-    fields: Mapping[str, object] = getattr(record, "fields", {})
-    return fields
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in _OWN}
 
 
 def _name(record: logging.LogRecord) -> str:

@@ -1,0 +1,116 @@
+"""A small HTTP server for probes and metrics: GET and HEAD of a few fixed paths, one request for each connection.
+
+It runs on the sidecar's own loop, so that a liveness probe that is answered shows that the loop turns.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from sidecar.errors import StartError
+from sidecar.listeners import cannot_listen, split_address
+from sidecar.logs import Log
+
+#: bytes of a request's first line and headers
+_MOST_HEAD = 16 << 10
+#: seconds that a client may take to send its request, and then to read the answer
+_PATIENCE = 5.0
+#: connections at a time
+_MOST_CONNECTIONS = 64
+
+log = Log("http")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    body: str
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Route = Callable[[], Response]
+
+
+class HttpServer:
+    """Serves `routes` by their paths. A route answers at once; one that raises is a bug, and a 500."""
+
+    def __init__(self, address: str, routes: Mapping[str, Route]) -> None:
+        self._address = address
+        self._routes = dict(routes)
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> str:
+        """Answers the address it listens on, with its real port. Raises `StartError`."""
+        host, port = split_address(self._address)
+        try:
+            self._server = await asyncio.start_server(self._accept, host, port, limit=_MOST_HEAD)
+        except OSError as error:
+            raise StartError(cannot_listen("http.address", self._address, error)) from error
+        return "{}:{}".format(f"[{host}]" if ":" in host else host, self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        connection = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                method, response = await self._answer(reader)
+            async with asyncio.timeout(_PATIENCE):
+                writer.write(_encode(method, response))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError):
+            # A client that is slow or gone is no event for an operator.
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Response]:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return "GET", Response("too many headers\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return "GET", Response("this is not HTTP/1.1\n", HTTPStatus.BAD_REQUEST)
+        method, target, _ = words
+        path = target.partition("?")[0]
+        route = self._routes.get(path)
+        if route is None:
+            return method, Response(f"there is {', '.join(self._routes)}\n", HTTPStatus.NOT_FOUND)
+        if method not in ("GET", "HEAD"):
+            return method, Response("only GET and HEAD\n", HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            return method, route()
+        except Exception as error:
+            log.bug("a page could not be made", error, address=path)
+            return method, Response("a bug in the sidecar; its log says more\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _encode(method: str, response: Response) -> bytes:
+    body = response.body.encode()
+    head = [
+        f"HTTP/1.1 {response.status.value} {response.status.phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ]
+    if response.status is HTTPStatus.METHOD_NOT_ALLOWED:
+        head.append("Allow: GET, HEAD")
+    return "\r\n".join([*head, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else body)

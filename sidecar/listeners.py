@@ -1,0 +1,171 @@
+"""Where apps connect: the unix socket and the loopback port, each held by one sidecar at a time.
+
+gRPC itself would not notice a second sidecar: it takes over a unix path without an error and removes it when either
+stops, and it shares TCP ports silently. So a lock beside the socket, held for as long as the process lives, says whose
+it is, and the socket is made by gRPC in a private folder and moved into place with its final permissions.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import socket
+import stat
+from ipaddress import ip_address
+from pathlib import Path
+
+import grpc.aio
+
+from sidecar.errors import StartError
+
+#: bytes; what the kernel takes as the path of a unix socket
+_MOST_PATH = 107
+#: TCP_LISTEN in /proc/net/tcp
+_LISTENING = "0A"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """host and port of `host:port` or `[host]:port`."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Lock:
+    """A file that one process holds, and that says which. The kernel lets go of it when the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._file is not None
+
+    def take(self, what: str) -> None:
+        """Raises `StartError`, which names the holder, and `OSError`."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(file, 100).decode(errors="replace").strip() or "unknown"
+            os.close(file)
+            raise StartError(f"{what} is held by another sidecar, process {holder}") from error
+        os.truncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        self._file = file
+
+    def release(self) -> None:
+        """The file stays: removing it would let two others each hold a file of that name."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class UnixListener:
+    """One unix socket of a gRPC server. Each step may follow any earlier one with `close`."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        self.path = Path(path).absolute()
+        self._mode = mode
+        self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
+        #: where gRPC makes the socket. The name is fixed, so that one left by a dead sidecar is cleared away.
+        self._hidden = self.path.with_name("." + self.path.name) / "s"
+
+    def prepare(self, server: grpc.aio.Server) -> None:
+        """Take the lock and give the server a socket that nobody sees yet. Raises `StartError`."""
+        what = f"the socket {self.path} (listen.socket)"
+        spare = _MOST_PATH - len(os.fsencode(self._hidden))
+        if spare < 0:
+            most = len(os.fsencode(self.path)) + spare
+            raise StartError(f"{what}: its path is too long: the kernel leaves room for {most} bytes here")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.take(what)
+            self._check_place(what)
+            shutil.rmtree(self._hidden.parent, ignore_errors=True)
+            self._hidden.parent.mkdir(mode=0o700)
+            server.add_insecure_port(f"unix:{self._hidden}")
+        except OSError as error:
+            raise StartError(f"{what}: {error.strerror}: {error.filename}") from error
+        except RuntimeError as error:
+            raise StartError(f"{what}: {error}") from error
+
+    def show(self) -> None:
+        """Let apps connect: called once the server serves."""
+        self._hidden.chmod(self._mode)
+        # A rename replaces what a dead sidecar left, and the socket is never there with wider permissions.
+        self._hidden.rename(self.path)
+        self._hidden.parent.rmdir()
+
+    def close(self) -> None:
+        """Called after the server has stopped, and whether or not `prepare` succeeded."""
+        if self._lock.held:
+            self.path.unlink(missing_ok=True)
+            shutil.rmtree(self._hidden.parent, ignore_errors=True)
+            self._lock.release()
+
+    def _check_place(self, what: str) -> None:
+        try:
+            kind = self.path.lstat().st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(kind):
+            raise StartError(f"{what}: there is something else of that name, which is not a socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(str(self.path))
+            except OSError:
+                return
+        raise StartError(f"{what} is in use by another program, which answers on it")
+
+
+def listen_tcp(server: grpc.aio.Server, address: str) -> int:
+    """Let the server listen on a loopback address too; answers the port. Raises `StartError`."""
+    host, port = split_address(address)
+    if not _is_loopback(host):
+        raise StartError(
+            f"listen.tcp: {address} is not a loopback address. Without TLS and tokens anybody on the network could "
+            "take records; use 127.0.0.1 or [::1]"
+        )
+    try:
+        # gRPC only says that it failed, so ask the kernel first; it binds with SO_REUSEADDR just as this does.
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+        bound: int = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    except (OSError, RuntimeError) as error:
+        raise StartError(cannot_listen("listen.tcp", address, error)) from error
+    return bound
+
+
+def cannot_listen(setting: str, address: str, error: Exception) -> str:
+    """Why there is no listening on an address, for people."""
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"{setting}: {address} is in use{_by_whom(split_address(address)[1])}"
+    return f"{setting}: {address}: {error.strerror if isinstance(error, OSError) else error}"
+
+
+def _by_whom(port: int) -> str:
+    """The process that listens on a port, where the kernel tells: own processes on Linux."""
+    sockets = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                    sockets.add(f"socket:[{fields[9]}]")
+    for link in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
+        with contextlib.suppress(OSError):
+            if os.readlink(link) in sockets:
+                pid = link.parts[2]
+                return f" by process {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,124 @@
+"""`ConsumerService`: who may come in, and which way. What happens on each way is in `consume` and `fetch`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from offramp.v1 import consumer_pb2 as pb
+from sidecar.errors import Exhausted, Unknown
+from sidecar.model import SessionEnd
+from sidecar.service import encode
+from sidecar.service.clients import read_terms
+from sidecar.service.consume import METHOD as CONSUME
+from sidecar.service.consume import Stream, read_hello
+from sidecar.service.directory import Directory
+from sidecar.service.fetch import FetchSession, fetch_alone
+from sidecar.service.rpc import Context, Handler, both_stream, server_stream, unary
+from sidecar.service.settlements import read_settlements
+from sidecar.settings import ListenSettings
+from sidecar.subscription import Subscription
+from sidecar.version import PROTOCOL_MINOR, VERSION
+
+NAME: str = pb.DESCRIPTOR.services_by_name["ConsumerService"].full_name
+
+
+class ConsumerService:
+    """All sessions of the sidecar."""
+
+    def __init__(self, directory: Directory, settings: ListenSettings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._admitted = 0
+        self._streams: set[Stream] = set()
+        self._sessions: dict[bytes, FetchSession] = {}
+
+    def methods(self) -> dict[str, Handler]:
+        return {
+            CONSUME: both_stream(CONSUME, self._consume),
+            "Open": server_stream("Open", pb.OpenRequest, self._open),
+            "Fetch": unary("Fetch", pb.FetchRequest, self._fetch),
+            "Settle": unary("Settle", pb.SettleRequest, self._settle),
+            "ExtendLease": unary("ExtendLease", pb.ExtendLeaseRequest, self._extend_lease),
+        }
+
+    def stop(self) -> None:
+        """End every session's stream with UNAVAILABLE, once what was answered is written. Subscriptions are drained
+        before."""
+        for stream in self._streams:
+            stream.stop()
+        for session in self._sessions.values():
+            session.stop()
+
+    async def _consume(self, context: Context) -> None:
+        first = await read_hello(context)
+        hello = first.hello
+        subscription = self._directory.named(hello.subscription)
+        terms = read_terms(hello.client, hello.max_message_bytes, hello.lease_ms)
+        with self._admission():
+            stream = Stream(context, subscription, self._directory, terms)
+            self._streams.add(stream)
+            try:
+                await stream.run(first, lambda session: self._welcome(session, subscription))
+            finally:
+                self._streams.discard(stream)
+
+    async def _open(self, request: pb.OpenRequest, context: Context) -> None:
+        subscription = self._directory.named(request.subscription)
+        terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
+        with self._admission():
+            session = FetchSession(subscription, self._directory, terms)
+            self._sessions[session.id] = session
+            try:
+                welcome = self._welcome(session.id, subscription)
+                await context.write(pb.OpenResponse(welcome=welcome).SerializeToString())
+                while True:
+                    for notice in await session.events():
+                        await context.write(encode.notice(encode.OPEN_NOTICES, notice))
+            finally:
+                del self._sessions[session.id]
+                session.end(SessionEnd.LOST)
+
+    async def _fetch(self, request: pb.FetchRequest) -> bytes:
+        if request.session:
+            session = self._sessions.get(request.session)
+            if session is None:
+                raise Unknown(
+                    f"there is no session {request.session.hex()}: its stream ended, or it is from before a restart; "
+                    "open a new one"
+                )
+            return await session.fetch(request)
+        subscription = self._directory.named(request.subscription)
+        with self._admission():
+            return await fetch_alone(request, subscription, self._directory)
+
+    async def _settle(self, request: pb.SettleRequest) -> bytes:
+        results = self._directory.settle(read_settlements(request.settlements))
+        return b"".join(encode.settle_result(encode.SETTLE_RESULTS, result) for result in results)
+
+    async def _extend_lease(self, request: pb.ExtendLeaseRequest) -> bytes:
+        extended = [self._directory.extend(one.lease, one.lease_for_ms / 1_000) for one in request.extensions]
+        return b"".join(encode.extend_result(encode.EXTEND_RESULTS, one) for one in extended)
+
+    @contextmanager
+    def _admission(self) -> Iterator[None]:
+        if self._admitted >= self._settings.max_sessions:
+            raise Exhausted(f"there are {self._admitted} sessions already, which is listen.max_sessions")
+        self._admitted += 1
+        try:
+            yield
+        finally:
+            self._admitted -= 1
+
+    def _welcome(self, session: bytes, subscription: Subscription) -> pb.Welcome:
+        settings = subscription.settings
+        return pb.Welcome(
+            session=session,
+            boot=self._directory.boot,
+            protocol_minor=PROTOCOL_MINOR,
+            sidecar_version=VERSION,
+            limits=pb.Limits(
+                batch_records=settings.batch.records,
+                batch_bytes=settings.batch.bytes,
+                lease_max_ms=int(settings.lease.max * 1_000),
+                max_request_bytes=self._settings.max_request_bytes,
+            ),
+        )

@@ -1,0 +1,75 @@
+"""Finds the subscription that a name or a lease belongs to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sidecar.errors import InvalidRequest, Unknown
+from sidecar.model import Extended, Settlement, SettleResult, SettleStatus
+from sidecar.subscription import Subscription
+
+BOOT_BYTES = 8
+_NUMBER_BYTES = 2
+_PREFIX_BYTES = BOOT_BYTES + _NUMBER_BYTES
+#: a lease is the sidecar's boot id, the number of its subscription, and a counter
+_LEASE_BYTES = _PREFIX_BYTES + 6
+
+_OTHER_LIFE = "this sidecar has not given out such a lease since it started"
+
+
+def lease_prefix(boot: bytes, number: int) -> bytes:
+    """What the leases of a sidecar's subscription begin with."""
+    return boot + number.to_bytes(_NUMBER_BYTES)
+
+
+class Directory:
+    """The subscriptions of this sidecar, by name and by the prefix of their leases."""
+
+    def __init__(self, boot: bytes, subscriptions: Mapping[bytes, Subscription]) -> None:
+        self.boot = boot
+        self._by_prefix = dict(subscriptions)
+        self._by_name = {subscription.settings.name: subscription for subscription in subscriptions.values()}
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str) -> Subscription:
+        """Raises `InvalidRequest` without a name and `Unknown`, which lists what there is, for a wrong one."""
+        subscription = self._by_name.get(name)
+        if subscription is not None:
+            return subscription
+        known = ", ".join(sorted(self._by_name)) or "none"
+        if not name:
+            raise InvalidRequest(f"subscription must be given; there are: {known}")
+        raise Unknown(f'there is no subscription "{name}"; there are: {known}')
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
+        """The results stand in the order of the settlements, whichever subscriptions they belong to.
+
+        Raises `InvalidRequest` before anything is applied.
+        """
+        owners = [self._owner(settlement.lease) for settlement in settlements]
+        distinct = dict.fromkeys(owners)
+        if len(distinct) == 1:
+            return _settle(owners[0], settlements)
+        groups = {
+            owner: [settlement for settlement, its in zip(settlements, owners, strict=True) if its is owner]
+            for owner in distinct
+        }
+        # A subscription checks its own before it applies them, but by then another may have applied its share.
+        for owner, group in groups.items():
+            if owner is not None:
+                owner.books.leases.check(group)
+        results = {owner: iter(_settle(owner, group)) for owner, group in groups.items()}
+        return [next(results[owner]) for owner in owners]
+
+    def extend(self, lease: bytes, lease_for: float) -> Extended:
+        owner = self._owner(lease)
+        return Extended(lease, SettleStatus.UNKNOWN) if owner is None else owner.extend(lease, lease_for)
+
+    def _owner(self, lease: bytes) -> Subscription | None:
+        return self._by_prefix.get(lease[:_PREFIX_BYTES]) if len(lease) == _LEASE_BYTES else None
+
+
+def _settle(owner: Subscription | None, settlements: Sequence[Settlement]) -> list[SettleResult]:
+    if owner is None:
+        return [SettleResult(settlement.lease, SettleStatus.UNKNOWN, detail=_OTHER_LIFE) for settlement in settlements]
+    return owner.settle(settlements)
