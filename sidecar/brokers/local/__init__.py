@@ -1,0 +1,18 @@
+"""The embedded broker: durable topics with lanes in one SQLite file.
+
+options      what can be set
+broker       the contract's Broker: owns all the others
+source       the contract's Source: one group's consumption
+writer       group commit: the one thread that writes
+store        what it writes, in a transaction: catalog (topics, lanes), appending, cursors, retention
+readers      the threads that read, and `queries`, what they read
+blocks       pure: many records in one row
+schema       the file: making, opening, errors
+folder       the data directory and its lock
+reserve      disk space for the day when the disk is full
+"""
+
+from sidecar.brokers.local.broker import GroupInfo, LocalBroker
+from sidecar.brokers.local.options import LocalOptions
+
+__all__ = ["GroupInfo", "LocalBroker", "LocalOptions"]

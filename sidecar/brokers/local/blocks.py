@@ -1,0 +1,114 @@
+"""Blocks: some consecutive records of a lane in one row. Pure."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from operator import itemgetter
+from struct import pack, unpack
+from typing import NamedTuple
+from zlib import crc32
+
+from sidecar.model import Run
+
+#: bytes of frames; a block grows no further, unless a single frame is larger
+BLOCK_BYTES = 64 << 10
+#: bytes of frames; a last block below this is written again together with what follows, so that records that were
+#: published one by one end up in blocks too
+TAIL_BYTES = 16 << 10
+
+
+class Block(NamedTuple):
+    """A row of `blocks`, as the database has it."""
+
+    lane: int
+    start: int
+    stop: int
+    bytes_before: int
+    newest_ms: int
+    written_ms: int
+    checksum: int
+    lengths: bytes
+    frames: bytes
+
+    @property
+    def bytes_after(self) -> int:
+        return self.bytes_before + len(self.frames)
+
+    @property
+    def is_intact(self) -> bool:
+        return self.checksum == checksum(self.lengths, self.frames) and len(self.lengths) == 4 * (
+            self.stop - self.start
+        )
+
+
+#: the columns of `blocks`
+COLUMNS = ", ".join(Block._fields)
+
+
+def checksum(lengths: bytes, frames: bytes) -> int:
+    return crc32(frames, crc32(lengths))
+
+
+class End(NamedTuple):
+    """Where a lane ends: what the next block follows."""
+
+    lane: int
+    position: int
+    #: bytes of frames ever written
+    written: int
+    #: the last block, if it may still grow
+    tail: Block | None = None
+
+
+def build(end: End, frames: Sequence[bytes], timestamps: Sequence[int], now_ms: int) -> Iterator[Block]:
+    """The blocks that append the frames to a lane. The first replaces the tail, if there is one."""
+    tail = end.tail
+    ends = list(accumulate(map(len, frames), initial=0))
+    first, position, bytes_before = 0, end.position, end.written
+    room = BLOCK_BYTES - (len(tail.frames) if tail else 0)
+    while first < len(frames):
+        stop = max(first + 1, bisect_right(ends, ends[first] + room) - 1)
+        lengths = pack(f"<{stop - first}I", *map(len, frames[first:stop]))
+        body = b"".join(frames[first:stop])
+        newest = max(timestamps[first:stop])
+        start = position
+        if tail is not None:
+            lengths, body, newest = tail.lengths + lengths, tail.frames + body, max(newest, tail.newest_ms)
+            start, bytes_before = tail.start, tail.bytes_before
+        position += stop - first
+        yield Block(end.lane, start, position, bytes_before, newest, now_ms, checksum(lengths, body), lengths, body)
+        bytes_before += len(body)
+        tail, room, first = None, BLOCK_BYTES, stop
+
+
+def end_after(block: Block) -> End:
+    return End(block.lane, block.stop, block.bytes_after, block if len(block.frames) < TAIL_BYTES else None)
+
+
+class Frames:
+    """The frames of a block, to be cut out run by run."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._ends = list(accumulate(unpack(f"<{block.stop - block.start}I", block.lengths), initial=0))
+
+    def cut(self, run: Run, max_bytes: int, at_least: int = 0) -> list[bytes]:
+        """Of a run within the block: as many as fit into `max_bytes`, but `at_least` so many."""
+        ends, frames = self._ends, self._block.frames
+        first, stop = run.start - self._block.start, run.stop - self._block.start
+        fit = bisect_right(ends, ends[first] + max_bytes) - 1
+        stop = min(stop, max(first, fit, first + at_least))
+        return [frames[a:b] for a, b in pairwise(ends[first : stop + 1])]
+
+
+def without(run: Run, settled: Sequence[Run]) -> Iterator[Run]:
+    """The parts of a run that are outside of the settled runs, which ascend."""
+    start = run.start
+    for done in settled[max(0, bisect_right(settled, start, key=itemgetter(0)) - 1) :]:
+        if done.start >= run.stop:
+            break
+        if start < done.start:
+            yield Run(start, done.start)
+        start = max(start, done.stop)
+    if start < run.stop:
+        yield Run(start, run.stop)

@@ -1,0 +1,274 @@
+"""The embedded broker: durable topics in one SQLite file."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Traits, Trouble
+from sidecar.brokers.local.catalog import LaneChange
+from sidecar.brokers.local.folder import Folder
+from sidecar.brokers.local.options import LocalOptions
+from sidecar.brokers.local.queries import Want, all_cursors, take_lane
+from sidecar.brokers.local.readers import Readers
+from sidecar.brokers.local.reserve import Reserve
+from sidecar.brokers.local.schema import damaged, open_database, translate
+from sidecar.brokers.local.source import LocalSource
+from sidecar.brokers.local.store import Store
+from sidecar.brokers.local.writer import Writer
+from sidecar.clock import Clock
+from sidecar.errors import NotFound, OutOfRoom, Refused, TooLarge, Unavailable
+from sidecar.logs import Log
+from sidecar.model import Chunk, Lane, Message, Place, Run
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = Log("local")
+
+#: seconds between looks for what retention may remove
+_RETENTION_EVERY = 30.0
+#: seconds between them while the disk is full
+_RETENTION_EVERY_WHEN_FULL = 1.0
+#: records of one chunk of `read`
+_READ_RECORDS = 10_000
+
+
+@dataclass(slots=True)
+class LaneView:
+    """A lane as the event loop knows it: never ahead of the disk."""
+
+    id: int
+    lane: Lane
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group that has a place in some topics."""
+
+    name: str
+    #: a source of it is open now
+    is_open: bool
+    #: the next position in each lane
+    positions: Mapping[Lane, int]
+    #: records that retention keeps for it: from its positions to the ends of the lanes
+    behind: int
+
+
+class LocalBroker(Broker):
+    """Owns a data directory. The event loop decides, one thread writes, a few threads read."""
+
+    traits = Traits(
+        keeps_acks_beyond=True,
+        rebalances=False,
+        lanes_are_exclusive=True,
+        seeks=True,
+        reads_ranges=True,
+        creates_topics=True,
+    )
+
+    def __init__(self, options: LocalOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock = clock or Clock()
+        self._folder = Folder(Path(options.directory))
+        self._reserve = Reserve(self._folder.reserve, options.reserve_bytes)
+        self._topics: dict[str, list[LaneView]] = {}
+        self._sources: list[LocalSource] = []
+        self._writer: Writer | None = None
+        self._readers: Readers | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        #: what an operator should know; empty when all is well
+        self.trouble = ""
+        self.facts = {"directory": str(self._folder.path), "sqlite": sqlite3.sqlite_version}
+
+    async def open(self) -> None:
+        connection, store = await asyncio.to_thread(self._open)
+        self._apply(store.lanes())
+        path = self._folder.database
+        self._readers = Readers(path)
+        self._writer = Writer(
+            store, connection, path, self._reserve, on_change=self._apply, on_trouble=self._apply_trouble
+        )
+        self._keeper = asyncio.create_task(self._keep_house(), name="offramp-local-retention")
+
+    def subscribe(self, spec: SourceSpec) -> LocalSource:
+        return LocalSource(self, spec)
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+        if not messages:
+            return []
+        sizes = [_size(message) for message in messages]
+        if max(sizes) > self._options.max_record_bytes:
+            raise TooLarge(
+                f"A record of {max(sizes):,} bytes is larger than `max_record_bytes`, which is "
+                f"{self._options.max_record_bytes:,}."
+            )
+        return await self.write(lambda store: store.append(topic, messages), publishes=True, size=sum(sizes))
+
+    async def ensure_topic(self, topic: str, lanes: int) -> None:
+        if topic not in self._topics:
+            await self.write(lambda store: store.ensure_topic(topic, lanes))
+
+    async def add_lanes(self, topic: str, lanes: int) -> None:
+        """Give a topic more lanes; open sources get them at once. Keys move to other lanes. Raises `NotFound`."""
+        await self.write(lambda store: store.add_lanes(topic, lanes))
+
+    async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
+        if topic not in self._topics:
+            raise NotFound(f"There is no topic {topic!r}.")
+        return {view.lane: LaneEnd(view.start, view.end) for view in self._topics[topic]}
+
+    async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
+        view = self.view(lane)
+        position = run.start
+        while (position := max(position, view.start)) < (stop := min(run.stop, view.end)):
+            want = Want(view.id, lane, Run(position, stop))
+            taken = await self.read_with(take_lane, want, _READ_RECORDS, max_bytes)
+            for chunk in taken.chunks:
+                yield chunk
+            if taken.damage:
+                raise damaged(self._folder.database, f"in {lane}, {taken.damage}")
+            if taken.position == position:
+                # Retention has just removed it: the reader saw that before this loop was told.
+                await asyncio.sleep(0)
+            position = taken.position
+
+    async def groups(self) -> list[GroupInfo]:
+        """All groups, by name."""
+        open_groups = {source.spec.group for source in self._sources}
+        infos = []
+        for name, positions in (await self.read_with(all_cursors)).items():
+            behind = sum(max(0, self.view(lane).end - position) for lane, position in positions.items())
+            infos.append(GroupInfo(name, name in open_groups, positions, behind))
+        return infos
+
+    async def delete_group(self, group: str) -> None:
+        """Forget a group, so that retention no longer waits for it. Raises `NotFound`, and `Refused` while a source
+        of it is open."""
+        if any(source.spec.group == group for source in self._sources):
+            raise Refused(f"Group {group!r} is being consumed. Stop its subscription first.")
+        await self.write(lambda store: store.cursors.delete_group(group))
+
+    async def retire(self) -> None:
+        """Do now what retention does in the background: remove what is old or too much."""
+        while await self.write(lambda store: store.retire()):
+            pass
+        while await self.write(lambda store: store.retention.shrink(all_of_it=bool(self.trouble))):
+            pass
+
+    async def close(self) -> None:
+        if self._keeper:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        # Readers first: the last connection to go empties the journal.
+        if self._readers:
+            await asyncio.to_thread(self._readers.close)
+        if self._writer:
+            await self._writer.close()
+        self._folder.leave()
+        self._keeper = self._readers = self._writer = None
+
+    # What sources need.
+
+    def view(self, lane: Lane) -> LaneView:
+        """Raises `NotFound`."""
+        lanes = self._topics.get(lane.topic, [])
+        if not 0 <= lane.number < len(lanes):
+            raise NotFound(f"There is no lane {lane}.")
+        return lanes[lane.number]
+
+    def views(self, topic: str) -> Iterable[LaneView]:
+        return self._topics.get(topic, ())
+
+    def enter(self, source: LocalSource) -> None:
+        """A source consumes from now on. Raises `Refused` if another of its group has one of its topics."""
+        for other in self._sources:
+            shared = other.topics & source.topics
+            if other.spec.group == source.spec.group and shared:
+                raise Refused(
+                    f"Group {source.spec.group!r} already consumes {', '.join(sorted(shared))} in this sidecar. Give "
+                    "one of the subscriptions another `group`."
+                )
+        self._sources.append(source)
+
+    def exit(self, source: LocalSource) -> None:
+        if source in self._sources:
+            self._sources.remove(source)
+
+    async def write(self, run: Callable[[Store], T], *, publishes: bool = False, size: int = 0) -> T:
+        if self._writer is None:
+            raise Unavailable("The local broker is not open.")
+        return await self._writer.submit(run, publishes=publishes, size=size)
+
+    async def read_with(
+        self, read: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        if self._readers is None:
+            raise Unavailable("The local broker is not open.")
+        return await self._readers.run(read, *args, **kwargs)
+
+    def _open(self) -> tuple[sqlite3.Connection, Store]:
+        self._folder.take()
+        try:
+            try:
+                connection = open_database(self._folder, self._options.reserve_bytes)
+            except OutOfRoom:
+                self._reserve.give_up()
+                connection = open_database(self._folder, self._options.reserve_bytes)
+            try:
+                store = Store(connection, self._options, self._clock)
+            except sqlite3.Error as error:
+                connection.close()
+                raise translate(error, self._folder.database) from error
+            self._reserve.hold()
+            return connection, store
+        except BaseException:
+            self._folder.leave()
+            raise
+
+    def _apply(self, changes: Sequence[LaneChange]) -> None:
+        """What is on disk now."""
+        changed = set()
+        for id_, lane, start, end in changes:
+            lanes = self._topics.setdefault(lane.topic, [])
+            changed.add(lane.topic)
+            if lane.number < len(lanes):
+                lanes[lane.number].start, lanes[lane.number].end = start, end
+                continue
+            lanes.append(LaneView(id_, lane, start, end))
+            for source in self._sources:
+                if lane.topic in source.topics:
+                    source.add(lanes[lane.number])
+        for source in self._sources:
+            if changed & source.topics:
+                source.wake()
+
+    def _apply_trouble(self, text: str) -> None:
+        if text == self.trouble:
+            return
+        self.trouble = text
+        if text:
+            log.error(text)
+        else:
+            log.info(f"there is room on the disk of {self._folder.path} again")
+        for source in self._sources:
+            source.tell(Trouble("disk", text))
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(_RETENTION_EVERY_WHEN_FULL if self.trouble else _RETENTION_EVERY)
+            try:
+                await self.retire()
+            except Unavailable as error:
+                log.warning("retention is put off", error=error)
+
+
+def _size(message: Message) -> int:
+    size = len(message.key or b"") + len(message.value or b"")
+    for name, value in message.headers:
+        size += len(name) + len(value or b"")
+    return size

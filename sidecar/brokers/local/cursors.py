@@ -1,0 +1,108 @@
+"""Groups and how far each has come in each lane."""
+
+import sqlite3
+from collections.abc import Mapping
+from struct import pack, unpack
+from typing import NamedTuple
+
+from sidecar.brokers.base import SourceSpec, Start
+from sidecar.brokers.local.catalog import Catalog, StoredLane
+from sidecar.errors import NotFound
+from sidecar.model import Commit, Lane, Run
+
+
+class Opened(NamedTuple):
+    """A group that may be consumed under."""
+
+    id: int
+    cursors: dict[Lane, Commit]
+
+
+class Cursors:
+    def __init__(self, connection: sqlite3.Connection, catalog: Catalog, lanes: int) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._lanes = lanes
+
+    def open_group(self, spec: SourceSpec) -> Opened:
+        """A group's cursors in all lanes of its topics. What is missing is made and pinned."""
+        for topic, count in spec.own_topics.items():
+            self._catalog.ensure(topic, count)
+        group = self._ensure_group(spec.group)
+        cursors: dict[Lane, Commit] = {}
+        pinned: dict[int, Commit] = {}
+        for topic in dict.fromkeys((*spec.topics, *spec.own_topics)):
+            lanes = self._catalog.ensure(topic, self._lanes)
+            known = {lane.id: self._find(group, lane.id) for lane in lanes}
+            # `latest` is for what was there before the group came. What comes later is the group's from its start.
+            is_new = all(commit is None for commit in known.values())
+            latest = is_new and spec.start is Start.LATEST and topic not in spec.own_topics
+            for lane in lanes:
+                commit = known[lane.id]
+                if commit is None:
+                    commit = pinned[lane.id] = Commit(lane.end.position if latest else lane.start)
+                cursors[lane.lane] = commit
+        self.save(group, pinned)
+        return Opened(group, cursors)
+
+    def save(self, group: int, commits: Mapping[int, Commit]) -> None:
+        """Store a group's cursors, by the ids of their lanes."""
+        if not commits:
+            return
+        places = ", ".join(["(?, ?, ?, ?)"] * len(commits))
+        values: list[int | bytes] = []
+        for lane, commit in commits.items():
+            values += (lane, group, commit.position, pack_runs(commit.beyond))
+        self._connection.execute(f'REPLACE INTO cursors (lane, "group", position, beyond) VALUES {places}', values)
+
+    def adopt(self, topic: str, lanes: list[StoredLane]) -> None:
+        """New lanes of a topic belong, from their start, to every group that reads it."""
+        groups = self._connection.execute(
+            'SELECT DISTINCT "group" FROM cursors JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic '
+            "WHERE name = ?",
+            (topic,),
+        ).fetchall()
+        for (group,) in groups:
+            self.save(group, {lane.id: Commit(lane.start) for lane in lanes})
+
+    def delete_group(self, group: str) -> None:
+        """Raises `NotFound`."""
+        row = self._find_group(group)
+        if row is None:
+            raise NotFound(f"There is no group {group!r}.")
+        self._connection.execute('DELETE FROM cursors WHERE "group" = ?', (row,))
+        self._connection.execute("DELETE FROM groups WHERE id = ?", (row,))
+
+    def floor(self, lane: StoredLane) -> int | None:
+        """The position before which every group has settled everything. None: no group reads the lane."""
+        ((position,),) = self._connection.execute(
+            "SELECT min(position) FROM cursors WHERE lane = ?", (lane.id,)
+        ).fetchall()
+        return position if position is None else int(position)
+
+    def _ensure_group(self, name: str) -> int:
+        found = self._find_group(name)
+        if found is not None:
+            return found
+        cursor = self._connection.execute("INSERT INTO groups (name) VALUES (?)", (name,))
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def _find_group(self, name: str) -> int | None:
+        row = self._connection.execute("SELECT id FROM groups WHERE name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
+    def _find(self, group: int, lane: int) -> Commit | None:
+        row = self._connection.execute(
+            'SELECT position, beyond FROM cursors WHERE lane = ? AND "group" = ?', (lane, group)
+        ).fetchone()
+        return None if row is None else Commit(row[0], unpack_runs(row[1]))
+
+
+def pack_runs(runs: tuple[Run, ...]) -> bytes:
+    return pack(f"<{2 * len(runs)}q", *(edge for run in runs for edge in run))
+
+
+def unpack_runs(data: bytes) -> tuple[Run, ...]:
+    edges = unpack(f"<{len(data) // 8}q", data)
+    return tuple(map(Run, edges[::2], edges[1::2]))

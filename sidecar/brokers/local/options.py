@@ -1,0 +1,36 @@
+"""What can be set for a broker of type `local`."""
+
+from dataclasses import dataclass
+
+from sidecar.settings import Bytes, Seconds, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    directory: str = setting(
+        "The data directory. Made if missing; one sidecar at a time can use it.", "/var/lib/offramp"
+    )
+    lanes: int = setting(
+        "Lanes of a topic that is made on the fly. A topic that exists keeps its lanes.", 4, at_least=1, at_most=1024
+    )
+    retention_age: Seconds = setting(
+        "Remove records that were published longer ago. 0 keeps them whatever their age.",
+        Seconds(7 * 24 * 3600.0),
+        at_least=0.0,
+    )
+    retention_bytes: Bytes = setting(
+        "Remove the oldest records of a topic that holds more than this. 0 sets no limit.", Bytes(1 << 30), at_least=0
+    )
+    retention_ignores_groups: bool = setting(
+        "Remove records by age and size even if a group has not settled them. Off: they are kept until every group "
+        "of their topic has.",
+        False,
+    )
+    reserve_bytes: Bytes = setting(
+        "Disk space held back, so that settling and retention go on when the disk is full.",
+        Bytes(8 << 20),
+        at_least=1 << 20,
+    )
+    max_record_bytes: Bytes = setting(
+        "Largest record that is taken: key, value and headers.", Bytes(16 << 20), at_least=1024, at_most=512 << 20
+    )

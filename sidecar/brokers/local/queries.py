@@ -1,0 +1,163 @@
+"""What is read from the database. Each function takes a connection and is done with it when it returns: a reader
+that lingers would keep the journal from being emptied."""
+
+import sqlite3
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
+from sidecar.model import Chunk, Lane, Run
+from sidecar.wire import decode_frame
+
+
+class Want(NamedTuple):
+    """What is to be read of a lane: the records of `run` that are not in `settled`."""
+
+    id: int
+    lane: Lane
+    run: Run
+    settled: Sequence[Run] = ()
+
+
+class Taken(NamedTuple):
+    """What was read of a lane."""
+
+    lane: Lane
+    chunks: list[Chunk]
+    records: int
+    size: int
+    #: where to go on
+    position: int
+    #: why the lane cannot be read on from there; empty if it can
+    damage: str = ""
+
+
+def take(connection: sqlite3.Connection, wants: Sequence[Want], max_records: int, max_bytes: int) -> list[Taken]:
+    """Records of several lanes, each its share; what one leaves goes to those after it.
+
+    A record that is larger than `max_bytes` is taken if it is the first.
+    """
+    taken: list[Taken] = []
+    records = size = 0
+    for index, want in enumerate(wants):
+        lanes_left, records_left, bytes_left = len(wants) - index, max_records - records, max_bytes - size
+        if records_left < 1 or bytes_left < 1:
+            break
+        share = max(1, records_left // lanes_left)
+        got = take_lane(connection, want, share, bytes_left // lanes_left, at_least=0 if records else 1)
+        records += got.records
+        size += got.size
+        taken.append(got)
+    return taken
+
+
+def take_lane(
+    connection: sqlite3.Connection, want: Want, max_records: int, max_bytes: int, *, at_least: int = 1
+) -> Taken:
+    """Records of one lane, up to the limits, but `at_least` so many whatever their size."""
+    basket = _Basket(max_records, max_bytes, at_least)
+    position = want.run.start
+    with closing(_blocks(connection, want.id, want.run)) as blocks:
+        for block in blocks:
+            if not block.start <= position < block.stop:
+                break
+            if not block.is_intact:
+                damage = f"the records at {block.start} to {block.stop - 1} are damaged"
+                return basket.taken(want.lane, position, damage)
+            stop = min(block.stop, want.run.stop)
+            frames = Frames(block)
+            for run in without(Run(position, stop), want.settled):
+                position = basket.put(frames, run)
+                if position < run.stop:
+                    return basket.taken(want.lane, position)
+            position = stop
+            if basket.is_full:
+                return basket.taken(want.lane, position)
+    if position < want.run.stop and _start(connection, want.id) <= position:
+        return basket.taken(want.lane, position, f"the records at {position} and after are missing")
+    return basket.taken(want.lane, position)
+
+
+def first_at_time(connection: sqlite3.Connection, lane: int, timestamp_ms: int) -> int | None:
+    """The position of the first record with this timestamp or a later one."""
+    row = connection.execute(
+        f"SELECT {COLUMNS} FROM blocks WHERE lane = ? AND newest_ms >= ? ORDER BY start LIMIT 1", (lane, timestamp_ms)
+    ).fetchone()
+    if row is None:
+        return None
+    block = Block(*row)
+    for frame in Frames(block).cut(Run(block.start, block.stop), len(block.frames)):
+        record = decode_frame(frame)
+        if record.timestamp_ms >= timestamp_ms:
+            return record.position
+    return block.stop
+
+
+def all_cursors(connection: sqlite3.Connection) -> dict[str, dict[Lane, int]]:
+    """The positions of all groups."""
+    groups: dict[str, dict[Lane, int]] = {
+        name: {} for (name,) in connection.execute("SELECT name FROM groups ORDER BY name").fetchall()
+    }
+    rows = connection.execute(
+        "SELECT groups.name, topics.name, lanes.number, position FROM cursors "
+        'JOIN groups ON groups.id = "group" JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic '
+        "ORDER BY groups.name, topics.name, lanes.number"
+    ).fetchall()
+    for group, topic, number, position in rows:
+        groups.setdefault(group, {})[Lane(topic, number)] = position
+    return groups
+
+
+# The block that has the first position, and those that follow it.
+_BLOCKS = (
+    f"SELECT {COLUMNS} FROM blocks WHERE lane = ?1 AND start < ?3 "
+    "AND start >= (SELECT max(start) FROM blocks WHERE lane = ?1 AND start <= ?2) ORDER BY start"
+)
+
+
+def _blocks(connection: sqlite3.Connection, lane: int, run: Run) -> Generator[Block, None, None]:
+    with closing(connection.execute(_BLOCKS, (lane, run.start, run.stop))) as rows:
+        for row in rows:
+            yield Block(*row)
+
+
+def _start(connection: sqlite3.Connection, lane: int) -> int:
+    ((start,),) = connection.execute("SELECT start FROM lanes WHERE id = ?", (lane,)).fetchall()
+    return int(start)
+
+
+@dataclass(slots=True)
+class _Basket:
+    """Records of a lane on their way out."""
+
+    max_records: int
+    max_bytes: int
+    at_least: int
+    records: int = 0
+    size: int = 0
+    #: position and frames of each stretch without a gap
+    stretches: list[tuple[int, list[bytes]]] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        return self.records >= self.max_records or self.size >= self.max_bytes
+
+    def put(self, frames: Frames, run: Run) -> int:
+        """Take of a run what there is room for; answers the position after it."""
+        short = Run(run.start, min(run.stop, run.start + self.max_records - self.records))
+        cut = frames.cut(short, self.max_bytes - self.size, self.at_least - self.records)
+        if not cut:
+            return run.start
+        self.records += len(cut)
+        self.size += sum(map(len, cut))
+        if self.stretches and self.stretches[-1][0] + len(self.stretches[-1][1]) == run.start:
+            self.stretches[-1][1].extend(cut)
+        else:
+            self.stretches.append((run.start, cut))
+        return run.start + len(cut)
+
+    def taken(self, lane: Lane, position: int, damage: str = "") -> Taken:
+        chunks = [Chunk(lane, range(start, start + len(cut)), cut) for start, cut in self.stretches]
+        return Taken(lane, chunks, self.records, self.size, position, damage)

@@ -1,0 +1,186 @@
+"""The database file: making it, opening it, and saying what is wrong with it.
+
+A topic has lanes; a lane has blocks; a block has some records. Records are stored as finished frames, many in
+one row, because every row costs the reader and the writer a fight for the interpreter's lock: with a busy event
+loop, reading row by row is twenty times slower than reading blocks.
+"""
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from sidecar.brokers.local.folder import Folder
+from sidecar.errors import Corrupt, OfframpError, OutOfRoom, StartError, Unavailable
+
+#: "OFRP": tells our files from those of others
+_APPLICATION = 0x4F465250
+_VERSION = 1
+_PAGE = 4096
+
+_SCHEMA = f"""
+PRAGMA page_size = {_PAGE};
+PRAGMA auto_vacuum = INCREMENTAL;
+BEGIN;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+
+CREATE TABLE topics (
+    id   INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE lanes (
+    id     INTEGER PRIMARY KEY,
+    topic  INTEGER NOT NULL REFERENCES topics (id),
+    number INTEGER NOT NULL,
+    -- the first position that was not removed; the end of the lane is the end of its last block, or this
+    start  INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (topic, number)
+);
+
+-- Blocks of a lane follow each other without gaps.
+CREATE TABLE blocks (
+    lane         INTEGER NOT NULL REFERENCES lanes (id),
+    start        INTEGER NOT NULL,
+    stop         INTEGER NOT NULL,
+    -- bytes of frames in the lane before this block, removed ones included
+    bytes_before INTEGER NOT NULL,
+    -- the newest timestamp of its records
+    newest_ms    INTEGER NOT NULL,
+    -- when it was last written to
+    written_ms   INTEGER NOT NULL,
+    -- crc32 of lengths and frames
+    checksum     INTEGER NOT NULL,
+    -- the length of each frame, 32 bits, little endian
+    lengths      BLOB NOT NULL,
+    frames       BLOB NOT NULL,
+    PRIMARY KEY (lane, start)
+);
+
+CREATE TABLE groups (
+    id   INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE cursors (
+    lane     INTEGER NOT NULL REFERENCES lanes (id),
+    "group"  INTEGER NOT NULL REFERENCES groups (id),
+    position INTEGER NOT NULL,
+    -- runs settled beyond the position: start and stop of each, 64 bits, little endian
+    beyond   BLOB NOT NULL,
+    PRIMARY KEY (lane, "group")
+) WITHOUT ROWID;
+
+COMMIT;
+PRAGMA journal_mode = WAL;
+"""
+
+
+def open_database(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
+    """The writer's connection to the database, which is made if there is none.
+
+    What it holds is durable when this returns. Raises `StartError`, `Corrupt`, `OutOfRoom`, `Unavailable`.
+    """
+    path = folder.database
+    if not path.exists():
+        _create(folder)
+    connection = _connect(path)
+    try:
+        _check(connection, path)
+        connection.execute("PRAGMA synchronous = FULL")
+        # Overwriting what is removed with zeros is the default of some builds, and doubles the work.
+        connection.execute("PRAGMA secure_delete = OFF")
+        # The reserve must have room for copying all of the journal into the database.
+        connection.execute(f"PRAGMA wal_autocheckpoint = {max(64, reserve_bytes // 2 // _PAGE)}")
+        connection.execute(f"PRAGMA journal_size_limit = {reserve_bytes}")
+        # After a kill -9 the journal may hold what was written but never synced: sync it before anyone reads it.
+        checkpoint(connection)
+        # Makes the journal, so that its name can be synced now and need not be on every commit.
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        folder.sync()
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, for any one thread at a time."""
+    connection = _connect(path)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Copy the journal into the database and empty it, as far as readers allow."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+
+
+def translate(error: sqlite3.Error, path: Path) -> OfframpError:
+    """What a person or the core can do about it."""
+    if _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return damaged(path, str(error))
+    if is_full(error):
+        return OutOfRoom(f"There is no room left on the disk of {path}. Free some, or lower `retention_bytes`.")
+    return Unavailable(f"{path} cannot be used now: {error}.")
+
+
+def damaged(path: Path, what: str) -> Corrupt:
+    return Corrupt(
+        f"{path} is damaged: {what}. Offramp never starts anew by itself: restore the file from a backup, or move "
+        f"it away together with {path.name}-wal and {path.name}-shm to start with nothing."
+    )
+
+
+def _code(error: sqlite3.Error) -> int:
+    # Errors that Python's own module makes carry none.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # rw: never makes a file, so that a missing one cannot become an empty one.
+    uri = f"{path.resolve().as_uri()}?mode=rw"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
+
+
+def _create(folder: Folder) -> None:
+    """Under another name until it is complete, so that an empty or partial `offramp.db` is always a damage."""
+    path = folder.database
+    journal = path.with_name(path.name + "-wal")
+    if journal.exists() and journal.stat().st_size:
+        raise damaged(path, f"it is missing, but its journal {journal.name} is there")
+    newborn = path.with_name(path.name + ".new")
+    try:
+        for leftover in folder.path.glob(newborn.name + "*"):
+            leftover.unlink()
+        newborn.touch(mode=0o640)
+        with contextlib.closing(_connect(newborn)) as connection:
+            connection.executescript(_SCHEMA)
+        os.rename(newborn, path)
+        folder.sync()
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    except OSError as error:
+        raise folder.unusable(error) from error
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    if not path.stat().st_size:
+        raise damaged(path, "it is empty")
+    ((application,),) = connection.execute("PRAGMA application_id").fetchall()
+    ((version,),) = connection.execute("PRAGMA user_version").fetchall()
+    if application != _APPLICATION:
+        raise StartError(f"{path} is a database of something else. Set another `directory`.")
+    if version > _VERSION:
+        raise StartError(
+            f"{path} was written by a newer Offramp (format {version}; this one knows {_VERSION}). Run that "
+            "version, or set another `directory`."
+        )

@@ -1,0 +1,206 @@
+"""Group commit: one thread writes, and many callers share one transaction and one sync of the disk."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from sidecar.brokers.local.catalog import LaneChange
+from sidecar.brokers.local.reserve import Reserve
+from sidecar.brokers.local.schema import checkpoint, is_full, translate
+from sidecar.brokers.local.store import Store
+from sidecar.errors import OutOfRoom, Unavailable
+
+T = TypeVar("T")
+
+#: bytes published in one transaction, so that no caller waits for another's megabytes and the journal stays small
+_GROUP_BYTES = 2 << 20
+_GROUP_JOBS = 1_000
+#: seconds between attempts to make the reserve anew
+_RESERVE_RETRY = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Something to do within a transaction. If it raises anything but a `sqlite3.Error`, it leaves the transaction
+    in a state that may be committed."""
+
+    run: Callable[[Store], Any]
+    answer: "asyncio.Future[Any]"
+    #: takes room on the disk for good: refused while the disk is full
+    publishes: bool
+    size: int
+
+
+#: a job, its result, its error
+_Answer = tuple[_Job, Any, BaseException | None]
+
+
+class Writer:
+    """The thread that owns the store. Everything is answered on the event loop, after its transaction is on disk."""
+
+    def __init__(
+        self,
+        store: Store,
+        connection: sqlite3.Connection,
+        path: Path,
+        reserve: Reserve,
+        *,
+        on_change: Callable[[Sequence[LaneChange]], None],
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        """`on_change` and `on_trouble` are called on the running loop; the former before callers get their answers,
+        the latter with an empty text when the trouble is over."""
+        self._store = store
+        self._connection = connection
+        self._path = path
+        self._reserve = reserve
+        self._on_change = on_change
+        self._on_trouble = on_trouble
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closed = False
+        self._retry_reserve_at = 0.0
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="offramp-local-writer", daemon=True)
+        self._thread.start()
+
+    async def submit(self, run: Callable[[Store], T], *, publishes: bool = False, size: int = 0) -> T:
+        """Do it in a transaction; returns its result once that is on disk. Cancelling does not undo it.
+
+        Raises what `run` raises, `OutOfRoom`, `Unavailable` or `Corrupt`.
+        """
+        if self._closed:
+            raise Unavailable(f"{self._path} is closed.")
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put(_Job(run, answer, publishes, size))
+        return await answer
+
+    async def close(self) -> None:
+        """Finish what was submitted, then end the thread. Closes the store."""
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        open_ = True
+        while open_:
+            jobs, open_ = self._take()
+            answers: list[_Answer] = []
+            changes: Sequence[LaneChange] = ()
+            if jobs:
+                answers, changes = self._work(jobs)
+            if not self._reserve.held:
+                self._refill()
+            self._tell(answers, changes)
+        self._store.close()
+
+    def _take(self) -> tuple[list[_Job], bool]:
+        """The jobs of the next transaction: all that wait, within reason. False: there will be no more."""
+        jobs: list[_Job] = []
+        size = 0
+        try:
+            job = self._jobs.get(timeout=None if self._reserve.held else _RESERVE_RETRY)
+            while job is not None:
+                jobs.append(job)
+                size += job.size
+                if len(jobs) == _GROUP_JOBS or size >= _GROUP_BYTES:
+                    return jobs, True
+                job = self._jobs.get_nowait()
+        except Empty:
+            return jobs, True
+        return jobs, False
+
+    def _work(self, jobs: list[_Job]) -> tuple[list[_Answer], Sequence[LaneChange]]:
+        refused: list[_Answer] = []
+        if not self._reserve.held:
+            jobs, refused = self._refuse_publishes(jobs)
+        try:
+            answers, changes = self._transact(jobs)
+        except sqlite3.Error as error:
+            if not is_full(error):
+                return refused + self._fail(jobs, error), ()
+            self._reserve.give_up()
+            jobs, more = self._refuse_publishes(jobs)
+            refused += more
+            try:
+                # An empty journal is used from its start again, without taking room.
+                checkpoint(self._connection)
+                answers, changes = self._transact(jobs)
+            except sqlite3.Error as again:
+                return refused + self._fail(jobs, again), ()
+        return refused + answers, changes
+
+    def _transact(self, jobs: list[_Job]) -> tuple[list[_Answer], Sequence[LaneChange]]:
+        if not jobs:
+            return [], ()
+        answers: list[_Answer] = []
+        try:
+            self._store.begin()
+            for job in jobs:
+                try:
+                    answers.append((job, job.run(self._store), None))
+                except sqlite3.Error:
+                    raise
+                except Exception as error:
+                    answers.append((job, None, error))
+            return answers, self._store.commit()
+        except sqlite3.Error:
+            self._store.rollback()
+            raise
+
+    def _refuse_publishes(self, jobs: list[_Job]) -> tuple[list[_Job], list[_Answer]]:
+        """The jobs that may still run, and answers for the others."""
+        answers: list[_Answer] = [(job, None, self._no_room()) for job in jobs if job.publishes]
+        return [job for job in jobs if not job.publishes], answers
+
+    def _fail(self, jobs: list[_Job], error: sqlite3.Error) -> list[_Answer]:
+        reason = translate(error, self._path)
+        reason.__cause__ = error
+        return [(job, None, reason) for job in jobs]
+
+    def _refill(self) -> None:
+        """Try to make the reserve again: the disk may have room by now."""
+        now = time.monotonic()
+        if now < self._retry_reserve_at:
+            return
+        self._retry_reserve_at = now + _RESERVE_RETRY
+        try:
+            # What retention freed goes back to the file system with the journal.
+            checkpoint(self._connection)
+        except sqlite3.Error:
+            return
+        self._reserve.hold()
+
+    def _no_room(self) -> OutOfRoom:
+        return OutOfRoom(
+            f"The disk of {self._path} is full: nothing can be published, settling goes on from the reserve. "
+            "Free some space, or lower `retention_bytes`; publishing goes on by itself then."
+        )
+
+    def _tell(self, answers: list[_Answer], changes: Sequence[LaneChange]) -> None:
+        trouble = "" if self._reserve.held else str(self._no_room())
+        if not (answers or changes) and trouble == self._trouble:
+            return
+        self._trouble = trouble
+        try:
+            self._loop.call_soon_threadsafe(self._finish, answers, changes, trouble)
+        except RuntimeError:
+            # The loop was closed under us: nobody is there to be told.
+            self._closed = True
+
+    def _finish(self, answers: list[_Answer], changes: Sequence[LaneChange], trouble: str) -> None:
+        self._on_change(changes)
+        self._on_trouble(trouble)
+        for job, result, error in answers:
+            if job.answer.done():
+                continue
+            if error is None:
+                job.answer.set_result(result)
+            else:
+                job.answer.set_exception(error)
