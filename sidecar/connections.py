@@ -25,7 +25,7 @@ class Connection:
         self.opened = asyncio.Event()
         #: set when the first try has ended, well or not
         self.tried = asyncio.Event()
-        #: empty when all is well
+        #: why it is not open; empty once it is
         self.trouble = "not connected yet"
 
     async def open(self) -> None:
@@ -58,7 +58,10 @@ class Connection:
 
     def status(self) -> BrokerStatus:
         return BrokerStatus(
-            name=self.settings.name, type=self.settings.type, trouble=self.trouble, facts=dict(self.broker.facts)
+            name=self.settings.name,
+            type=self.settings.type,
+            trouble=self.trouble or self.broker.trouble,
+            facts=dict(self.broker.facts),
         )
 
 

@@ -197,6 +197,8 @@ class Broker(ABC):
     traits: Traits
     #: facts for the status: versions, protocols, folders. No secrets.
     facts: dict[str, str]
+    #: what an operator should know now, for the status; empty when all is well
+    trouble: str = ""
 
     @abstractmethod
     async def open(self) -> None:

@@ -6,7 +6,7 @@ bytes, so that encoded records are never taken apart again.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -15,8 +15,9 @@ from google.protobuf.message import DecodeError, Message
 from sidecar import errors
 from sidecar.logs import Log
 
-Context = grpc.aio.ServicerContext[bytes, bytes]
-Handler = grpc.RpcMethodHandler[bytes, bytes]
+Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
+#: in quotes because gRPC's own class takes no types while it runs
+Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 M = TypeVar("M", bound=Message)
 
 log = Log("service")
