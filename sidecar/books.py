@@ -1,5 +1,6 @@
 """The state of a subscription, and the moves that keep its counts true. No tasks, no clock."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -11,6 +12,8 @@ from sidecar.model import Lane
 from sidecar.sessions import Session
 from sidecar.spans import Parcel, ParcelState, Span
 from sidecar.telemetry import Counters, Meters
+
+log = logging.getLogger("offramp.books")
 
 
 class Books:
@@ -40,6 +43,15 @@ class Books:
         self.troubles[kind] = text
         return news
 
+    def note(self, kind: str, text: str) -> None:
+        """Like `trouble`, and tell the log if it is news."""
+        before = self.troubles.get(kind, "")
+        if self.trouble(kind, text):
+            if text:
+                log.warning(text)
+            else:
+                log.info("over: %s", before)
+
     def in_flight(self, spans: Iterable[Span]) -> None:
         """Picked records go to a worker."""
         for span in spans:
@@ -64,12 +76,24 @@ class Books:
             span.lane.waiting += span.records
         self.dispatcher.returns.add(parcel, now)
 
+    def no_longer_wait(self, spans: Iterable[Span]) -> None:
+        """Records were taken from the parcels that they waited in; another move says where they are now."""
+        for span in spans:
+            span.lane.waiting -= span.stop - span.start
+
     def no_longer_waiting(self, parcel: Parcel, state: ParcelState) -> None:
         """A parcel that waited goes elsewhere, whole."""
         parcel.state = state
         for span in parcel.spans:
             span.lane.waiting -= span.records
         self.leases.left(parcel)
+
+    def forget_waiting(self, state: LaneState) -> None:
+        """Nothing of the lane is delivered any more."""
+        for parcel in self.dispatcher.forget(state):
+            if parcel.state is ParcelState.GONE:
+                self.leases.left(parcel)
+        state.waiting = 0
 
     def lane_is_gone(self, state: LaneState) -> list[Lease[Session]]:
         """Nothing of the lane counts any more. Answers the leases that hold some of it."""
@@ -78,9 +102,7 @@ class Books:
         self.bytes -= state.unsettled_bytes
         if self.lanes.get(state.lane) is state:
             del self.lanes[state.lane]
-        for parcel in self.dispatcher.forget(state):
-            if parcel.state is ParcelState.GONE:
-                self.leases.left(parcel)
+        self.forget_waiting(state)
         touched = []
         for lease in self.leases.held():
             mine = [span for span in lease.spans if span.lane is state]

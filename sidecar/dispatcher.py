@@ -5,7 +5,7 @@ records and fresh ones take turns, so that neither starves the other.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.batching import Batching
 from sidecar.lanes import LanePhase, LaneState
@@ -33,6 +33,8 @@ class Pick:
     apart: bool = False
     origin: int = 0
     setbacks: int = 0
+    #: parcels that wait no more
+    parcels: tuple[Parcel, ...] = ()
 
 
 class Dispatcher:
@@ -45,6 +47,7 @@ class Dispatcher:
         self._returns_turn = True
         #: records met by `pick` that were too large for the worker at hand
         self.too_large: list[Parcel] = []
+        self._leased: list[Parcel] = []
 
     def wake(self, lane: LaneState) -> None:
         """The lane may have something to give: records arrived or were settled, or its window moved."""
@@ -92,13 +95,14 @@ class Dispatcher:
             if spans:
                 return Pick(spans, ClosedBy.PROBE, apart=True)
         pick = self._returned(room, now, most=1)
-        return None if pick is None else Pick(pick.spans, ClosedBy.PROBE, True, pick.origin, pick.setbacks)
+        return None if pick is None else replace(pick, closed_by=ClosedBy.PROBE, apart=True)
 
     def linger_ends(self, now: float) -> float | None:
         """When the fresh records that wait for company go without it."""
-        if self._batching.linger == 0.0 or not self._ring:
+        if self._batching.linger == 0.0:
             return None
-        return min(_oldest(lanes, now) for lanes in self._by_topic().values()) + self._batching.linger
+        oldest = min((_oldest(lanes, now) for lanes in self._by_topic().values()), default=None)
+        return None if oldest is None else oldest + self._batching.linger
 
     def _fresh(self, room: Room, now: float) -> Pick | None:
         batching = self._batching
@@ -146,6 +150,7 @@ class Dispatcher:
     def _returned(self, room: Room, now: float, most: int | None = None) -> Pick | None:
         due = self.returns.due(now)
         passed: list[Parcel] = []
+        self._leased = []
         pick: Pick | None = None
         while due and pick is None:
             parcel = due.popleft()
@@ -159,10 +164,10 @@ class Dispatcher:
                 passed.append(parcel)
             if not parcel.apart and most is None:
                 spans += self._company(spans, room, due)
+            # A first delivery only waited here because it is large.
             first_time = spans[0].history in (FRESH, DOUBTFUL) and not parcel.setbacks
-            pick = Pick(
-                spans, ClosedBy.BYTES if first_time else ClosedBy.RETRY, parcel.apart, parcel.origin, parcel.setbacks
-            )
+            why = ClosedBy.BYTES if first_time else ClosedBy.RETRY
+            pick = Pick(spans, why, parcel.apart, parcel.origin, parcel.setbacks, tuple(self._leased))
         due.extendleft(reversed(passed))
         return pick
 
@@ -198,6 +203,7 @@ class Dispatcher:
             return []
         if not stay and not rest:
             parcel.state = ParcelState.LEASED
+            self._leased.append(parcel)
         else:
             parcel.spans = rest + stay
         for span in go:
@@ -227,7 +233,7 @@ class Dispatcher:
         for lane in self._ring:
             if lane.ordering.available():
                 out.setdefault(lane.lane.topic, []).append(lane)
-        return out or {"": []}
+        return out
 
     def _lingering(self, now: float) -> set[str]:
         """Topics whose ready records should wait for more."""

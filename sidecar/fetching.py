@@ -27,13 +27,16 @@ class Fetching:
         source: Source,
         memory: Memory,
         backoff: Backoff,
+        *,
         take_in: Callable[[Polled], None],
+        window_full: Callable[[], None],
     ) -> None:
         self._books = books
         self._source = source
         self._memory = memory
         self._backoff = backoff
         self._take_in = take_in
+        self._window_full = window_full
         self._regulate_wanted = asyncio.Event()
         #: nothing more is wanted of any lane
         self.stopped = False
@@ -110,6 +113,8 @@ class Fetching:
             if wanted is not state.paused:
                 (pause if wanted else resume).append(state)
         self.anything_paused = any(state.held_by for state in lanes)
+        if any(state.window.full() for state in lanes):
+            self._window_full()
         if pause:
             await self._source.pause([state.lane for state in pause])
             for state in pause:

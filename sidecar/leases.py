@@ -46,6 +46,7 @@ class Lease(Generic[Holder]):
         "settled",
         "size",
         "spans",
+        "written",
     )
 
     def __init__(self, number: int, id_: bytes, holder: Holder, spans: list[Span], now: float, limit: float) -> None:
@@ -59,7 +60,9 @@ class Lease(Generic[Holder]):
         self.granted = now
         #: seconds from the delivery after which it ends whatever happens
         self.limit = limit
-        #: on the loop's clock; starts when the batch was written to the worker
+        #: its time starts when the batch was written to the worker
+        self.written = False
+        #: on the loop's clock
         self.deadline = float("inf")
         #: the lease that first failed with these records
         self.origin = number
@@ -99,18 +102,20 @@ class Leases(Generic[Holder]):
     def held(self) -> Iterable[Lease[Holder]]:
         return self._held.values()
 
-    def grant(self, holder: Holder, spans: list[Span], now: float, limit: float) -> Lease[Holder]:
-        """A lease that ends `limit` seconds after it was written."""
+    def grant(self, holder: Holder, spans: list[Span], now: float, limit: float, longest: float) -> Lease[Holder]:
+        """A lease that ends `limit` seconds after it was written, or `longest` from now if it never is."""
         self._number += 1
         id_ = self._prefix + self._number.to_bytes(6, "big")
         lease = Lease(self._number, id_, holder, spans, now, limit)
         self._held[id_] = lease
+        self._set_deadline(lease, now + longest)
         return lease
 
     def written(self, id_: bytes, now: float) -> None:
         """The batch was written to the worker: its time starts now."""
         lease = self._held.get(id_)
-        if lease is not None:
+        if lease is not None and not lease.written:
+            lease.written = True
             lease.granted = now
             self._set_deadline(lease, now + lease.limit)
 
@@ -121,7 +126,7 @@ class Leases(Generic[Holder]):
             status = SettleStatus.STALE if id_ in self._ended else SettleStatus.UNKNOWN
             return Extended(id_, status)
         deadline = min(now + seconds, lease.granted + longest)
-        if lease.deadline == float("inf"):
+        if not lease.written:
             # Not written yet: the time that was asked for starts with the writing.
             lease.limit = min(max(lease.limit, seconds), longest)
             return Extended(id_, None, lease.limit)
@@ -243,6 +248,10 @@ class Leases(Generic[Holder]):
     def _set_deadline(self, lease: Lease[Holder], deadline: float) -> None:
         lease.deadline = deadline
         heapq.heappush(self._deadlines, (deadline, lease.number, lease))
+        if len(self._deadlines) > 4 * len(self._held) + 1000:
+            # Deadlines of leases that were settled long before them would pile up.
+            self._deadlines = [(held.deadline, held.number, held) for held in self._held.values()]
+            heapq.heapify(self._deadlines)
 
 
 def forget_records(lease: Lease[Holder]) -> None:

@@ -1,0 +1,160 @@
+"""In: lanes that come and go, and the records that the broker sends."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from sidecar import parking
+from sidecar.books import Books
+from sidecar.brokers.base import Advanced, Assigned, Lost, Polled, Revoked, Source, Trouble
+from sidecar.clock import Clock
+from sidecar.committing import Committing
+from sidecar.lanes import LanePhase, LaneState
+from sidecar.model import Chunk, Notice, NoticeKind
+from sidecar.sessions import Session
+from sidecar.settings import SubscriptionSettings
+from sidecar.spans import Parcel, Span, count, size
+
+log = logging.getLogger("offramp.assign")
+
+
+class Assigning:
+    """Takes in what a poll brought."""
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        books: Books,
+        clock: Clock,
+        source: Source,
+        *,
+        arrived: Callable[[], None],
+        settled: Callable[[], None],
+        lanes_changed: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._books = books
+        self._clock = clock
+        self._source = source
+        self._arrived = arrived
+        self._settled = settled
+        self._lanes_changed = lanes_changed
+        self.committing: Committing
+        #: revoked lanes within their grace
+        self.leaving: set[asyncio.Task[None]] = set()
+        #: set whenever something was settled
+        self.progress = asyncio.Event()
+
+    def take_in(self, polled: Polled) -> None:
+        for event in polled.events:
+            match event:
+                case Assigned():
+                    self._assign(event)
+                case Revoked():
+                    task = asyncio.create_task(self._leave(self._known(event.lanes), event))
+                    self.leaving.add(task)
+                    task.add_done_callback(self.leaving.discard)
+                case Lost():
+                    self.gone(self._known(event.lanes))
+                case Advanced():
+                    self._advance(event)
+                case Trouble():
+                    self._books.note(event.topic, event.text)
+        now = self._clock.now()
+        for chunk in polled.chunks:
+            state = self._books.lanes.get(chunk.lane)
+            # A chunk of a lane that is leaving, or that moved while it was on its way, is not ours to deliver.
+            if state is not None and state.phase is LanePhase.ACTIVE and chunk.positions:
+                self._track(state, chunk, now)
+        if polled.chunks:
+            self._arrived()
+
+    def gone(self, states: Iterable[LaneState]) -> None:
+        """Lanes are ours no more: their leases become stale, and nothing is committed for them."""
+        told: dict[Session, list[bytes]] = {}
+        for state in [*states]:
+            for lease in self._books.lane_is_gone(state):
+                told.setdefault(lease.holder, []).append(lease.id)
+        for session, leases in told.items():
+            session.consumer.notify(Notice(NoticeKind.REVOKED, tuple(leases)))
+        self.progress.set()
+        self._lanes_changed()
+
+    async def quiet(self, ends: float, done: Callable[[], bool]) -> None:
+        """Wait until `done`, looking whenever something was settled; no longer than until `ends`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(ends):
+                while not done():
+                    self.progress.clear()
+                    await self.progress.wait()
+
+    def _known(self, lanes: Iterable[object]) -> list[LaneState]:
+        return [state for lane, state in self._books.lanes.items() if lane in set(lanes)]
+
+    def _assign(self, event: Assigned) -> None:
+        before = self._books.lanes.get(event.lane)
+        if before is not None:
+            self.gone([before])
+        parked = event.lane.topic == self._settings.retry_topic
+        self._books.lanes[event.lane] = LaneState(event, self._settings.order, self._settings.window, parked=parked)
+        self._lanes_changed()
+
+    def _advance(self, event: Advanced) -> None:
+        state = self._books.lanes.get(event.lane)
+        if state is None:
+            return
+        state.ledger.advance(event.position)
+        if event.lost:
+            state.lost += event.lost
+            log.warning(
+                "records were removed before they could be read",
+                extra={"lane": str(event.lane), "records": event.lost, "position": event.position},
+            )
+        self._settled()
+
+    async def _leave(self, states: Sequence[LaneState], event: Revoked) -> None:
+        """Lanes are about to move: no more deliveries, a short grace for what is in flight, a commit, then let go."""
+        for state in states:
+            state.phase = LanePhase.LEAVING
+            self._books.forget_waiting(state)
+        ends = self._clock.now() + event.grace
+        await self.quiet(ends, lambda: not any(state.in_flight or state.aside for state in states))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.1, event.grace)):
+                await self.committing.commit(states)
+        self.gone(state for state in states if state.phase is not LanePhase.GONE)
+        await self._source.release(event.lanes)
+
+    def _track(self, state: LaneState, chunk: Chunk, now: float) -> None:
+        spans = state.track(chunk, now)
+        records = count(spans)
+        self._books.counters.fetched += records
+        self._books.records += records
+        self._books.bytes += size(spans)
+        for span in spans:
+            if state.parked:
+                self._unpark(state, span, now)
+            else:
+                state.ordering.add(span)
+        self._books.dispatcher.wake(state)
+
+    def _unpark(self, state: LaneState, span: Span, now: float) -> None:
+        """Records of the retry topic wait in memory until they are due."""
+        wall = self._clock.wall_ms()
+        company: list[Span] = []
+        due = 0.0
+        for single in span.singles():
+            back = parking.unpark(single.chunk, single.start, now, doubtful=span.history.doubtful)
+            self._books.counters.unparked += 1
+            larger = back.chunk.ends[-1] - single.size
+            state.unsettled_bytes += larger
+            self._books.bytes += larger
+            single.chunk.drop(single.start, single.stop)
+            company.append(Span(state, back.chunk, 0, 1, single.low, back.history))
+            due = max(due, now + max(0, back.not_before_ms - wall) / 1000)
+            if len(company) >= back.history.company:
+                self._books.put_back(Parcel(company, due, apart=len(company) > 1), now)
+                company, due = [], 0.0
+        if company:
+            self._books.put_back(Parcel(company, due, apart=True), now)

@@ -1,0 +1,191 @@
+"""Out: giving batches to the workers that wait, and waking when time alone changes something."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+
+from sidecar.books import Books
+from sidecar.budget import Budget
+from sidecar.clock import Clock
+from sidecar.dispatcher import Pick, Room
+from sidecar.leases import Lease
+from sidecar.model import Delivery
+from sidecar.retry import Backoff, OutageGuard
+from sidecar.sessions import Session
+from sidecar.settings import SubscriptionSettings
+from sidecar.spans import Parcel, redeliveries
+
+log = logging.getLogger("offramp.deliver")
+
+
+class Delivering:
+    """Fair to workers: who has room and waits longest is served next."""
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        books: Books,
+        clock: Clock,
+        guard: OutageGuard,
+        budget: Budget,
+        rng: random.Random,
+        *,
+        sweep: Callable[[], None],
+        oversized: Callable[[Sequence[Parcel]], None],
+    ) -> None:
+        self._settings = settings
+        self._books = books
+        self._clock = clock
+        self._guard = guard
+        self._budget = budget
+        self._sweep = sweep
+        self._oversized = oversized
+        #: deliver nothing: paused or draining
+        self.stopped = False
+        #: sessions with room, longest waiting first
+        self._hungry: dict[Session, None] = {}
+        self._probes = Backoff(settings.outage.probe_first, 2.0, settings.outage.probe_max, 0.2, rng)
+        self._probing: Lease[Session] | None = None
+        self._probe_failures = 0
+        self._next_probe = 0.0
+        self._pump_is_due = False
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def session_changed(self, session: Session) -> None:
+        if not session.has_room():
+            self._hungry.pop(session, None)
+        elif session not in self._hungry:
+            self._hungry[session] = None
+            self.pump_soon()
+
+    def take_home(self, lease: Lease[Session]) -> None:
+        """The lease is in its session's hands no more."""
+        session = lease.holder
+        if session.leases.pop(lease.id, None) is not None:
+            session.unsettled_bytes -= lease.size
+        if lease is self._probing:
+            self._probing = None
+            if self._guard.down:
+                self._probe_failures += 1
+                self._next_probe = self._clock.now() + self._probes.wait(self._probe_failures)
+        self.session_changed(session)
+
+    def outage_began(self, now: float) -> None:
+        self._probing = None
+        self._probe_failures = 1
+        self._next_probe = now + self._probes.wait(1)
+
+    def probe_now(self) -> None:
+        self._next_probe = 0.0
+        self.pump_soon()
+
+    def pump_soon(self) -> None:
+        """Once the current callback is done, however many asked for it."""
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            asyncio.get_running_loop().call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Give batches to the workers that wait."""
+        self._pump_is_due = False
+        now = self._clock.now()
+        dispatcher = self._books.dispatcher
+        passed_over: list[Session] = []
+        while self._hungry and self._may_deliver(now) and not dispatcher.idle(now):
+            session = next(iter(self._hungry))
+            del self._hungry[session]
+            room = self._room(session)
+            pick = dispatcher.probe(room, now) if self._guard.down else dispatcher.pick(room, now)
+            too_large = dispatcher.too_large
+            if too_large:
+                self._oversized(too_large)
+            if pick is not None:
+                self._deliver(session, pick, now)
+                if session.has_room():
+                    self._hungry[session] = None
+                continue
+            passed_over.append(session)
+            if not too_large:
+                break
+            # Nothing for this worker; another one may take larger messages.
+        if passed_over:
+            self._hungry = {**dict.fromkeys(passed_over), **self._hungry}
+        self.set_alarm(now)
+
+    def set_alarm(self, now: float) -> None:
+        """Wake when time alone will change something. Waking too early is harmless; too late never happens."""
+        dispatcher = self._books.dispatcher
+        times = [self._books.leases.next_deadline(), dispatcher.returns.next_due()]
+        if self._hungry and not self.stopped:
+            times += [dispatcher.linger_ends(now), self._budget.next_token(now)]
+            if self._guard.down and self._probing is None:
+                times.append(self._next_probe)
+        at = min((time for time in times if time is not None), default=None)
+        if at is None:
+            return
+        # Never now: what is due now and cannot go waits for something else than time.
+        at = max(at, now + 0.001)
+        if self._alarm is not None:
+            if self._alarm.when() <= at:
+                return
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
+
+    def close(self) -> None:
+        self.stopped = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._sweep()
+
+    def _may_deliver(self, now: float) -> bool:
+        if self.stopped:
+            return False
+        if self._guard.down:
+            return self._probing is None and now >= self._next_probe
+        return self._budget.allows(len(self._books.leases), now)
+
+    def _room(self, session: Session) -> Room:
+        hard = session.hard_bytes
+        room = min(int(self._settings.batch.bytes), hard)
+        if session.credit.bytes:
+            room = min(room, max(1, session.credit.bytes - session.unsettled_bytes))
+        return Room(room, hard)
+
+    def _deliver(self, session: Session, pick: Pick, now: float) -> None:
+        spans, books = pick.spans, self._books
+        longest = float(self._settings.lease.max)
+        limit = min(session.lease or longest, longest)
+        lease = books.leases.grant(session, spans, now, limit, longest)
+        lease.apart = pick.apart
+        lease.origin = pick.origin or lease.number
+        lease.setbacks = pick.setbacks
+        for parcel in pick.parcels:
+            books.leases.left(parcel)
+        session.leases[lease.id] = lease
+        session.unsettled_bytes += lease.size
+        books.in_flight(spans)
+        self._budget.sent(lease.records)
+        if self._guard.down:
+            self._probing = lease
+        told = redeliveries(spans)
+        books.counters.batches += 1
+        books.counters.delivered += lease.records
+        if told:
+            books.counters.redelivered += sum(each.count for each in told)
+        books.meters.batch_records.observe(lease.records)
+        books.meters.closed_by[pick.closed_by] += 1
+        first = spans[0]
+        if len(spans) == 1:
+            frames: Sequence[bytes] = first.chunk.frames[first.start : first.stop]
+            lanes: tuple[int, ...] = (first.chunk.shown.number,)
+        else:
+            frames = [frame for span in spans for frame in span.chunk.frames[span.start : span.stop]]
+            lanes = tuple(dict.fromkeys(span.chunk.shown.number for span in spans))
+        topic = first.chunk.shown.topic
+        session.consumer.deliver(
+            Delivery(lease.id, topic, lanes, frames, lease.records, lease.size, told, limit, pick.closed_by)
+        )

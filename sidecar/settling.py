@@ -1,0 +1,237 @@
+"""Home: taking the word of workers, and doing what follows from it."""
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from sidecar import dead_letters, parking
+from sidecar.aside import Aside, AsideWriter
+from sidecar.books import Books
+from sidecar.brokers.base import Broker
+from sidecar.budget import Budget
+from sidecar.clock import Clock
+from sidecar.delivering import Delivering
+from sidecar.lanes import LanePhase
+from sidecar.leases import Lease, LeasePhase, Settled, forget_records
+from sidecar.model import Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
+from sidecar.retry import Backoff, OutageGuard, RejectWatch
+from sidecar.sessions import Session
+from sidecar.settings import Oversized, SubscriptionSettings
+from sidecar.spans import Parcel, ParcelState, Span, count
+from sidecar.stale import without_gone_lanes
+from sidecar.verdicts import Back, Dead, Drop, Failed, Move, Verdicts
+
+log = logging.getLogger("offramp.settle")
+
+
+class Settling:
+    """Everything that can happen to a lease once it was delivered."""
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        books: Books,
+        clock: Clock,
+        broker: Broker,
+        guard: OutageGuard,
+        budget: Budget,
+        rng: random.Random,
+        *,
+        settled: Callable[[], None],
+        pause: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._books = books
+        self._clock = clock
+        self._guard = guard
+        self._budget = budget
+        self._verdicts = Verdicts(settings, guard, rng)
+        self._settled = settled
+        self._pause = pause
+        self.rejects = RejectWatch(settings.outage)
+        self._parks = settings.parking.enabled and settings.order is Order.NONE
+        own_topics = {settings.retry_topic: settings.parking.lanes, settings.dead_letter_topic: 1}
+        self.aside = AsideWriter(
+            broker, own_topics, Backoff(0.1, 2.0, 10.0, 0.2, rng), self._written_aside, partial(books.note, "aside")
+        )
+        self.delivering: Delivering
+
+    def settle(self, settlement: Settlement, now: float) -> SettleResult:
+        books = self._books
+        result, lease, settled = books.leases.settle(settlement)
+        if lease is None:
+            books.counters.unknown_settlements += 1
+            return result
+        late = lease.phase is LeasePhase.ENDED
+        for each in settled:
+            (books.no_longer_wait if late else books.landed)(each.spans)
+        if any(span.lane.phase is LanePhase.GONE for each in settled for span in each.spans):
+            result, settled = without_gone_lanes(result, settled)
+        if result.status is SettleStatus.STALE:
+            books.counters.stale_settlements += 1
+        for each in settled:
+            self._settle_part(lease, each, now)
+        if lease.phase is LeasePhase.SETTLED and lease.id in lease.holder.leases:
+            books.meters.settle_seconds.observe(now - lease.granted)
+            self.delivering.take_home(lease)
+            forget_records(lease)
+        self._settled()
+        return result
+
+    def session_ended(self, session: Session, how: SessionEnd, now: float) -> None:
+        counters = self._books.counters
+        for lease in [*session.leases.values()]:
+            spans = self._end(lease)
+            failed = _failed(lease, spans)
+            if how is SessionEnd.LOST:
+                counters.abandoned += count(spans)
+                self._apply(self._verdicts.abandoned(failed, now), lease, now, heirs=True)
+            else:
+                counters.released += count(spans)
+                self._apply(self._verdicts.released(failed), lease, now, heirs=True)
+        self._settled()
+
+    def expire(self, now: float) -> None:
+        """End the leases whose time is over."""
+        for lease in self._books.leases.expire(now):
+            spans = self._end(lease)
+            self._books.counters.expired += count(spans)
+            if spans:
+                self._batch_failed(lease, now)
+                moves = self._verdicts.failed(_failed(lease, spans), now, reason="EXPIRED", doubtful=True)
+                self._apply(moves, lease, now, heirs=True)
+            self._settled()
+
+    def relieve(self, now: float) -> None:
+        """A lane whose window is full waits for its slowest records: those that only wait are put aside."""
+        if not self._parks:
+            return
+        for parcel in [*self._books.dispatcher.returns]:
+            if parcel.due > now and any(span.lane.window.full() and not span.lane.parked for span in parcel.spans):
+                self._books.no_longer_waiting(parcel, ParcelState.ASIDE)
+                self._park(parcel, now)
+
+    def oversized(self, sessions: Iterable[Session], parcels: Iterable[Parcel]) -> None:
+        """Records that some worker cannot take. If no worker can, do as the settings say."""
+        largest = max((session.hard_bytes for session in sessions), default=0)
+        for parcel in parcels:
+            span = parcel.spans[0]
+            bytes_ = span.chunk.size(span.start, span.start + 1)
+            if bytes_ <= largest or parcel.state is not ParcelState.WAITING:
+                continue
+            where = f"{span.chunk.shown}/{span.chunk.positions[span.start]}"
+            text = f"{bytes_} bytes are more than any connected client takes ({largest})"
+            if self._settings.oversized is Oversized.HOLD:
+                self._books.note("oversized", f"the record {where} is held: {text}")
+            else:
+                self._books.no_longer_waiting(parcel, ParcelState.ASIDE)
+                self._dead_letter(parcel.spans, f"TOO_LARGE: {text}", worker="")
+
+    def _settle_part(self, lease: Lease[Session], settled: Settled, now: float) -> None:
+        spans, part, named = settled
+        counters = self._books.counters
+        failed = Failed(spans, named, lease.origin, lease.setbacks, lease.apart)
+        self.rejects.settled(part.count, rejected=part.outcome is Outcome.REJECT)
+        match part.outcome:
+            case Outcome.ACK:
+                counters.acked += part.count
+                self._books.settle(spans)
+                self._budget.success(now - lease.granted, len(self._books.leases) + 1, now)
+                if self._guard.success(now):
+                    self._recovered()
+            case Outcome.NACK:
+                counters.nacked += part.count
+                self._batch_failed(lease, now)
+                moves = self._verdicts.failed(failed, now, reason=part.reason, retry_after=part.retry_after)
+                self._apply(moves, lease, now)
+            case Outcome.RELEASE:
+                counters.released += part.count
+                self._apply(self._verdicts.released(failed), lease, now)
+            case Outcome.OVERLOADED:
+                counters.overloaded += part.count
+                self._budget.overloaded(len(self._books.leases) + 1, now)
+                self._apply(self._verdicts.overloaded(failed, part.retry_after), lease, now)
+            case Outcome.REJECT:
+                counters.rejected += part.count
+                self._dead_letter(spans, f"REJECTED: {part.reason}" if part.reason else "REJECTED", lease.holder.name)
+                if self.rejects.alarming():
+                    self._pause("too many records are rejected; look at the dead letters, then resume")
+
+    def _batch_failed(self, lease: Lease[Session], now: float) -> None:
+        self._budget.failure(len(self._books.leases) + 1, now)
+        if self._guard.failure(lease.origin, now):
+            self._books.note(
+                "outage", "the handler fails for everything: single probes until one succeeds, nothing is dead-lettered"
+            )
+            self.delivering.outage_began(now)
+
+    def _recovered(self) -> None:
+        self._books.note("outage", "")
+        self._budget.restart(len(self._books.leases))
+
+    def _end(self, lease: Lease[Session]) -> list[Span]:
+        """End a lease without a word of its worker. Answers what is unsettled of it and still ours."""
+        spans = self._books.leases.end(lease)
+        self._books.landed(spans)
+        self.delivering.take_home(lease)
+        return [span for span in spans if span.lane.phase is not LanePhase.GONE]
+
+    def _apply(self, moves: Sequence[Move], lease: Lease[Session], now: float, *, heirs: bool = False) -> None:
+        """Do what the verdicts say. `heirs`: the lease ended, and may be settled while its records wait."""
+        self._books.counters.splits = self._verdicts.splits
+        for move in moves:
+            match move:
+                case Back():
+                    parcel = Parcel([*move.spans], now + move.after, move.apart, move.origin, move.setbacks)
+                    if heirs:
+                        parcel.ancestor = lease
+                        lease.heirs.append(parcel)
+                    self._put_back(parcel, now)
+                case Dead():
+                    self._dead_letter(move.spans, move.reason, lease.holder.name)
+                case Drop():
+                    self._books.counters.dropped += count(move.spans)
+                    self._books.settle(move.spans)
+
+    def _put_back(self, parcel: Parcel, now: float) -> None:
+        parcel.spans = [span for span in parcel.spans if span.lane.phase is LanePhase.ACTIVE]
+        if not parcel.spans:
+            parcel.state = ParcelState.GONE
+        elif self._parks and parcel.due - now > self._settings.parking.after:
+            parcel.state = ParcelState.ASIDE
+            self._park(parcel, now)
+        else:
+            self._books.put_back(parcel, now)
+
+    def _park(self, parcel: Parcel, now: float) -> None:
+        wall, lanes = self._clock.wall_ms(), self._settings.parking.lanes
+        for span in parcel.spans:
+            span.lane.aside += span.records
+            for single in span.singles():
+                message = parking.park(single, now=now, due=parcel.due, wall_ms=wall, lanes=lanes)
+                self.aside.add(Aside(single, self._settings.retry_topic, message, parked=True))
+
+    def _dead_letter(self, spans: Iterable[Span], reason: str, worker: str) -> None:
+        wall, group = self._clock.wall_ms(), self._settings.group_name
+        for span in spans:
+            span.lane.aside += span.records
+            for single in span.singles():
+                message = dead_letters.write(single, group=group, reason=reason, worker=worker, wall_ms=wall)
+                self.aside.add(Aside(single, self._settings.dead_letter_topic, message, parked=False))
+
+    def _written_aside(self, written: Sequence[Aside]) -> None:
+        """Only now, with the record durably aside, does it count as settled."""
+        for aside in written:
+            if aside.parked:
+                self._books.counters.parked += 1
+            else:
+                self._books.counters.dead_lettered += 1
+            if aside.span.lane.phase is not LanePhase.GONE:
+                aside.span.lane.aside -= 1
+                self._books.settle([aside.span])
+        self._settled()
+
+
+def _failed(lease: Lease[Session], spans: Sequence[Span]) -> Failed:
+    return Failed(spans, False, lease.origin, lease.setbacks, lease.apart)
