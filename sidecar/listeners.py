@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import stat
+import zlib
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -69,16 +70,16 @@ class UnixListener:
         self.path = Path(path).absolute()
         self._mode = mode
         self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
-        #: where gRPC makes the socket. The name is fixed, so that one left by a dead sidecar is cleared away.
-        self._hidden = self.path.with_name("." + self.path.name) / "s"
+        #: where gRPC makes the socket. The name is fixed, so that one left by a dead sidecar is cleared away, and
+        #: short, so that this path is not the one that is too long.
+        self._hidden = self.path.with_name(f".{zlib.crc32(os.fsencode(self.path.name)) & 0xFFFF:04x}") / "s"
 
     def prepare(self, server: grpc.aio.Server) -> None:
         """Take the lock and give the server a socket that nobody sees yet. Raises `StartError`."""
         what = f"the socket {self.path} (listen.socket)"
-        spare = _MOST_PATH - len(os.fsencode(self._hidden))
-        if spare < 0:
-            most = len(os.fsencode(self.path)) + spare
-            raise StartError(f"{what}: its path is too long: the kernel leaves room for {most} bytes here")
+        length = max(len(os.fsencode(path)) for path in (self.path, self._hidden))
+        if length > _MOST_PATH:
+            raise StartError(f"{what}: its path is too long by {length - _MOST_PATH} bytes for a unix socket")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock.take(what)
