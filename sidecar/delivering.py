@@ -10,7 +10,7 @@ from sidecar.budget import Budget
 from sidecar.clock import Clock
 from sidecar.dispatcher import Pick, Room
 from sidecar.leases import Lease
-from sidecar.model import Delivery
+from sidecar.model import ClosedBy, Delivery
 from sidecar.retry import Backoff, OutageGuard
 from sidecar.sessions import Session
 from sidecar.settings import SubscriptionSettings
@@ -174,8 +174,8 @@ class Delivering:
         told = redeliveries(spans)
         books.counters.batches += 1
         books.counters.delivered += lease.records
-        if told:
-            books.counters.redelivered += sum(each.count for each in told)
+        if pick.closed_by is ClosedBy.RETRY:
+            books.counters.redelivered += lease.records
         books.meters.batch_records.observe(lease.records)
         books.meters.closed_by[pick.closed_by] += 1
         first = spans[0]

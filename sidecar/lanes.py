@@ -9,7 +9,7 @@ from sidecar.ledger import Ledger
 from sidecar.model import Chunk, Lane, Order
 from sidecar.ordering import make_ordering
 from sidecar.settings import WindowSettings
-from sidecar.spans import DOUBTFUL, FRESH, Span
+from sidecar.spans import DOUBTFUL, Span
 from sidecar.window import Window
 
 
@@ -37,7 +37,8 @@ class LaneState:
         self.ordering = make_ordering(Order.NONE if parked else order)
         self.window = Window(window, assigned.start)
         # What was delivered in an earlier life lies within one window of the start; how it ended is not known.
-        self._doubtful_before = assigned.start + window.span
+        self._doubtful_before = assigned.start if assigned.first else assigned.start + window.span
+        self._doubtful_records = window.records
         self.in_flight = 0
         self.waiting = 0
         #: being dead-lettered or parked
@@ -57,15 +58,17 @@ class LaneState:
         """Take in a chunk. Answers what is new and unsettled; the caller says where it goes."""
         spans = []
         before = self.ledger.tracked
+        new = bisect_left(chunk.positions, before)
+        doubtful = min(bisect_left(chunk.positions, self._doubtful_before), new + self._doubtful_records)
+        self._doubtful_records = max(0, self._doubtful_records - len(chunk.positions) + new)
         for start, stop, low in self.ledger.track(chunk.positions):
             self.unsettled_records += stop - start
             self.unsettled_bytes += chunk.size(start, stop)
-            edge = min(max(bisect_left(chunk.positions, self._doubtful_before), start), stop)
+            edge = min(max(doubtful, start), stop)
             if edge > start:
                 spans.append(Span(self, chunk, start, edge, low, DOUBTFUL))
-                low = chunk.positions[edge - 1] + 1
             if stop > edge:
-                spans.append(Span(self, chunk, edge, stop, low, FRESH))
+                spans.append(Span(self, chunk, edge, stop, chunk.positions[edge - 1] + 1 if edge > start else low))
         if self.ledger.tracked > before:
             self.window.track(chunk, now)
         return spans

@@ -69,11 +69,15 @@ class Assigned:
     `settled` are runs beyond `start` that were acked before and that the commit carried. The adapter may still
     deliver records within them; the core drops those. Also sent after a seek: then it ends the lane's earlier
     epoch.
+
+    `first` says that no earlier life of the group can have delivered anything of the lane: the broker has its start
+    durably only since now.
     """
 
     lane: Lane
     start: int
     settled: tuple[Run, ...] = ()
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
