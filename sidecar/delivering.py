@@ -18,6 +18,9 @@ from sidecar.spans import Parcel, redeliveries
 
 log = logging.getLogger("offramp.deliver")
 
+#: bytes that a batch may add for each record
+_BESIDE = 24
+
 
 class Delivering:
     """Fair to workers: who has room and waits longest is served next."""
@@ -150,7 +153,9 @@ class Delivering:
 
     def _room(self, session: Session) -> Room:
         hard = session.hard_bytes
-        room = min(int(self._settings.batch.bytes), hard)
+        # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
+        beside = min(hard // 8, _BESIDE * self._settings.batch.records)
+        room = min(int(self._settings.batch.bytes), hard - beside)
         if session.credit.bytes:
             room = min(room, max(1, session.credit.bytes - session.unsettled_bytes))
         return Room(room, hard)

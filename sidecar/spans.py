@@ -112,6 +112,8 @@ def between(spans: Sequence[Span], first: int, records: int) -> list[Span]:
 
 def redeliveries(spans: Sequence[Span]) -> tuple[Redelivery, ...]:
     """What a batch of these spans says of earlier deliveries."""
+    if len(spans) == 1 and spans[0].history is FRESH:
+        return ()
     out: list[Redelivery] = []
     first = 0
     for span in spans:

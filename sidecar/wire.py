@@ -4,10 +4,11 @@ A record is encoded once, when it comes from the broker, and its bytes serve eve
 small or rare goes through the generated classes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 
 from offramp.v1 import record_pb2 as pb
-from sidecar.model import Delivery, Header, Record
+from sidecar.model import Delivery, Header, Record, Redelivery
 
 #: Batch.records and ReadRangeResponse.records: field 4, length-delimited
 _RECORD_TAG = b"\x22"
@@ -107,27 +108,31 @@ def key_of(frame: bytes) -> bytes | None:
 
 def encode_batch(tag: bytes, delivery: Delivery) -> list[bytes]:
     """A batch as a field of a response. The pieces are to be joined with those of other fields."""
-    topic = delivery.topic.encode()
-    lanes = b"".join(map(varint, delivery.lanes))
-    head = b"".join(
-        (
-            b"\x0a", varint(len(delivery.lease)), delivery.lease,
-            b"\x12", varint(len(topic)), topic,
-            b"\x1a", varint(len(lanes)), lanes,
-        )
-    )  # fmt: skip
-    tail = _encode_tail(delivery)
-    return [tag, varint(len(head) + delivery.size + len(tail)), head, *delivery.frames, tail]
+    place = _encode_place(delivery.topic, delivery.lanes)
+    tail = _encode_tail(int(delivery.lease_for * 1000), delivery.closed_by)
+    if delivery.redeliveries:
+        tail = _encode_redeliveries(delivery.redeliveries) + tail
+    lease = delivery.lease
+    length = 2 + len(lease) + len(place) + delivery.size + len(tail)
+    return [tag, varint(length), b"\x0a", varint(len(lease)), lease, place, *delivery.frames, tail]
 
 
-def batch_overhead(topic: str, lanes: int, redeliveries: int) -> int:
-    """An upper bound of what a batch adds to its frames, for staying below a client's message limit."""
-    return 96 + 4 * len(topic) + 10 * lanes + 32 * redeliveries
+@lru_cache(maxsize=1024)
+def _encode_place(topic: str, lanes: tuple[int, ...]) -> bytes:
+    """Topic and lanes: most batches share them with the one before."""
+    name = topic.encode()
+    numbers = b"".join(map(varint, lanes))
+    return b"".join((b"\x12", varint(len(name)), name, b"\x1a", varint(len(numbers)), numbers))
 
 
-def _encode_tail(delivery: Delivery) -> bytes:
+@lru_cache(maxsize=1024)
+def _encode_tail(lease_for_ms: int, closed_by: int) -> bytes:
+    return (b"\x30" + varint(lease_for_ms) if lease_for_ms else b"") + b"\x38" + varint(closed_by)
+
+
+def _encode_redeliveries(redeliveries: Iterable[Redelivery]) -> bytes:
     parts = []
-    for redelivery in delivery.redeliveries:
+    for redelivery in redeliveries:
         body = pb.Redelivery(
             first=redelivery.first,
             count=redelivery.count,
@@ -135,12 +140,4 @@ def _encode_tail(delivery: Delivery) -> bytes:
             possibly_processed=redelivery.possibly_processed,
         ).SerializeToString()
         parts.append(b"\x2a" + varint(len(body)) + body)
-    lease_for_ms = int(delivery.lease_for * 1000)
-    if lease_for_ms:
-        parts.append(b"\x30" + varint(lease_for_ms))
-    parts.append(b"\x38" + varint(delivery.closed_by))
     return b"".join(parts)
-
-
-def join(pieces: Sequence[bytes]) -> bytes:
-    return b"".join(pieces)
