@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from sidecar import parking
@@ -11,12 +10,13 @@ from sidecar.brokers.base import Advanced, Assigned, Lost, Polled, Revoked, Sour
 from sidecar.clock import Clock
 from sidecar.committing import Committing
 from sidecar.lanes import LanePhase, LaneState
+from sidecar.logs import Log
 from sidecar.model import Chunk, Notice, NoticeKind
 from sidecar.sessions import Session
 from sidecar.settings import SubscriptionSettings
 from sidecar.spans import Parcel, Span, count, size
 
-log = logging.getLogger("offramp.assign")
+log = Log("lanes")
 
 
 class Assigning:
@@ -109,7 +109,10 @@ class Assigning:
             state.lost += event.lost
             log.warning(
                 "records were removed before they could be read",
-                extra={"lane": str(event.lane), "records": event.lost, "position": event.position},
+                subscription=self._books.name,
+                lane=event.lane,
+                records=event.lost,
+                position=event.position,
             )
         self._settled()
 

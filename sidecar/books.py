@@ -1,6 +1,5 @@
 """The state of a subscription, and the moves that keep its counts true. No tasks, no clock."""
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -8,12 +7,13 @@ from operator import attrgetter
 from sidecar.dispatcher import Dispatcher
 from sidecar.lanes import LanePhase, LaneState
 from sidecar.leases import Lease, Leases
+from sidecar.logs import Log
 from sidecar.model import Lane
 from sidecar.sessions import Session
 from sidecar.spans import Parcel, ParcelState, Span
 from sidecar.telemetry import Counters, Meters
 
-log = logging.getLogger("offramp.books")
+log = Log("subscription")
 
 
 class Books:
@@ -23,7 +23,8 @@ class Books:
     parcel), aside (being dead-lettered or parked), or settled. Each move between places is one method here.
     """
 
-    def __init__(self, dispatcher: Dispatcher, prefix: bytes) -> None:
+    def __init__(self, name: str, dispatcher: Dispatcher, prefix: bytes) -> None:
+        self.name = name
         self.lanes: dict[Lane, LaneState] = {}
         self.dispatcher = dispatcher
         self.leases: Leases[Session] = Leases(prefix)
@@ -35,22 +36,17 @@ class Books:
         self.records = 0
         self.bytes = 0
 
-    def trouble(self, kind: str, text: str) -> bool:
-        """Note what is wrong, or with an empty text that it is over. Answers whether this is news."""
-        if not text:
-            return self.troubles.pop(kind, None) is not None
-        news = self.troubles.get(kind) != text
-        self.troubles[kind] = text
-        return news
-
     def note(self, kind: str, text: str) -> None:
-        """Like `trouble`, and tell the log if it is news."""
+        """Something is wrong, or with an empty text: it is over. Shown in the status, and logged when it is news."""
         before = self.troubles.get(kind, "")
-        if self.trouble(kind, text):
-            if text:
-                log.warning(text)
-            else:
-                log.info("over: %s", before)
+        if text == before:
+            return
+        if text:
+            self.troubles[kind] = text
+            log.warning(text, subscription=self.name)
+        else:
+            del self.troubles[kind]
+            log.info(f"no longer so: {before}", subscription=self.name)
 
     def in_flight(self, spans: Iterable[Span]) -> None:
         """Picked records go to a worker."""

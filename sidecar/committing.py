@@ -1,7 +1,6 @@
 """Telling the broker how far lanes have come: continuously, one commit at a time."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from sidecar.books import Books
@@ -11,8 +10,6 @@ from sidecar.lanes import LanePhase, LaneState
 from sidecar.model import Commit, Lane
 from sidecar.retry import Backoff
 from sidecar.settings import SubscriptionSettings
-
-log = logging.getLogger("offramp.commit")
 
 
 class Committing:
@@ -88,12 +85,10 @@ class Committing:
                 state.ledger.commit_failed()
             self._books.counters.failed_commits += 1
             text = str(error) or f"no answer within {self._settings.commit_timeout:g} s"
-            if self._books.trouble("commit", f"commits are held back: {text}"):
-                log.warning("commit failed, will be tried again", extra={"error": text})
+            self._books.note("commit", f"commits are held back: {text}")
             return False
         self._books.counters.commits += 1
-        if self._books.trouble("commit", ""):
-            log.info("commits work again")
+        self._books.note("commit", "")
         for state, commit, uncommitted in sent:
             if state.lane in gone or state.phase is LanePhase.GONE:
                 continue

@@ -1,7 +1,6 @@
 """Out: giving batches to the workers that wait, and waking when time alone changes something."""
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Sequence
 
@@ -15,8 +14,6 @@ from sidecar.retry import Backoff, OutageGuard
 from sidecar.sessions import Session
 from sidecar.settings import SubscriptionSettings
 from sidecar.spans import Parcel, redeliveries
-
-log = logging.getLogger("offramp.deliver")
 
 #: bytes that a batch may add for each record
 _BESIDE = 24

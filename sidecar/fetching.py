@@ -1,7 +1,6 @@
 """Getting records from the broker: polled all the time, paused lane by lane when there is no room."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
 from sidecar.books import Books
@@ -11,8 +10,6 @@ from sidecar.lanes import LaneState
 from sidecar.memory import Held, Memory
 from sidecar.model import Lane
 from sidecar.retry import Backoff
-
-log = logging.getLogger("offramp.fetch")
 
 #: seconds that a poll may wait
 _POLL = 1.0
@@ -70,15 +67,13 @@ class Fetching:
             except BrokerError as error:
                 failures += 1
                 self.refused = isinstance(error, Refused | NotFound)
-                if self._books.trouble("broker", str(error)):
-                    log.warning("the broker does not answer as it should", extra={"error": str(error)})
+                self._books.note("broker", str(error))
                 await asyncio.sleep(self._backoff.wait(failures))
                 continue
             if failures:
                 failures = 0
                 self.refused = False
-                self._books.trouble("broker", "")
-                log.info("the broker answers again")
+                self._books.note("broker", "")
             self._take_in(polled)
 
     async def regulate(self) -> None:

@@ -57,7 +57,7 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
 def _state(subscription: "Subscription") -> SubscriptionState:
     if subscription.draining:
         return SubscriptionState.DRAINING
-    if subscription.fetching.refused or "bug" in subscription.books.troubles:
+    if subscription.fetching.refused or subscription.broken:
         return SubscriptionState.FAILED
     if not subscription.fetching.opened:
         return SubscriptionState.STARTING

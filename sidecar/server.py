@@ -199,8 +199,10 @@ class Sidecar:
             log.bug("something that should go on has ended", error)
 
     def _healthz(self) -> Response:
-        # That this is answered shows that the loop turns. A slow app or an absent broker must not restart the pod.
-        return Response("ok\n")
+        # That this is answered shows that the loop turns. A slow app or an absent broker must not restart the pod;
+        # a loop that a bug has ended must.
+        broken = [subscription.broken for subscription in self._directory if subscription.broken]
+        return Response("\n".join(broken) + "\n", HTTPStatus.INTERNAL_SERVER_ERROR) if broken else Response("ok\n")
 
     def _readyz(self) -> Response:
         reasons = ["draining"] if self._draining else [] if self._serving else ["starting"]

@@ -1,6 +1,5 @@
 """Home: taking the word of workers, and doing what follows from it."""
 
-import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -21,8 +20,6 @@ from sidecar.settings import Oversized, SubscriptionSettings
 from sidecar.spans import Parcel, ParcelState, Span, count
 from sidecar.stale import without_gone_lanes
 from sidecar.verdicts import Back, Dead, Drop, Failed, Move, Verdicts
-
-log = logging.getLogger("offramp.settle")
 
 
 class Settling:

@@ -9,7 +9,6 @@ aside; the sweep is an alarm that is set to the next moment at which time alone 
 
 import asyncio
 import contextlib
-import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,6 +24,7 @@ from sidecar.dispatcher import Dispatcher
 from sidecar.errors import Stopping
 from sidecar.fetching import Fetching
 from sidecar.lanes import LaneState
+from sidecar.logs import Log
 from sidecar.memory import Memory
 from sidecar.model import (
     ClientInfo,
@@ -44,7 +44,7 @@ from sidecar.settings import SubscriptionSettings
 from sidecar.settling import Settling
 from sidecar.status import SubscriptionStatus
 
-log = logging.getLogger("offramp.subscription")
+log = Log("subscription")
 
 
 class Subscription:
@@ -63,7 +63,7 @@ class Subscription:
         self.broker = broker
         self.clock = clock = clock or Clock()
         rng = rng or random.Random()
-        self.books = books = Books(Dispatcher(Batching(settings.batch), settings.order), prefix)
+        self.books = books = Books(settings.name, Dispatcher(Batching(settings.batch), settings.order), prefix)
         self.counters = books.counters
         self.meters = books.meters
         self.sessions: dict[Session, None] = {}
@@ -93,7 +93,7 @@ class Subscription:
             self._source,
             arrived=self._delivering.pump_soon,
             settled=self._settled,
-            lanes_changed=lambda: self.fetching.room_changed(),
+            lanes_changed=self._lanes_changed,
         )
         self._committing = Committing(
             settings,
@@ -115,6 +115,8 @@ class Subscription:
         )
         self.paused_because = ""
         self.draining = False
+        #: a bug ended one of its loops: only a new process will help
+        self.broken = ""
         self._tasks: list[asyncio.Task[None]] = []
 
     # Life
@@ -234,6 +236,9 @@ class Subscription:
             self.fetching.room_changed()
         self._delivering.pump_soon()
 
+    def _lanes_changed(self) -> None:
+        self.fetching.room_changed()
+
     def _committed(self, state: LaneState) -> None:
         self.books.dispatcher.wake(state)
         if self.fetching.anything_paused:
@@ -252,6 +257,7 @@ class Subscription:
 
     def _loop_ended(self, task: "asyncio.Task[None]") -> None:
         """A loop only ends when it is cancelled; anything else is a bug, and must be loud."""
-        if not task.cancelled() and task.exception() is not None:
-            log.critical("a loop of the subscription failed", exc_info=task.exception())
-            self.books.note("bug", f"the subscription stopped working: {task.exception()!r}")
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.bug("a loop of the subscription failed", error, subscription=self.settings.name)
+            self.broken = f"the subscription stopped working: {error!r}"
+            self.books.note("bug", self.broken)
