@@ -141,6 +141,9 @@ class Assigning:
             else:
                 state.ordering.add(span)
         self._books.dispatcher.wake(state)
+        if records < len(chunk.positions):
+            # Records that an earlier life settled may close a gap, and then there is something to commit.
+            self.committing.want()
 
     def _unpark(self, state: LaneState, span: Span, now: float) -> None:
         """Records of the retry topic wait in memory until they are due."""

@@ -23,11 +23,9 @@ class Ledger:
         #: the next position to arrive
         self.tracked = start
         self._floor = start
-        self._beyond = RunSet()
-        for run in settled:
-            self._beyond.add(Run(max(run.start, start), run.stop))
-        self._raise_floor()
         self._changed = False
+        self._beyond = RunSet(Run(max(run.start, start), run.stop) for run in settled)
+        self._raise_floor()
 
     @property
     def floor(self) -> int:
@@ -117,3 +115,5 @@ class Ledger:
         if first is not None and first.start <= self._floor:
             self._floor = max(self._floor, first.stop)
             self._beyond.pop_first()
+            # Also when this comes of records arriving that were settled before: the broker does not know the new floor.
+            self._changed = True

@@ -1,0 +1,88 @@
+"""Small makers of the things that pure rooms work on, for tests that need no broker."""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sidecar.brokers.base import Assigned
+from sidecar.lanes import LaneState
+from sidecar.model import Chunk, Header, Lane, Order, Run
+from sidecar.settings import SubscriptionSettings, WindowSettings
+from sidecar.spans import FRESH, History, Span
+from sidecar.wire import encode_frame
+
+#: large enough that it never matters
+WIDE = WindowSettings(records=1 << 40, bytes=1 << 50, span=1 << 50)  # type: ignore[arg-type]
+
+
+def subscription_settings(**more: Any) -> SubscriptionSettings:
+    return SubscriptionSettings(name="orders", topics=("orders",), **more)
+
+
+def lane_state(
+    number: int = 0,
+    *,
+    topic: str = "orders",
+    order: Order = Order.NONE,
+    window: WindowSettings = WIDE,
+    start: int = 0,
+    settled: Iterable[Run] = (),
+    parked: bool = False,
+) -> LaneState:
+    """A lane that was never consumed before, unless it says what was settled."""
+    assigned = Assigned(Lane(topic, number), start, tuple(settled), first=not settled)
+    return LaneState(assigned, order, window, parked=parked)
+
+
+def frame(position: int = 0, *, key: bytes | None = None, size: int = 0, lane: int = 0) -> bytes:
+    """A record whose value makes its frame about `size` bytes larger than it must be."""
+    return encode_frame(key, b"v" * size, (Header("h", b"1"),), lane, position)
+
+
+def chunk(
+    positions: Sequence[int],
+    *,
+    lane: Lane = Lane("orders", 0),  # noqa: B008 - a tuple
+    keys: Sequence[bytes | None] | None = None,
+    sizes: Sequence[int] | None = None,
+    origin: Lane | None = None,
+) -> Chunk:
+    keys = keys or [None] * len(positions)
+    sizes = sizes or [0] * len(positions)
+    frames = [
+        frame(position, key=key, size=size, lane=lane.number)
+        for position, key, size in zip(positions, keys, sizes, strict=True)
+    ]
+    return Chunk(lane, list(positions), frames, origin=origin)
+
+
+def span_of(
+    records: int | Sequence[int],
+    *,
+    state: LaneState | None = None,
+    keys: Sequence[bytes | None] | None = None,
+    sizes: Sequence[int] | None = None,
+    history: History = FRESH,
+) -> Span:
+    """A span of a whole new chunk: so many records from position 0 on, or those at the given positions."""
+    positions = list(range(records)) if isinstance(records, int) else list(records)
+    state = state or lane_state()
+    whole = chunk(positions, lane=state.lane, keys=keys, sizes=sizes)
+    return Span(state, whole, 0, len(positions), positions[0], history)
+
+
+def positions_of(spans: Iterable[Span]) -> list[int]:
+    """The positions of the records, one by one."""
+    return [position for span in spans for position in span.chunk.positions[span.start : span.stop]]
+
+
+def places_of(spans: Iterable[Span]) -> list[tuple[Lane, int]]:
+    """The lanes and positions of the records, one by one."""
+    return [(span.lane.lane, position) for span in spans for position in positions_of([span])]
+
+
+class NoJitter(random.Random):
+    """Waits are as long as they can be."""
+
+    def random(self) -> float:
+        return 0.0

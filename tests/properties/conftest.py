@@ -1,0 +1,11 @@
+"""Short and repeatable by default; `OFFRAMP_TEST_LONG=1` looks further, with a new seed each time."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+settings.register_profile("short", max_examples=150, stateful_step_count=40, derandomize=True, **_COMMON)
+settings.register_profile("long", max_examples=3_000, stateful_step_count=80, print_blob=True, **_COMMON)
+settings.load_profile("long" if os.environ.get("OFFRAMP_TEST_LONG") else "short")
