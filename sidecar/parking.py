@@ -60,6 +60,7 @@ def unpark(chunk: Chunk, index: int, now: float, *, doubtful: bool) -> Unparked:
     )
     history = History(
         failures=int(said["failures"]),
+        strikes=int(said["strikes"]),
         deaths=int(said["deaths"]),
         doubtful=doubtful or bool(said["doubtful"]),
         # When it first failed is kept as an age: the loop's clock does not survive a restart.
@@ -79,6 +80,7 @@ def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: i
         "timestamp_ms": record.timestamp_ms,
         "not_before_ms": wall_ms + int(wait * 1000),
         "failures": history.failures,
+        "strikes": history.strikes,
         "deaths": history.deaths,
         "doubtful": history.doubtful,
         "failed_for": None if history.first_failed is None else round(now - history.first_failed, 3),
@@ -93,7 +95,17 @@ def _read(header: Header) -> dict[str, Any] | None:
         return None
     try:
         said = json.loads(header.value)
-        required = ("topic", "lane", "position", "timestamp_ms", "not_before_ms", "failures", "deaths", "company")
+        required = (
+            "topic",
+            "lane",
+            "position",
+            "timestamp_ms",
+            "not_before_ms",
+            "failures",
+            "strikes",
+            "deaths",
+            "company",
+        )
         if not isinstance(said, dict) or said.get("v") != 1 or any(name not in said for name in required):
             return None
         for name in required[1:]:

@@ -95,8 +95,10 @@ class Settling:
             spans = self._end(lease)
             self._books.counters.expired += count(spans)
             if spans:
-                self._batch_failed(lease, now)
-                moves = self._verdicts.failed(_failed(lease, spans), now, reason="EXPIRED", doubtful=True)
+                in_outage = self._batch_failed(lease, now)
+                moves = self._verdicts.failed(
+                    _failed(lease, spans), now, reason="EXPIRED", doubtful=True, in_outage=in_outage
+                )
                 self._apply(moves, lease, now, heirs=True)
             self._settled()
 
@@ -139,8 +141,10 @@ class Settling:
                     self._recovered()
             case Outcome.NACK:
                 counters.nacked += part.count
-                self._batch_failed(lease, now)
-                moves = self._verdicts.failed(failed, now, reason=part.reason, retry_after=part.retry_after)
+                in_outage = self._batch_failed(lease, now)
+                moves = self._verdicts.failed(
+                    failed, now, reason=part.reason, retry_after=part.retry_after, in_outage=in_outage
+                )
                 self._apply(moves, lease, now)
             case Outcome.RELEASE:
                 counters.released += part.count
@@ -155,13 +159,16 @@ class Settling:
                 if self.rejects.alarming():
                     self._pause("too many records are rejected; look at the dead letters, then resume")
 
-    def _batch_failed(self, lease: Lease[Session], now: float) -> None:
+    def _batch_failed(self, lease: Lease[Session], now: float) -> bool:
+        """Answers whether the handler was known to be down before this."""
+        in_outage = self._guard.down
         self._budget.failure(len(self._books.leases) + 1, now)
         if self._guard.failure(lease.origin, now):
             self._books.note(
                 "outage", "the handler fails for everything: single probes until one succeeds, nothing is dead-lettered"
             )
             self.delivering.outage_began(now)
+        return in_outage
 
     def _recovered(self) -> None:
         self._books.note("outage", "")

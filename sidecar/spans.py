@@ -17,6 +17,8 @@ class History(NamedTuple):
 
     #: counted outcomes: nacks and expiries of the record alone, and lost sessions
     failures: int = 0
+    #: those of them that speak against the record: not while the handler was known to be down
+    strikes: int = 0
     #: lost sessions among them
     deaths: int = 0
     #: an earlier outcome is not known

@@ -68,14 +68,24 @@ class Verdicts:
         self.splits = 0
 
     def failed(
-        self, failed: Failed, now: float, *, reason: str, retry_after: float | None = None, doubtful: bool = False
+        self,
+        failed: Failed,
+        now: float,
+        *,
+        reason: str,
+        retry_after: float | None = None,
+        doubtful: bool = False,
+        in_outage: bool = False,
     ) -> list[Move]:
-        """After a nack, or an expiry (`doubtful`: the worker may have done it all the same)."""
+        """After a nack, or an expiry (`doubtful`: the worker may have done it all the same).
+
+        `in_outage`: the handler was known to be down, so that this says nothing about the records.
+        """
         records = count(failed.spans)
         company = (records + 1) // 2 if records > 1 else 0
         spans = [_failed_once(span, now, company, doubtful=doubtful) for span in failed.spans]
         if records == 1:
-            return [self._failed_alone(spans[0], failed, now, reason, retry_after)]
+            return [self._failed_alone(spans[0], failed, reason, retry_after, strike=not in_outage)]
         if self._guard.may_split(now):
             self.splits += 1
             after = retry_after or 0.0
@@ -94,6 +104,7 @@ class Verdicts:
             died = span.with_history(
                 history._replace(
                     failures=history.failures + 1,
+                    strikes=history.strikes + 1,
                     deaths=history.deaths + 1,
                     doubtful=True,
                     first_failed=now if history.first_failed is None else history.first_failed,
@@ -119,10 +130,12 @@ class Verdicts:
         after = self._backoff.wait(setbacks) if retry_after is None else retry_after
         return [Back(failed.spans, after, failed.apart, failed.origin, setbacks)]
 
-    def _failed_alone(self, span: Span, failed: Failed, now: float, reason: str, retry_after: float | None) -> Move:
+    def _failed_alone(
+        self, span: Span, failed: Failed, reason: str, retry_after: float | None, *, strike: bool
+    ) -> Move:
         history = span.history
-        span = span.with_history(history._replace(failures=history.failures + 1))
-        if span.history.failures >= self._retry.attempts and self._guard.may_give_up(history.first_failed):
+        span = span.with_history(history._replace(failures=history.failures + 1, strikes=history.strikes + strike))
+        if span.history.strikes >= self._retry.attempts and self._guard.may_give_up(history.first_failed):
             return self._given_up(span, failed, reason)
         after = self._backoff.wait(span.history.failures) if retry_after is None else retry_after
         return Back([span], after, not failed.named, failed.origin, failed.setbacks)
