@@ -47,7 +47,7 @@ class Outbox:
 
     def add_delivery(self, delivery: Delivery) -> None:
         pieces = encode_batch(CONSUME_BATCH_TAG, delivery)
-        self._batches.append(_Batch(delivery.lease, pieces, delivery.size + sum(map(len, (*pieces[:3], pieces[-1])))))
+        self._batches.append(_Batch(delivery.lease, pieces, sum(map(len, pieces))))
         self._changed.set()
 
     def take_back(self) -> list[bytes]:

@@ -52,6 +52,16 @@ def settlement(batch: record_pb2.Batch, outcome: Any = ACK, **more: Any) -> reco
     return record_pb2.Settlement(lease=batch.lease, outcome=outcome, **more)
 
 
+async def ended(call: Any) -> grpc.StatusCode:
+    """The status of a stream of responses, once they are all read."""
+    async with asyncio.timeout(PATIENCE):
+        with suppress(grpc.aio.AioRpcError):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        code: grpc.StatusCode = await call.code()
+        return code
+
+
 class Stream:
     """One Consume call. All that arrives is read at once, and waits here to be asked for."""
 
