@@ -118,7 +118,7 @@ class Delivering:
         dispatcher = self._books.dispatcher
         times = [self._books.leases.next_deadline(), dispatcher.returns.next_due()]
         if self._hungry and not self.stopped:
-            times += [dispatcher.linger_ends(now), self._budget.next_token(now)]
+            times += [dispatcher.linger_ends(), self._budget.next_token(now)]
             if self._guard.down and self._probing is None:
                 times.append(self._next_probe)
         at = min((time for time in times if time is not None), default=None)

@@ -97,11 +97,11 @@ class Dispatcher:
         pick = self._returned(room, now, most=1)
         return None if pick is None else replace(pick, closed_by=ClosedBy.PROBE, apart=True)
 
-    def linger_ends(self, now: float) -> float | None:
+    def linger_ends(self) -> float | None:
         """When the fresh records that wait for company go without it."""
         if self._batching.linger == 0.0:
             return None
-        oldest = min((_oldest(lanes, now) for lanes in self._by_topic().values()), default=None)
+        oldest = min((_oldest(lanes) for lanes in self._by_topic().values()), default=None)
         return None if oldest is None else oldest + self._batching.linger
 
     def _fresh(self, room: Room, now: float) -> Pick | None:
@@ -243,16 +243,15 @@ class Dispatcher:
             if self._batching.closed_by(
                 sum(lane.ordering.fresh_records for lane in lanes),
                 sum(lane.ordering.fresh_bytes for lane in lanes),
-                _oldest(lanes, now),
+                _oldest(lanes),
                 now,
             )
             is None
         }
 
 
-def _oldest(lanes: Iterable[LaneState], now: float) -> float:
-    arrivals = (lane.window.arrival(lane.ordering.first_position()) for lane in lanes)
-    return min((arrived for arrived in arrivals if arrived is not None), default=now)
+def _oldest(lanes: Iterable[LaneState]) -> float:
+    return min(lane.fresh_since() for lane in lanes)
 
 
 def _first_size(spans: list[Span]) -> int:

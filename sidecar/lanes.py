@@ -1,6 +1,7 @@
 """One lane as the subscription has it, from its assignment to its end."""
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 
@@ -39,6 +40,8 @@ class LaneState:
         # What was delivered in an earlier life lies within one window of the start; how it ended is not known.
         self._doubtful_before = assigned.start if assigned.first else assigned.start + window.span
         self._doubtful_records = window.records
+        #: last position and time of arrival of what arrived, to know how long fresh records have waited
+        self._arrivals: deque[tuple[int, float]] = deque()
         self.in_flight = 0
         self.waiting = 0
         #: being dead-lettered or parked
@@ -71,7 +74,15 @@ class LaneState:
                 spans.append(Span(self, chunk, edge, stop, chunk.positions[edge - 1] + 1 if edge > start else low))
         if self.ledger.tracked > before:
             self.window.track(chunk, now)
+        if spans and not self.parked:
+            self._forget_arrivals()
+            self._arrivals.append((chunk.positions[-1], now))
         return spans
+
+    def fresh_since(self) -> float:
+        """When the record arrived that would go next. One that waited for its key has waited long enough."""
+        self._forget_arrivals()
+        return self._arrivals[0][1] if self._arrivals else 0.0
 
     def settle(self, spans: Sequence[Span]) -> int:
         """These records of this lane are settled for good. Answers how many bytes that frees."""
@@ -92,3 +103,8 @@ class LaneState:
         """Records that were delivered and that the broker does not know to be settled."""
         delivered = self.in_flight + self.waiting + self.aside + self.uncommitted
         return delivered if keeps_acks_beyond else delivered + self.ledger.settled_beyond
+
+    def _forget_arrivals(self) -> None:
+        next_to_go = self.ordering.first_position()
+        while self._arrivals and (next_to_go is None or self._arrivals[0][0] < next_to_go):
+            self._arrivals.popleft()

@@ -60,8 +60,10 @@ class Ordering(ABC):
     def leave(self, spans: Sequence[Span]) -> None:
         """These records are settled: nobody waits for them any more."""
 
-    def first_position(self) -> int:
-        """Of the record that `take` looks at next. There must be one."""
+    def first_position(self) -> int | None:
+        """Of the record that `take` looks at next; None if there is none."""
+        if not self._fresh:
+            return None
         span = self._fresh[0]
         return span.chunk.positions[span.start]
 

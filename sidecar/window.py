@@ -14,41 +14,55 @@ class Window:
     """Measures along one lane from its committed position: in records, bytes and positions. Pure.
 
     The first record past the committed position is always within the window, so a lane can never lock itself.
+    Costs by what arrived beyond the window, which is little, not by what is inside.
     """
 
-    __slots__ = ("_before", "_chunks", "_committed", "_full", "_settings", "_stale", "_tracked")
+    __slots__ = ("_before", "_bytes", "_chunks", "_committed", "_full", "_records", "_settings", "_skip", "_tracked")
 
     def __init__(self, settings: WindowSettings, start: int) -> None:
         self._settings = settings
         #: chunks past the committed position and when they arrived
         self._chunks: deque[tuple[Chunk, float]] = deque()
+        #: records of the first chunk that are before the committed position
+        self._skip = 0
+        #: past the committed position
+        self._records = 0
+        self._bytes = 0
         self._committed = start
         self._tracked = start
-        self._before = start + settings.span
+        self._before: int | None = None
         self._full = False
-        self._stale = False
 
     def track(self, chunk: Chunk, now: float) -> None:
         self._chunks.append((chunk, now))
+        self._records += len(chunk.positions)
+        self._bytes += chunk.ends[-1]
         self._tracked = chunk.positions[-1] + 1
-        self._stale = True
+        self._drop_committed()
 
     def commit(self, position: int) -> None:
         """The broker was told that everything before `position` is settled."""
         self._committed = position
         self._tracked = max(self._tracked, position)
-        while self._chunks and self._chunks[0][0].positions[-1] < position:
-            self._chunks.popleft()
-        self._stale = True
+        self._drop_committed()
 
     def before(self) -> int:
         """Records before this position may be delivered."""
-        self._refresh()
+        if self._before is None:
+            self._before = self._measure()
         return self._before
 
     def full(self) -> bool:
-        """What has arrived fills the window: fetching more would be in vain."""
-        self._refresh()
+        """What has arrived fills the window: fetching more would be in vain.
+
+        Full at 100 %, free again at 80 %: pausing and resuming a lane costs the broker a fetch.
+        """
+        share = _RESUME if self._full else 1.0
+        self._full = (
+            self._records >= max(1, self._settings.records * share)
+            or self._bytes >= self._settings.bytes * share
+            or self._tracked - self._committed >= max(1, self._settings.span * share)
+        )
         return self._full
 
     def arrival(self, position: int) -> float | None:
@@ -58,30 +72,38 @@ class Window:
                 return arrived
         return None
 
-    def _refresh(self) -> None:
-        if self._stale:
-            self._before, full = self._measure(1.0)
-            # Full at 100 %, free again at 80 %: pausing and resuming a lane costs the broker a fetch.
-            self._full = self._measure(_RESUME)[1] if self._full else full
-            self._stale = False
+    def _drop_committed(self) -> None:
+        self._before = None
+        while self._chunks:
+            chunk = self._chunks[0][0]
+            passed = bisect_left(chunk.positions, self._committed, self._skip)
+            self._records -= passed - self._skip
+            self._bytes -= chunk.size(self._skip, passed)
+            self._skip = passed
+            if passed < len(chunk.positions):
+                return
+            self._chunks.popleft()
+            self._skip = 0
 
-    def _measure(self, share: float) -> tuple[int, bool]:
-        """The first position outside of the window, and whether the window is used up."""
-        limit = self._committed + max(1, int(self._settings.span * share))
-        records = max(1, int(self._settings.records * share))
-        size = int(self._settings.bytes * share)
-        first_of_all = True
-        for chunk, _ in self._chunks:
-            first = bisect_left(chunk.positions, self._committed)
-            base = chunk.ends[first - 1] if first else 0
-            stop = min(first + max(0, records), bisect_left(chunk.ends, base + max(0, size) + 1, first))
-            if first_of_all:
-                # At least one record is within the window, whatever its size and however large the gap before it.
-                stop = max(stop, first + 1)
-                limit = max(limit, chunk.positions[first] + 1)
-                first_of_all = False
-            if stop < len(chunk.positions):
-                return min(limit, chunk.positions[stop]), True
-            records -= len(chunk.positions) - first
-            size -= chunk.ends[-1] - base
-        return limit, records <= 0 or size <= 0 or self._tracked >= limit
+    def _measure(self) -> int:
+        limit = self._committed + self._settings.span
+        if not self._chunks:
+            return limit
+        # However large it is, and however large the gap before it: the first record is within the window.
+        first = self._chunks[0][0].positions[self._skip]
+        limit = max(limit, first + 1)
+        records, size = self._records, self._bytes
+        if records <= self._settings.records and size <= self._settings.bytes:
+            return limit
+        for index in range(len(self._chunks) - 1, -1, -1):
+            # Without this chunk: does the window end within it?
+            chunk = self._chunks[index][0]
+            skip = self._skip if index == 0 else 0
+            records -= len(chunk.positions) - skip
+            size -= chunk.size(skip, len(chunk.positions))
+            if records <= self._settings.records and size <= self._settings.bytes:
+                used = chunk.ends[skip - 1] if skip else 0
+                by_count = skip + self._settings.records - records
+                by_size = bisect_left(chunk.ends, used + self._settings.bytes - size + 1, skip)
+                return max(first + 1, min(limit, chunk.positions[min(by_count, by_size)]))
+        return limit
