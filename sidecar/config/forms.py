@@ -4,7 +4,6 @@ A form is chosen by the type of a setting, never by what YAML makes of the text.
 mode and `12:30` never a number of seconds.
 """
 
-import math
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -15,32 +14,13 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from sidecar.config.wording import join_words
 from sidecar.settings import Bytes, Seconds
+from sidecar.units import FormError, parse_duration, parse_size, show_duration, show_size, without_underscores
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-# Digits are counted, so that no text can become an infinity or a number that takes long to read.
-_DURATION = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})? ?(?:ms|s|m|h|d) ?){1,5}", re.ASCII)
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h|d)", re.ASCII)
-_SIZES = {
-    "b": 1,
-    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
-    "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40,
-}  # fmt: skip
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?([a-z]*)", re.ASCII | re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?(?:0|[1-9]\d{0,18})", re.ASCII)
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _MODE = re.compile(r"(?:0o)?[0-7]{1,4}")
 _TRUE = {"true", "yes", "on"}
 _FALSE = {"false", "no", "off"}
-
-
-class FormError(ValueError):
-    """The text is not of the form. Its words follow the quoted text: `is not a duration ...`."""
-
-    def __init__(self, text: str, choices: tuple[str, ...] = ()) -> None:
-        super().__init__(text)
-        #: the words that would do, for finding the nearest
-        self.choices = choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,46 +58,8 @@ class Group:
     cls: type
 
 
-def parse_duration(text: str) -> float:
-    """Seconds of `200ms`, `5s`, `1h30m` or a plain number. Raises `FormError`."""
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    if not _DURATION.fullmatch(text):
-        raise FormError("is not a duration such as 200ms, 5s, 10m or 1h")
-    # Rounded, so that 1m200ms is 60.2 and not a hair beside it.
-    return round(math.fsum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(text)), 9)
-
-
-def show_duration(seconds: float) -> str:
-    for unit in ("d", "h", "m", "s"):
-        if seconds >= _UNITS[unit] and seconds % _UNITS[unit] == 0:
-            return f"{int(seconds / _UNITS[unit])}{unit}"
-    if seconds == 0:
-        return "0s"
-    return f"{seconds:.9g}s" if seconds > 1 else f"{seconds * 1000:.9g}ms"
-
-
-def parse_size(text: str) -> int:
-    """Bytes of `512KiB`, `1MiB`, `10MB` or a plain number. Raises `FormError`."""
-    found = _SIZE.fullmatch(_plain(text))
-    factor = _SIZES.get((found[2] or "b").lower()) if found else None
-    if found is None or factor is None:
-        raise FormError("is not a size such as 4096, 512KiB, 1MiB or 10MB")
-    size = float(found[1]) * factor if "." in found[1] else int(found[1]) * factor
-    if size != int(size):
-        raise FormError("is not a whole number of bytes")
-    return int(size)
-
-
-def show_size(size: int) -> str:
-    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return f"{size}B"
-
-
 def _parse_whole(text: str) -> int:
-    digits = _plain(text)
+    digits = without_underscores(text)
     if not _WHOLE.fullmatch(digits):
         # Not even 0500: YAML 1.1 takes it for octal, people do not.
         raise FormError("is not a whole number")
@@ -125,15 +67,10 @@ def _parse_whole(text: str) -> int:
 
 
 def _parse_number(text: str) -> float:
-    digits = _plain(text)
+    digits = without_underscores(text)
     if not _NUMBER.fullmatch(digits):
         raise FormError("is not a number")
     return float(digits)
-
-
-def _plain(text: str) -> str:
-    """Without the underscores between digits of 20_000."""
-    return re.sub(r"(?<=\d)_(?=\d)", "", text)
 
 
 def _parse_bool(text: str) -> bool:

@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.config.forms import (
-    Form,
-    FormError,
-    form_of,
-    parse_duration,
-    parse_size,
-    show_duration,
-    show_size,
-    split_address,
-)
+from sidecar.config.forms import Form, form_of, split_address
 from sidecar.model import Order
 from sidecar.settings import Address, Bytes, Mode, Seconds
+from sidecar.units import FormError, parse_duration, parse_size, show_duration, show_size
 
 
 def parse(hint: Any, text: str) -> Any:
@@ -61,6 +53,13 @@ def test_a_size_is_a_number_with_a_unit_of_bytes(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(FormError):
         parse_size(text)
+
+
+def test_nothing_is_longer_than_a_lifetime_or_larger_than_any_disk() -> None:
+    with pytest.raises(FormError, match="longer than a lifetime"):
+        parse_duration("1e50")
+    with pytest.raises(FormError, match="larger than any disk"):
+        parse_size("999999999TiB")
 
 
 @given(st.integers(0, 10**12))

@@ -1,0 +1,167 @@
+"""One picture of `offramp top`: two statuses and the time between them to lines. Pure."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from offramp.v1 import admin_pb2
+from sidecar.cli.status import state_word, troubles
+from sidecar.cli.text import Ink, age, bar, fit, plural, short
+
+_BAR = 12
+#: what it is called, its counter, and whether an operator would want to know that it moves
+_RATES = (
+    ("delivered", "delivered", False),
+    ("acked", "acked", False),
+    ("retried", "redelivered", True),
+    ("parked", "parked", True),
+    ("dead-lettered", "dead_lettered", True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to draw on: a screen of this size, with these colours."""
+
+    width: int
+    height: int
+    ink: Ink
+
+
+def draw(now: admin_pb2.Status, before: admin_pb2.Status | None, view: View, scroll: int = 0) -> list[str]:
+    """At most `height` lines, none wider than `width`. Rates need a status from before."""
+    lines = [*_head(now, view), *_body(now, before, view)]
+    if len(lines) <= view.height:
+        return lines
+    # The head stays; the rest moves under it.
+    head, body, room = lines[:1], lines[1:], view.height - 2
+    scroll = min(max(scroll, 0), len(body) - room)
+    below = len(body) - room - scroll
+    more = f"{below} more lines below, arrow keys move" if below else "end"
+    return [*head, *body[scroll : scroll + room], view.ink.dim(fit(more, view.width))]
+
+
+def summary(now: admin_pb2.Status, before: admin_pb2.Status | None) -> Iterator[str]:
+    """A line for each subscription, for where there is no screen."""
+    seconds = _seconds_between(now, before)
+    for s in now.subscriptions:
+        earlier = _earlier(s, before)
+        rates = " ".join(f"{name}={short(_rate(s, earlier, counter, seconds))}/s" for name, counter, _ in _RATES)
+        yield (
+            f"{s.name} {state_word(s)} {rates} in_flight={s.in_flight_records} waiting={s.waiting_records} "
+            f"lag={_total_lag(s)} workers={len(s.sessions)} would_be_replayed={s.would_be_replayed}"
+        )
+    for trouble in troubles(now):
+        yield f"! {trouble}"
+
+
+def _head(now: admin_pb2.Status, view: View) -> list[str]:
+    workers = sum(len(s.sessions) for s in now.subscriptions)
+    left = f"offramp {now.version}  up {age(now.uptime_ms)}  {plural(workers, 'worker')}"
+    left += "  DRAINING" if now.draining else ""
+    right = "q quits"
+    gap = " " * max(view.width - len(left) - len(right), 1)
+    return [view.ink.bold(fit(left + gap + right, view.width))]
+
+
+def _body(now: admin_pb2.Status, before: admin_pb2.Status | None, view: View) -> Iterator[str]:
+    seconds = _seconds_between(now, before)
+    for trouble in troubles(now):
+        yield view.ink.red(fit(f"! {trouble}", view.width))
+    for s in now.subscriptions:
+        yield ""
+        yield from _subscription(s, _earlier(s, before), seconds, view)
+    if not now.subscriptions:
+        yield ""
+        yield "no subscriptions"
+
+
+def _subscription(
+    s: admin_pb2.SubscriptionStatus, earlier: admin_pb2.SubscriptionStatus | None, seconds: float, view: View
+) -> Iterator[str]:
+    ink = view.ink
+    state = state_word(s)
+    name = fit(s.name, view.width // 3)
+    rest = fit(f"  {', '.join(s.topics)} on {s.broker}, order {s.order}", view.width - len(name) - len(state) - 2)
+    yield ink.bold(name) + "  " + (ink.green(state) if state == "running" else ink.yellow(state)) + ink.dim(rest)
+    cells: list[tuple[str, Callable[[str], str]]] = []
+    for label, counter, notable in _RATES:
+        rate, total = _rate(s, earlier, counter, seconds), getattr(s.counters, counter)
+        shown = f"{short(rate) + '/s':>7} {label}" + (f" ({short(total)})" if notable else "")
+        cells.append((shown, ink.yellow if notable and rate > 0 else ink.cyan if rate > 0 else ink.dim))
+    yield from _flow(cells, view.width)
+    facts = [
+        f"{short(s.in_flight_records):>7} in flight",
+        f"{short(s.waiting_records)} waiting",
+        f"{plural(len(s.sessions), 'worker')}",
+        f"oldest {age(s.oldest_unsettled_ms)}",
+        f"would be replayed {short(s.would_be_replayed)}",
+        f"memory {_percent(s.buffered_bytes, s.buffered_bytes_limit)}",
+    ]
+    if s.concurrency_limit:
+        facts.append(f"at most {plural(s.concurrency_limit, 'batch', 'batches')}")
+    yield from _flow([(fact, str) for fact in facts], view.width)
+    yield from _lanes(s, view)
+
+
+def _lanes(s: admin_pb2.SubscriptionStatus, view: View) -> Iterator[str]:
+    if not s.lanes:
+        yield view.ink.dim("  no lanes")
+        return
+    names = [f"{lane.topic}/{lane.lane}" for lane in s.lanes]
+    most = max(1, *(lane.lag for lane in s.lanes))
+    width = min(max(map(len, [*names, "lane"])), max(view.width - 56, 8))
+    head = f"  {'lane':<{width}}  {'lag':>6} {'':{_BAR}}  {'ready':>6} {'flight':>6} {'wait':>6}  held by"
+    yield view.ink.dim(fit(head, view.width))
+    for name, lane in zip(names, s.lanes, strict=True):
+        lag = short(lane.lag) if lane.lag >= 0 else "?"
+        held = lane.held_by or ("paused" if lane.paused else "parked records" if lane.parked else "")
+        left = f"  {fit(name, width):<{width}}  {lag:>6} "
+        right = (
+            f"  {short(lane.ready_records):>6} {short(lane.in_flight_records):>6} {short(lane.waiting_records):>6}  "
+        )
+        room = view.width - len(left) - len(right) - _BAR
+        if room < 0:
+            yield fit(left + bar(lane.lag / most, _BAR) + right, view.width)
+        else:
+            yield left + view.ink.cyan(bar(lane.lag / most, _BAR)) + right + view.ink.dim(fit(held, room))
+
+
+def _flow(cells: list[tuple[str, Callable[[str], str]]], width: int) -> Iterator[str]:
+    """Cells one after the other, on as many lines as they need."""
+    line, used = "", 0
+    for text, paint in cells:
+        if used and used + 2 + len(text) > width:
+            yield line
+            line, used = "", 0
+        shown = fit(text, width)
+        line += ("  " if used else "") + paint(shown)
+        used += len(shown) + (2 if used else 0)
+    yield line
+
+
+def _earlier(s: admin_pb2.SubscriptionStatus, before: admin_pb2.Status | None) -> admin_pb2.SubscriptionStatus | None:
+    return next((one for one in before.subscriptions if one.name == s.name), None) if before is not None else None
+
+
+def _seconds_between(now: admin_pb2.Status, before: admin_pb2.Status | None) -> float:
+    # Measured by the sidecar itself: what the way here took does not blur the rates. A restart shows as no time.
+    if before is None or before.boot != now.boot:
+        return 0.0
+    return (now.uptime_ms - before.uptime_ms) / 1000
+
+
+def _rate(
+    s: admin_pb2.SubscriptionStatus, earlier: admin_pb2.SubscriptionStatus | None, counter: str, seconds: float
+) -> float:
+    if earlier is None or seconds <= 0:
+        return 0.0
+    moved: int = getattr(s.counters, counter) - getattr(earlier.counters, counter)
+    return max(moved, 0) / seconds
+
+
+def _total_lag(s: admin_pb2.SubscriptionStatus) -> int:
+    return sum(lane.lag for lane in s.lanes if lane.lag > 0 and not lane.parked)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "-"

@@ -1,0 +1,54 @@
+"""
+Check a configuration. Every mistake is reported, each with its line, its key and what is allowed.
+
+  offramp lint -c offramp.yaml
+  offramp lint -c offramp.yaml --show      what is in effect, defaults, environment and --set included
+  offramp lint --example > offramp.yaml    every setting with its meaning and its default
+"""
+
+import argparse
+import sys
+
+from sidecar import config
+from sidecar.cli.parser import add_config
+from sidecar.cli.text import columns, plural
+from sidecar.config.reference import example
+from sidecar.config.writing import write
+from sidecar.errors import ConfigError
+from sidecar.settings import Settings
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--example", action="store_true", help="print an annotated configuration with every setting")
+    choice.add_argument("--show", action="store_true", help="print the settings in effect; secrets stay hidden")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.example:
+        sys.stdout.write(example())
+        return 0
+    path = args.config or config.find()
+    try:
+        settings = config.load(path, options=args.options)
+    except config.InvalidConfigError as error:
+        # As a compiler would: the place first, so that editors can jump to it.
+        for line in error.lines:
+            print(line, file=sys.stderr)
+        raise ConfigError(f"{plural(len(error.lines), 'mistake')} in {path or 'the environment'}") from None
+    sys.stdout.write(write(settings) if args.show else _summary(path, settings))
+    return 0
+
+
+def _summary(path: str | None, settings: Settings) -> str:
+    listen = [f"unix:{settings.listen.socket}" if settings.listen.socket else "", settings.listen.tcp]
+    rows = [("listen", ", ".join(filter(None, listen))), ("http", settings.http.address or "none")]
+    rows += [("broker", f"{name}, type {broker.type}") for name, broker in settings.brokers.items()]
+    for name, s in settings.subscriptions.items():
+        rows.append(
+            ("subscription", f"{name}: {', '.join(s.topics)} on {s.broker}, group {s.group_name}, order {s.order}")
+        )
+    if not settings.subscriptions:
+        rows.append(("subscription", "none: apps can only publish"))
+    return "\n".join([f"{path or 'the environment'}: ok", *(f"  {line}" for line in columns(rows))]) + "\n"

@@ -1,0 +1,34 @@
+"""
+Send dead letters back to the subscription's own group, and to no other. They stay in the dead-letter topic, so
+redriving them again delivers them again.
+
+  offramp redrive orders --id orders/3/1200 --id orders/3/1201
+  offramp redrive orders --all
+"""
+
+import argparse
+
+from offramp.v1 import admin_pb2
+from sidecar.cli.connection import TIMEOUT, connect
+from sidecar.cli.parser import add_address
+from sidecar.cli.text import plural
+from sidecar.errors import OfframpError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("subscription", metavar="SUBSCRIPTION")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--id", dest="ids", action="append", metavar="ID", help="this one; may be repeated")
+    which.add_argument("--all", action="store_true", help="all of them")
+    add_address(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect(args) as sidecar:
+        request = admin_pb2.RedriveRequest(subscription=args.subscription, ids=args.ids or (), all=args.all)
+        # A large dead-letter topic takes its time: it is read and written as a whole.
+        redriven = sidecar.admin.Redrive(request, timeout=60 * TIMEOUT).redriven
+    print(f"{plural(redriven, 'dead letter')} of {args.subscription} sent back")
+    if args.ids and redriven < len(set(args.ids)):
+        raise OfframpError("the others are not among its dead letters; `offramp dead-letters` lists those there are")
+    return 0
