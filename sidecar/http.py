@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from sidecar.errors import StartError
-from sidecar.listeners import cannot_listen, split_address
+from sidecar.listeners import cannot_listen, join_address, split_address
 from sidecar.logs import Log
 
 #: bytes of a request's first line and headers
@@ -48,7 +48,7 @@ class HttpServer:
             self._server = await asyncio.start_server(self._accept, host, port, limit=_MOST_HEAD)
         except OSError as error:
             raise StartError(cannot_listen("http.address", self._address, error)) from error
-        return "{}:{}".format(f"[{host}]" if ":" in host else host, self._server.sockets[0].getsockname()[1])
+        return join_address(host, self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -32,6 +32,10 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Lock:
     """A file that one process holds, and that says which. The kernel lets go of it when the process ends."""
 
@@ -64,11 +68,12 @@ class Lock:
 
 
 class UnixListener:
-    """One unix socket of a gRPC server. Each step may follow any earlier one with `close`."""
+    """One unix socket of a gRPC server: `prepare`, `show`, `close`."""
 
     def __init__(self, path: str, mode: int) -> None:
         self.path = Path(path).absolute()
         self._mode = mode
+        self._shown = False
         self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
         #: where gRPC makes the socket. The name is fixed, so that one left by a dead sidecar is cleared away, and
         #: short, so that this path is not the one that is too long.
@@ -97,12 +102,14 @@ class UnixListener:
         self._hidden.chmod(self._mode)
         # A rename replaces what a dead sidecar left, and the socket is never there with wider permissions.
         self._hidden.rename(self.path)
+        self._shown = True
         self._hidden.parent.rmdir()
 
     def close(self) -> None:
         """Called after the server has stopped, and whether or not `prepare` succeeded."""
-        if self._lock.held:
+        if self._shown:
             self.path.unlink(missing_ok=True)
+        if self._lock.held:
             shutil.rmtree(self._hidden.parent, ignore_errors=True)
             self._lock.release()
 
@@ -121,8 +128,8 @@ class UnixListener:
         raise StartError(f"{what} is in use by another program, which answers on it")
 
 
-def listen_tcp(server: grpc.aio.Server, address: str) -> int:
-    """Let the server listen on a loopback address too; answers the port. Raises `StartError`."""
+def listen_tcp(server: grpc.aio.Server, address: str) -> str:
+    """Let the server listen on a loopback address; answers it with its real port. Raises `StartError`."""
     host, port = split_address(address)
     if not _is_loopback(host):
         raise StartError(
@@ -133,10 +140,9 @@ def listen_tcp(server: grpc.aio.Server, address: str) -> int:
         # gRPC only says that it failed, so ask the kernel first; it binds with SO_REUSEADDR just as this does.
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             pass
-        bound: int = server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        return join_address(host, server.add_insecure_port(join_address(host, port)))
     except (OSError, RuntimeError) as error:
         raise StartError(cannot_listen("listen.tcp", address, error)) from error
-    return bound
 
 
 def cannot_listen(setting: str, address: str, error: Exception) -> str:

@@ -59,6 +59,7 @@ class Sidecar:
         self._log = folder / f"{name}.log"
         self.settings: dict[str, Any] = {
             "http": {"address": "127.0.0.1:0"},
+            "drain": {"deadline": "1s"},
             "log": {"format": "json", "level": "debug"},
             "brokers": {"local": {"type": "local", "directory": str(folder / f"{name}-data")}},
             "subscriptions": subscriptions if subscriptions is not None else {"orders": {"topics": ["orders"]}},
@@ -216,3 +217,40 @@ class Sidecar:
         with self.channel() as channel:
             response = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(request, timeout=PATIENCE)
         return response.status.subscriptions[0]
+
+
+class Worker:
+    """A worker process; see `tests/e2e/worker.py`. It is killed at the end."""
+
+    def __init__(self, sidecar: Sidecar, mode: str, *, target: str = "") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.worker", mode, target or sidecar.target],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """The next event, which must be of this kind."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the worker ended before its {kind}"
+        event: dict[str, Any] = json.loads(line)
+        assert event["event"] == kind, event
+        return event
+
+    def tell(self) -> None:
+        """Let it settle what it holds."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
