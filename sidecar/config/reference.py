@@ -81,7 +81,7 @@ def key_rows(cls: type, prefix: str = "") -> Iterator[tuple[str, Field[Any], Any
 
 
 def _table(title: str, doc: str, cls: type) -> str:
-    rows = [f"### {title}\n", f"{doc}\n", "| key | takes | default | meaning |", "|---|---|---|---|"]
+    rows = [f"### {title}\n", *([f"{doc}\n"] if doc else []), "| key | takes | default | meaning |", "|---|---|---|---|"]
     for key, field, hint in key_rows(cls):
         default = default_text(key, field, hint)
         shown = "required" if default is None else f"`{default}`"
@@ -94,7 +94,7 @@ def _broker(kind: str) -> BrokerSettings:
 
 
 def _other_brokers() -> Iterator[str]:
-    """The brokers that need a server: shown, but commented out."""
+    """The other types, commented out: each is one to choose, not one more to run."""
     for kind in brokers.kinds():
         if kind != "local":
             yield "  #"
@@ -113,7 +113,9 @@ def _sample(cls: type) -> Any:
 
 
 def _first_paragraph(cls: type) -> str:
-    return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
+    doc = cls.__doc__ or ""
+    # A dataclass without a docstring gets its signature for one.
+    return "" if doc.startswith(f"{cls.__name__}(") else " ".join(doc.partition("\n\n")[0].split())
 
 
 def _write(root: Path) -> None:

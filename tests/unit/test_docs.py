@@ -1,0 +1,116 @@
+"""The documentation is complete, and what is generated is fresh."""
+
+import argparse
+import re
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from sidecar import brokers, cli, config
+from sidecar.cli.parser import Parser
+from sidecar.config.build import keys_of
+from sidecar.config.forms import Group, form_of
+from sidecar.config.reference import example, key_rows, with_tables
+from sidecar.settings import Settings, SubscriptionSettings
+from sidecar.version import VERSION
+
+ROOT = Path(__file__).parents[2]
+STALE = "run `python -m sidecar.config.reference`"
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def test_the_annotated_example_is_what_the_settings_say() -> None:
+    assert read("examples/offramp.yaml") == example(), STALE
+
+
+def test_the_reference_is_what_the_settings_say() -> None:
+    assert read("docs/configuration.md") == with_tables(read("docs/configuration.md")), STALE
+
+
+def test_the_annotated_example_loads_as_the_defaults() -> None:
+    loaded = config.load(str(ROOT / "examples/offramp.yaml"), environ={})
+    assert loaded.subscriptions == {"orders": SubscriptionSettings(name="orders", topics=("orders",))}
+    defaults = Settings()
+    assert (loaded.listen, loaded.http, loaded.drain, loaded.log) == (
+        defaults.listen,
+        defaults.http,
+        defaults.drain,
+        defaults.log,
+    )
+    assert loaded.brokers["local"].options == brokers.options_class("local")()
+
+
+def test_the_other_brokers_of_the_example_load_once_their_comments_are_taken_away(tmp_path: Path) -> None:
+    text = example()
+    start = text.index("\nbrokers:\n")
+    end = text.index("\n\n", start)
+    opened = re.sub(r"(?m)^  # ?(?=( *\w+:)|  +#)", "  ", text[start:end])
+    file = tmp_path / "opened.yaml"
+    file.write_text(opened)
+    assert set(config.load(str(file), environ={}).brokers) == set(brokers.kinds())
+
+
+@pytest.mark.parametrize("kind", brokers.kinds())
+def test_every_option_of_every_broker_is_documented(kind: str) -> None:
+    section = read("docs/configuration.md").partition(f"with `type: {kind}`")[2].partition("\n### ")[0]
+    for key, _, _ in key_rows(brokers.options_class(kind)):
+        assert f"| `{key}` |" in section
+
+
+def test_every_key_is_documented_and_means_something() -> None:
+    document, annotated = read("docs/configuration.md"), read("examples/offramp.yaml")
+    for cls in (Settings, SubscriptionSettings):
+        for key, field, _ in key_rows(cls):
+            if key not in ("brokers", "subscriptions"):
+                assert f"| `{key.split('.', 1)[1] if cls is Settings else key}` |" in document
+            assert re.search(rf"(?m)^ *{key.rpartition('.')[2]}:", annotated)
+            assert field.metadata["doc"].endswith((".", "?")), f"{key} is documented in sentences"
+
+
+def test_every_setting_is_a_key() -> None:
+    """A field that nobody can set would be a constant in the wrong place."""
+
+    def fields(cls: type) -> set[str]:
+        return set(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+
+    assert fields(Settings) == set(keys_of(Settings))
+    assert fields(SubscriptionSettings) == {"name", *keys_of(SubscriptionSettings)}
+    for cls in (Settings, SubscriptionSettings):
+        for _, hint in keys_of(cls).values():
+            form = form_of(hint)
+            if isinstance(form, Group):
+                assert fields(form.cls) == set(keys_of(form.cls))
+
+
+def test_every_command_and_every_option_of_it_is_documented() -> None:
+    document = read("docs/commands.md")
+    general, *_ = document.partition("\n## ")
+    for name, command in cli.COMMANDS.items():
+        section = document.partition(f"\n## offramp {name}\n")[2].partition("\n## ")[0]
+        assert section.strip(), f"docs/commands.md has nothing about {name}"
+        if name == "demo":
+            continue
+        parser = Parser(prog="offramp", help_text="")
+        import_module(command.module).arguments(parser)
+        for action in parser._actions:
+            for option in action.option_strings:
+                if option.startswith("--") and option != "--help" and action.help != argparse.SUPPRESS:
+                    assert f"`{option}" in section + general, f"docs/commands.md does not say {option} of {name}"
+
+
+def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
+    headings = re.findall(r"(?m)^## (\S+)", read("CHANGELOG.md"))
+    newest = headings[1] if headings[0] == "Unreleased" else headings[0]
+    assert newest == VERSION
+
+
+def test_sidecar_and_client_have_one_version() -> None:
+    sidecar = tomllib.loads(read("pyproject.toml"))["project"]
+    client = tomllib.loads(read("clients/python/pyproject.toml"))["project"]
+    assert sidecar["version"] == client["version"] == VERSION
+    assert f"offramp=={VERSION}" in sidecar["dependencies"]
