@@ -72,8 +72,7 @@ class LaneState:
                 spans.append(Span(self, chunk, start, edge, low, DOUBTFUL))
             if stop > edge:
                 spans.append(Span(self, chunk, edge, stop, chunk.positions[edge - 1] + 1 if edge > start else low))
-        if self.ledger.tracked > before:
-            self.window.track(chunk, now)
+        self.window.track(chunk, now)
         if spans and not self.parked:
             self._forget_arrivals()
             self._arrivals.append((chunk.positions[-1], now))

@@ -1,6 +1,6 @@
 """How far past its committed position a lane may be delivered."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 
 from sidecar.model import Chunk
@@ -17,14 +17,12 @@ class Window:
     Costs by what arrived beyond the window, which is little, not by what is inside.
     """
 
-    __slots__ = ("_before", "_bytes", "_chunks", "_committed", "_full", "_records", "_settings", "_skip", "_tracked")
+    __slots__ = ("_before", "_bytes", "_chunks", "_committed", "_full", "_records", "_settings", "_tracked")
 
     def __init__(self, settings: WindowSettings, start: int) -> None:
         self._settings = settings
-        #: chunks past the committed position and when they arrived
-        self._chunks: deque[tuple[Chunk, float]] = deque()
-        #: records of the first chunk that are before the committed position
-        self._skip = 0
+        #: chunks with records past the committed position, the index of the first of those, and when they arrived
+        self._chunks: deque[tuple[Chunk, int, float]] = deque()
         #: past the committed position
         self._records = 0
         self._bytes = 0
@@ -34,9 +32,13 @@ class Window:
         self._full = False
 
     def track(self, chunk: Chunk, now: float) -> None:
-        self._chunks.append((chunk, now))
-        self._records += len(chunk.positions)
-        self._bytes += chunk.ends[-1]
+        """Records arrived. Those that the broker gives for the second time do not count again."""
+        first = bisect_left(chunk.positions, self._tracked)
+        if first == len(chunk.positions):
+            return
+        self._chunks.append((chunk, first, now))
+        self._records += len(chunk.positions) - first
+        self._bytes += chunk.size(first, len(chunk.positions))
         self._tracked = chunk.positions[-1] + 1
         self._drop_committed()
 
@@ -67,43 +69,37 @@ class Window:
 
     def arrival(self, position: int) -> float | None:
         """When the record at `position`, or the next after it, arrived. None if it has not."""
-        for chunk, arrived in self._chunks:
-            if chunk.positions[-1] >= position:
-                return arrived
-        return None
+        return next((arrived for chunk, _, arrived in self._chunks if chunk.positions[-1] >= position), None)
 
     def _drop_committed(self) -> None:
         self._before = None
         while self._chunks:
-            chunk = self._chunks[0][0]
-            passed = bisect_left(chunk.positions, self._committed, self._skip)
-            self._records -= passed - self._skip
-            self._bytes -= chunk.size(self._skip, passed)
-            self._skip = passed
+            chunk, first, arrived = self._chunks[0]
+            passed = bisect_left(chunk.positions, self._committed, first)
+            self._records -= passed - first
+            self._bytes -= chunk.size(first, passed)
             if passed < len(chunk.positions):
+                self._chunks[0] = chunk, passed, arrived
                 return
             self._chunks.popleft()
-            self._skip = 0
 
     def _measure(self) -> int:
         limit = self._committed + self._settings.span
         if not self._chunks:
             return limit
         # However large it is, and however large the gap before it: the first record is within the window.
-        first = self._chunks[0][0].positions[self._skip]
-        limit = max(limit, first + 1)
+        chunk, first, _ = self._chunks[0]
+        least = chunk.positions[first] + 1
         records, size = self._records, self._bytes
         if records <= self._settings.records and size <= self._settings.bytes:
-            return limit
-        for index in range(len(self._chunks) - 1, -1, -1):
+            return max(limit, least)
+        for chunk, first, _ in reversed(self._chunks):
             # Without this chunk: does the window end within it?
-            chunk = self._chunks[index][0]
-            skip = self._skip if index == 0 else 0
-            records -= len(chunk.positions) - skip
-            size -= chunk.size(skip, len(chunk.positions))
+            records -= len(chunk.positions) - first
+            size -= chunk.size(first, len(chunk.positions))
             if records <= self._settings.records and size <= self._settings.bytes:
-                used = chunk.ends[skip - 1] if skip else 0
-                by_count = skip + self._settings.records - records
-                by_size = bisect_left(chunk.ends, used + self._settings.bytes - size + 1, skip)
-                return max(first + 1, min(limit, chunk.positions[min(by_count, by_size)]))
-        return limit
+                by_count = first + self._settings.records - records
+                by_size = bisect_right(chunk.ends, chunk.size(0, first) + self._settings.bytes - size, first)
+                limit = min(limit, chunk.positions[min(by_count, by_size)])
+                break
+        return max(limit, least)

@@ -2,9 +2,14 @@
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+_COMMON = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+    # Without the phase that explains a failure: it traces every line, which takes minutes for a state machine.
+    "phases": [Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
+}
 
 settings.register_profile("short", max_examples=150, stateful_step_count=40, derandomize=True, **_COMMON)
 settings.register_profile("long", max_examples=3_000, stateful_step_count=80, print_blob=True, **_COMMON)
