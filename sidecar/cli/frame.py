@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offramp.v1 import admin_pb2
-from sidecar.cli.status import state_word, troubles
+from sidecar.cli.status import lanes_shown, state_word, troubles
 from sidecar.cli.text import Ink, age, bar, fit, plural, short
 
 _BAR = 12
+#: characters of one fact: three fit beside each other on 80
+_CELL, _GAP = 25, "  "
 #: what it is called, its counter, and whether an operator would want to know that it moves
 _RATES = (
     ("delivered", "delivered", False),
@@ -83,23 +85,26 @@ def _subscription(
     name = fit(s.name, view.width // 3)
     rest = fit(f"  {', '.join(s.topics)} on {s.broker}, order {s.order}", view.width - len(name) - len(state) - 2)
     yield ink.bold(name) + "  " + (ink.green(state) if state == "running" else ink.yellow(state)) + ink.dim(rest)
-    cells: list[tuple[str, Callable[[str], str]]] = []
-    for label, counter, notable in _RATES:
-        rate, total = _rate(s, earlier, counter, seconds), getattr(s.counters, counter)
-        shown = f"{short(rate) + '/s':>7} {label}" + (f" ({short(total)})" if notable else "")
-        cells.append((shown, ink.yellow if notable and rate > 0 else ink.cyan if rate > 0 else ink.dim))
-    yield from _flow(cells, view.width)
-    facts = [
-        f"{short(s.in_flight_records):>7} in flight",
-        f"{short(s.waiting_records)} waiting",
-        f"{plural(len(s.sessions), 'worker')}",
-        f"oldest {age(s.oldest_unsettled_ms)}",
-        f"would be replayed {short(s.would_be_replayed)}",
-        f"memory {_percent(s.buffered_bytes, s.buffered_bytes_limit)}",
+    rates = {counter: _rate(s, earlier, counter, seconds) for _, counter, _ in _RATES}
+    cells = [_rate_cell(label, rates[counter], None, ink) for label, counter, notable in _RATES if not notable]
+    cells.append(_cell("in flight", short(s.in_flight_records)))
+    cells += [
+        _rate_cell(label, rates[counter], getattr(s.counters, counter), ink)
+        for label, counter, notable in _RATES
+        if notable
     ]
+    cells.append(_cell("workers", str(len(s.sessions))))
+    cells.append(_cell("waiting for a retry", short(s.waiting_records)))
+    cells.append(_cell("oldest unsettled", age(s.oldest_unsettled_ms)))
+    cells.append(_cell("would be replayed", short(s.would_be_replayed)))
+    cells.append(_cell("memory", _percent(s.buffered_bytes, s.buffered_bytes_limit)))
     if s.concurrency_limit:
-        facts.append(f"at most {plural(s.concurrency_limit, 'batch', 'batches')}")
-    yield from _flow([(fact, str) for fact in facts], view.width)
+        cells.append(_cell("most in flight", plural(s.concurrency_limit, "batch", "batches")))
+    # In threes, so that what belongs together stands together.
+    fitting = max((view.width + len(_GAP)) // (_CELL + len(_GAP)), 1)
+    across = min(fitting, 3) if fitting < 6 else 6
+    for start in range(0, len(cells), across):
+        yield _GAP.join(cells[start : start + across])
     yield from _lanes(s, view)
 
 
@@ -107,12 +112,13 @@ def _lanes(s: admin_pb2.SubscriptionStatus, view: View) -> Iterator[str]:
     if not s.lanes:
         yield view.ink.dim("  no lanes")
         return
-    names = [f"{lane.topic}/{lane.lane}" for lane in s.lanes]
+    lanes, others = lanes_shown(s)
+    names = [f"{lane.topic}/{lane.lane}" for lane in lanes]
     most = max(1, *(lane.lag for lane in s.lanes))
     width = min(max(map(len, [*names, "lane"])), max(view.width - 56, 8))
     head = f"  {'lane':<{width}}  {'lag':>6} {'':{_BAR}}  {'ready':>6} {'flight':>6} {'wait':>6}  held by"
     yield view.ink.dim(fit(head, view.width))
-    for name, lane in zip(names, s.lanes, strict=True):
+    for name, lane in zip(names, lanes, strict=True):
         lag = short(lane.lag) if lane.lag >= 0 else "?"
         held = lane.held_by or ("paused" if lane.paused else "parked records" if lane.parked else "")
         left = f"  {fit(name, width):<{width}}  {lag:>6} "
@@ -124,19 +130,20 @@ def _lanes(s: admin_pb2.SubscriptionStatus, view: View) -> Iterator[str]:
             yield fit(left + bar(lane.lag / most, _BAR) + right, view.width)
         else:
             yield left + view.ink.cyan(bar(lane.lag / most, _BAR)) + right + view.ink.dim(fit(held, room))
+    if others:
+        yield view.ink.dim(fit(f"  {others}", view.width))
 
 
-def _flow(cells: list[tuple[str, Callable[[str], str]]], width: int) -> Iterator[str]:
-    """Cells one after the other, on as many lines as they need."""
-    line, used = "", 0
-    for text, paint in cells:
-        if used and used + 2 + len(text) > width:
-            yield line
-            line, used = "", 0
-        shown = fit(text, width)
-        line += ("  " if used else "") + paint(shown)
-        used += len(shown) + (2 if used else 0)
-    yield line
+def _rate_cell(label: str, rate: float, total: int | None, ink: Ink) -> str:
+    """A rate; one that an operator would want to know of comes with its total, and in yellow while it moves."""
+    value = f"{short(rate)}/s" + (f" ({short(total)})" if total is not None else "")
+    paint = ink.dim if not rate else ink.cyan if total is None else ink.yellow
+    return _cell(label, value, paint)
+
+
+def _cell(label: str, value: str, paint: Callable[[str], str] = str) -> str:
+    value = fit(value, _CELL - len(label) - 1)
+    return label + " " * (_CELL - len(label) - len(value)) + paint(value)
 
 
 def _earlier(s: admin_pb2.SubscriptionStatus, before: admin_pb2.Status | None) -> admin_pb2.SubscriptionStatus | None:

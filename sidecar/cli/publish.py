@@ -64,13 +64,16 @@ def _publish_all(fd: int, sidecar: Stubs, args: argparse.Namespace, places: "_Pl
             with answered(sidecar.address):
                 response = sidecar.publish.Publish(_request(args, batch), timeout=2 * TIMEOUT)
         except CallError as error:
-            last = batch.first + len(batch.lines) - 1
-            raise CallError(
-                f"lines {batch.first} to {last} were perhaps not published, all before were: {error}", gone=error.gone
-            ) from error
+            raise CallError(f"{error} ({_in_doubt(batch)})", gone=error.gone) from error
         except OfframpError as error:
             raise OfframpError(f"{error}; {plural(places.total, 'message')} before were published") from error
         places.add(response.published)
+
+
+def _in_doubt(batch: LineBatch) -> str:
+    last = batch.first + len(batch.lines) - 1
+    lines = f"line {last}" if last == batch.first else f"lines {batch.first} to {last}"
+    return f"{lines} may not be published" + ("; all before are" if batch.first > 1 else "")
 
 
 def _request(args: argparse.Namespace, batch: LineBatch) -> publish_pb2.PublishRequest:

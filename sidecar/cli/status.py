@@ -45,6 +45,17 @@ def troubles(status: admin_pb2.Status) -> list[str]:
     return found + [f"{s.name}: {trouble}" for s in status.subscriptions for trouble in s.trouble]
 
 
+def lanes_shown(subscription: admin_pb2.SubscriptionStatus) -> tuple[list[admin_pb2.LaneStatus], str]:
+    """The lanes worth a line, and a word on the others: a retry topic is empty most of the time."""
+    shown = [lane for lane in subscription.lanes if not lane.parked or _has_something(lane)]
+    left_out = len(subscription.lanes) - len(shown)
+    return shown, f"and {plural(left_out, 'empty lane')} of the retry topic" if left_out else ""
+
+
+def _has_something(lane: admin_pb2.LaneStatus) -> bool:
+    return bool(lane.lag or lane.ready_records or lane.in_flight_records or lane.waiting_records or lane.held_by)
+
+
 def report(status: admin_pb2.Status, address: str, ink: Ink) -> list[str]:
     """The status for people, as lines."""
     draining = ", draining" if status.draining else ""
@@ -84,7 +95,8 @@ def _subscription(s: admin_pb2.SubscriptionStatus, ink: Ink) -> list[str]:
 
 def _lanes(s: admin_pb2.SubscriptionStatus) -> list[str]:
     rows = [("lane", "committed", "end", "lag", "ready", "in flight", "waiting", "settled ahead", "held by")]
-    for lane in s.lanes:
+    lanes, others = lanes_shown(s)
+    for lane in lanes:
         held = lane.held_by or ("paused" if lane.paused else "")
         rows.append(
             (
@@ -99,7 +111,7 @@ def _lanes(s: admin_pb2.SubscriptionStatus) -> list[str]:
                 held,
             )
         )
-    return columns(rows, right=range(1, 8))
+    return columns(rows, right=range(1, 8)) + ([others] if others else [])
 
 
 def _sessions(s: admin_pb2.SubscriptionStatus) -> list[str]:

@@ -123,7 +123,7 @@ def test_an_error_says_which_lines_are_in_doubt(sidecar: FakeSidecar, capsys: py
     sidecar.publish.error_at = 1
     assert publish_file(b"x\n" * 1500) == 1
     assert capsys.readouterr().err == (
-        "offramp: lines 1001 to 1500 were perhaps not published, all before were: the disk is full\n"
+        "offramp: the disk is full (lines 1001 to 1500 may not be published; all before are)\n"
     )
 
 

@@ -48,12 +48,13 @@ def status(
 
 def test_rates_come_from_counters_and_the_sidecars_own_clock() -> None:
     text = "\n".join(draw(status(3000, delivered=30_000), status(1000, delivered=10_000), PLAIN))
-    assert re.search(r"10\.0k/s delivered +10\.0k/s acked", text)
-    assert "0/s dead-lettered (3)" in text
+    assert re.search(r"delivered +10\.0k/s  acked +10\.0k/s", text)
+    assert re.search(r"dead-lettered +0/s \(3\)", text)
 
 
 def test_a_restart_in_between_shows_no_rates_instead_of_wrong_ones() -> None:
-    assert " 0/s delivered" in "\n".join(draw(status(3000, delivered=5), status(9000, delivered=900, boot=b"a"), PLAIN))
+    text = "\n".join(draw(status(3000, delivered=5), status(9000, delivered=900, boot=b"a"), PLAIN))
+    assert re.search(r"delivered +0/s", text)
 
 
 def test_a_frame_tells_what_an_operator_wants_to_know() -> None:
@@ -61,8 +62,14 @@ def test_a_frame_tells_what_an_operator_wants_to_know() -> None:
     text = "\n".join(lines)
     assert lines[0].startswith("offramp 1.0  up 1.0s  2 workers")
     assert lines[1] == "! orders: a dead letter is held"
-    for said in ("12.3k in flight", "oldest 1m01s", "would be replayed 99", "memory 50%", "at most 8 batches"):
-        assert said in text
+    for said in (
+        "in flight 12.3k",
+        "oldest unsettled 1m01s",
+        "would be replayed 99",
+        "memory 50%",
+        "in flight 8 batches",
+    ):
+        assert said in re.sub(" +", " ", text)
     assert re.search(r"orders/3 +3\.0k ████████████ +5 +3 +0", text)
 
 
@@ -86,7 +93,7 @@ def test_what_does_not_fit_can_be_scrolled_to() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.integers(20, 200),
+    st.integers(25, 200),
     st.integers(5, 60),
     st.integers(0, 40),
     st.integers(0, 2**40),
