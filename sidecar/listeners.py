@@ -121,9 +121,10 @@ class UnixListener:
         if not stat.S_ISSOCK(kind):
             raise StartError(f"{what}: there is something else of that name, which is not a socket")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
             try:
                 probe.connect(str(self.path))
-            except OSError:
+            except ConnectionRefusedError:
                 return
         raise StartError(f"{what} is in use by another program, which answers on it")
 
