@@ -107,7 +107,9 @@ class _Reader:
 
     def _convert(self, node: yaml.Node, origin: Origin, path: Sequence[str]) -> Node:
         if node.tag not in _STANDARD_TAGS:
-            return self._broken(origin, path, f"has the tag {_short_tag(node.tag)}; tags are not used here")
+            return self._broken(
+                origin, path, "has a tag, which is not used here; a text that begins with ! needs quotes"
+            )
         if isinstance(node, yaml.MappingNode):
             return self._table(node, origin, path)
         if isinstance(node, yaml.SequenceNode):
@@ -192,16 +194,15 @@ class _Reader:
         return Broken(origin)
 
 
-def _short_tag(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!")
-
-
 def _syntax_error(error: yaml.MarkedYAMLError, locate: Callable[[int], Origin], text: str) -> str:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else 0
-    said = (error.problem or error.context or "cannot be read").rstrip(".")
+    # What stands in quotes may be a part of a password that begins with * or !. Tokens such as '<stream end>' may stay.
+    said = re.sub(r"'([^']*)'", _token_only, (error.problem or error.context or "cannot be read").rstrip("."))
     if "but found another document" in said:
         said = "holds more than one document"
+    elif "undefined alias" in said:
+        said = "there is no such alias; a text that begins with * needs quotes"
     sentence = f"{locate(line).text}: is not YAML: {said}"
     lines = text.splitlines()
     written = lines[line - 1] if 0 < line <= len(lines) else ""
@@ -210,3 +211,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, locate: Callable[[int], Origin], 
     if "${" in written:
         return sentence + '. Within [ ] and { }, and before a space, quote variables: "${NAME}"'
     return sentence
+
+
+def _token_only(quoted: re.Match[str]) -> str:
+    return quoted[0] if len(quoted[1]) <= 2 or quoted[1].startswith("<") else "something else"

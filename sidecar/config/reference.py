@@ -81,7 +81,12 @@ def key_rows(cls: type, prefix: str = "") -> Iterator[tuple[str, Field[Any], Any
 
 
 def _table(title: str, doc: str, cls: type) -> str:
-    rows = [f"### {title}\n", *([f"{doc}\n"] if doc else []), "| key | takes | default | meaning |", "|---|---|---|---|"]
+    rows = [
+        f"### {title}\n",
+        *([f"{doc}\n"] if doc else []),
+        "| key | takes | default | meaning |",
+        "|---|---|---|---|",
+    ]
     for key, field, hint in key_rows(cls):
         default = default_text(key, field, hint)
         shown = "required" if default is None else f"`{default}`"

@@ -117,6 +117,16 @@ def test_a_secret_never_appears_in_an_error(text: str) -> None:
     assert "hunter2" not in said
 
 
+@pytest.mark.parametrize("mark", ["*", "!", "!x!", "&a &", "%", "@", "`", "|", "> ", '"\\q', "[", "{", "? ", "- ", "'"])
+def test_a_secret_that_is_not_even_yaml_never_appears_in_an_error(mark: str) -> None:
+    try:
+        load(f"brokers:\n  post:\n    servers: a\n    pin: {mark}hunter2\n")
+    except ConfigError as error:
+        assert "hunter2" not in str(error)  # noqa: PT017
+    else:
+        pytest.fail("a pin is a number")
+
+
 def test_a_secret_given_by_set_never_appears_in_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
         config.load(None, environ={}, options=["brokers.post.pin=hunter2", "brokers.post.servers=a", "x=hunter2"])
