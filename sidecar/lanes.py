@@ -40,8 +40,8 @@ class LaneState:
         # What was delivered in an earlier life lies within one window of the start; how it ended is not known.
         self._doubtful_before = assigned.start if assigned.first else assigned.start + window.span
         self._doubtful_records = window.records
-        #: last position and time of arrival of what arrived, to know how long fresh records have waited
-        self._arrivals: deque[tuple[int, float]] = deque()
+        #: first and last position of what arrived, and when, to know how long fresh records have waited
+        self._arrivals: deque[tuple[int, int, float]] = deque()
         self.in_flight = 0
         self.waiting = 0
         #: being dead-lettered or parked
@@ -75,13 +75,15 @@ class LaneState:
         self.window.track(chunk, now)
         if spans and not self.parked:
             self._forget_arrivals()
-            self._arrivals.append((chunk.positions[-1], now))
+            self._arrivals.append((chunk.positions[spans[0].start], chunk.positions[-1], now))
         return spans
 
     def fresh_since(self) -> float:
         """When the record arrived that would go next. One that waited for its key has waited long enough."""
-        self._forget_arrivals()
-        return self._arrivals[0][1] if self._arrivals else 0.0
+        next_to_go = self._forget_arrivals()
+        if next_to_go is None or not self._arrivals or next_to_go < self._arrivals[0][0]:
+            return 0.0
+        return self._arrivals[0][2]
 
     def settle(self, spans: Sequence[Span]) -> int:
         """These records of this lane are settled for good. Answers how many bytes that frees."""
@@ -103,7 +105,9 @@ class LaneState:
         delivered = self.in_flight + self.waiting + self.aside + self.uncommitted
         return delivered if keeps_acks_beyond else delivered + self.ledger.settled_beyond
 
-    def _forget_arrivals(self) -> None:
+    def _forget_arrivals(self) -> int | None:
+        """Of what went already. Answers the position of the record that would go next."""
         next_to_go = self.ordering.first_position()
-        while self._arrivals and (next_to_go is None or self._arrivals[0][0] < next_to_go):
+        while self._arrivals and (next_to_go is None or self._arrivals[0][1] < next_to_go):
             self._arrivals.popleft()
+        return next_to_go

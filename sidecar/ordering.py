@@ -22,6 +22,8 @@ from sidecar.runs import RunSet
 from sidecar.spans import Span
 from sidecar.wire import key_of
 
+_ANY_SIZE = 1 << 62
+
 
 class Ordering(ABC):
     """Fresh records of one lane, and who must wait for whom."""
@@ -49,12 +51,9 @@ class Ordering(ABC):
         """
 
     @abstractmethod
-    def enter(self, spans: Sequence[Span]) -> None:
-        """Records are out that never were fresh here: they came from the retry topic."""
-
-    @abstractmethod
     def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
-        """Of records of this lane that are out and came back: those that may go now, and those that must wait."""
+        """Of records of this lane that are out and came back, by position: those that may go now, and those that
+        must wait."""
 
     @abstractmethod
     def leave(self, spans: Sequence[Span]) -> None:
@@ -62,10 +61,7 @@ class Ordering(ABC):
 
     def first_position(self) -> int | None:
         """Of the record that `take` looks at next; None if there is none."""
-        if not self._fresh:
-            return None
-        span = self._fresh[0]
-        return span.chunk.positions[span.start]
+        return _position(self._fresh[0]) if self._fresh else None
 
     def clear(self) -> None:
         """Forget all fresh records: the lane is going."""
@@ -110,16 +106,13 @@ class NoOrder(Ordering):
             span = self._pop(records, size, before)
             if span is None:
                 if force and not out and self._fresh:
-                    span = self._pop(1, 1 << 62, before)
+                    span = self._pop(1, _ANY_SIZE, before)
                 if span is None:
                     break
             out.append(span)
             records -= span.records
             size -= span.size
         return out
-
-    def enter(self, spans: Sequence[Span]) -> None:
-        pass
 
     def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
         return list(spans), []
@@ -144,10 +137,6 @@ class LaneOrder(NoOrder):
             self._out.add(span.run)
         return out
 
-    def enter(self, spans: Sequence[Span]) -> None:
-        for span in spans:
-            self._out.add(span.run)
-
     def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
         first = self._out.first
         expected: int | None = first.start if first else None
@@ -168,36 +157,38 @@ class KeyOrder(Ordering):
         super().__init__()
         #: positions that are out, by key
         self._out: dict[bytes, RunSet] = {}
-        #: fresh records whose key is out, by key
+        #: fresh records that met their key out, by key
         self._held: dict[bytes, deque[Span]] = {}
+        #: keys of held records that are out no more
+        self._ready: deque[bytes] = deque()
 
     def available(self) -> bool:
-        return bool(self._fresh)
+        return bool(self._ready or self._fresh)
 
     def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[Span]:
         out: list[Span] = []
-        taken: set[bytes] = set()
-        while records > 0 and self._fresh:
-            span = self._pop(1, 1 << 62 if force and not out else size, before)
-            if span is None:
+        together: set[bytes] = set()
+        waited = bool(self._ready)
+        while records > 0:
+            room = _ANY_SIZE if force and not out else size
+            # What waited for its key goes before all that came later, so that it does not starve.
+            single = self._pop_held(room, before) if self._ready else self._pop(1, room, before)
+            if single is None:
                 break
-            key = key_of(span.chunk.frames[span.start])
-            if key is not None and key not in taken:
-                if key in self._out:
-                    self._hold(key, span)
+            key = key_of(single.chunk.frames[single.start])
+            if key is not None:
+                if key in self._out and key not in together:
+                    self._hold(key, single)
                     continue
-                taken.add(key)
-            if key is not None:
-                self._go_out(key, span)
-            out.append(span)
-            records -= 1
-            size -= span.size
-        return joined(out)
-
-    def enter(self, spans: Sequence[Span]) -> None:
-        for key, single in _by_key(spans):
-            if key is not None:
+                together.add(key)
                 self._go_out(key, single)
+            out.append(single)
+            records -= 1
+            size -= single.size
+        if self._ready and self._ready[0] in together:
+            # Not all that was held of it went, so the rest waits again.
+            self._ready.popleft()
+        return joined(sorted(out, key=_position) if waited else out)
 
     def eligible(self, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
         go: list[Span] = []
@@ -211,7 +202,7 @@ class KeyOrder(Ordering):
             if key not in expected:
                 first = positions.first
                 expected[key] = first.start if first else None
-            position = single.chunk.positions[single.start]
+            position = _position(single)
             if position == expected[key]:
                 go.append(single)
                 expected[key] = positions.next_from(position + 1)
@@ -224,18 +215,23 @@ class KeyOrder(Ordering):
         for key, single in _by_key(spans):
             if key is None or key not in self._out:
                 continue
-            position = single.chunk.positions[single.start]
+            position = _position(single)
             self._out[key].discard(Run(position, position + 1))
             if not self._out[key]:
                 del self._out[key]
-                self._unhold(key)
+                if key in self._held:
+                    self._ready.append(key)
+
+    def first_position(self) -> int | None:
+        return _position(self._held[self._ready[0]][0]) if self._ready else super().first_position()
 
     def clear(self) -> None:
         super().clear()
         self._held.clear()
+        self._ready.clear()
 
     def _go_out(self, key: bytes, single: Span) -> None:
-        position = single.chunk.positions[single.start]
+        position = _position(single)
         self._out.setdefault(key, RunSet()).add(Run(position, position + 1))
 
     def _hold(self, key: bytes, single: Span) -> None:
@@ -243,15 +239,29 @@ class KeyOrder(Ordering):
         self.fresh_records += 1
         self.fresh_bytes += single.size
 
-    def _unhold(self, key: bytes) -> None:
-        """What waited for this key goes before all that came later, so that it does not starve."""
-        self._fresh.extendleft(reversed(self._held.pop(key, ())))
+    def _pop_held(self, size: int, before: int) -> Span | None:
+        """The next record of the first key that is ready, if it is within the limits."""
+        key = self._ready[0]
+        held = self._held[key]
+        if held[0].size > size or _position(held[0]) >= before:
+            return None
+        single = held.popleft()
+        self.fresh_records -= 1
+        self.fresh_bytes -= single.size
+        if not held:
+            del self._held[key]
+            self._ready.popleft()
+        return single
 
 
 def make_ordering(order: Order) -> Ordering:
     if order is Order.KEY:
         return KeyOrder()
     return LaneOrder() if order is Order.LANE else NoOrder()
+
+
+def _position(span: Span) -> int:
+    return span.chunk.positions[span.start]
 
 
 def _by_key(spans: Sequence[Span]) -> list[tuple[bytes | None, Span]]:

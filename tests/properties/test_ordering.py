@@ -1,0 +1,150 @@
+"""The one rule of order, checked record by record.
+
+Records may go together if every earlier record of the same key that is not settled goes with them.
+"""
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from sidecar.model import Order
+from sidecar.ordering import make_ordering
+from sidecar.retry import in_order
+from sidecar.spans import Span
+from tests.kit import chunk, lane_state, positions_of
+
+KEYS = [None, b"a", b"b", b"c"]
+
+
+@dataclass
+class Known:
+    """A record as the model has it."""
+
+    position: int
+    key: object
+    size: int
+    out: bool = False
+    settled: bool = False
+
+
+class OrderingKeepsTheRule(RuleBasedStateMachine):
+    @initialize(order=st.sampled_from(Order))
+    def assign(self, order: Order) -> None:
+        self.order = order
+        self.ordering = make_ordering(order)
+        self.state = lane_state()
+        self.records: dict[int, Known] = {}
+        #: what a worker, or nobody, has: all the spans that are out
+        self.out: list[Span] = []
+        self.next_position = 0
+        self.low = 0
+
+    @rule(
+        gaps=st.lists(st.integers(0, 2), min_size=1, max_size=6),
+        keys=st.lists(st.sampled_from(KEYS), min_size=6, max_size=6),
+        sizes=st.lists(st.integers(0, 60), min_size=6, max_size=6),
+    )
+    def records_arrive(self, gaps: list[int], keys: list[bytes | None], sizes: list[int]) -> None:
+        positions = []
+        for gap in gaps:
+            positions.append(self.next_position + gap)
+            self.next_position += gap + 1
+        whole = chunk(positions, keys=keys[: len(gaps)], sizes=sizes[: len(gaps)])
+        self.ordering.add(Span(self.state, whole, 0, len(positions), self.low))
+        self.low = self.next_position
+        for index, position in enumerate(positions):
+            key = {Order.NONE: position, Order.LANE: "the lane", Order.KEY: keys[index]}[self.order]
+            size = whole.size(index, index + 1)
+            self.records[position] = Known(position, position if key is None else key, size)
+
+    @rule(records=st.integers(1, 8), size=st.integers(0, 300), before=st.integers(0, 60), force=st.booleans())
+    def fresh_records_are_taken(self, records: int, size: int, before: int, force: bool) -> None:
+        could_go = self.could_go(before)
+        available = self.ordering.available()
+        spans = self.ordering.take(records, size, before, force=force)
+        taken = [self.records[position] for position in positions_of(spans)]
+        assert available or not taken
+        assert [each.position for each in taken] == sorted(each.position for each in taken)
+        assert all(not each.out and not each.settled and each.position < before for each in taken)
+        self.assert_the_rule(taken)
+
+        assert len(taken) <= records
+        used = sum(each.size for each in taken)
+        assert used <= size or (force and len(taken) == 1)
+        for each in taken:
+            each.out = True
+        self.out += spans
+
+        # Nothing is left without a reason: the batch is complete, or a record did not fit into it.
+        left = [each for each in could_go if each not in taken]
+        if left and len(taken) < records:
+            assert any(each.size > size - used for each in self.records.values() if not each.out and not each.settled)
+            assert taken or not force
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def records_came_back(self, data: st.DataObject) -> None:
+        """Asking changes nothing."""
+        back = in_order([span for span in self.pieces() if data.draw(st.booleans())])
+        go, stay = self.ordering.eligible(back)
+        goes = [self.records[position] for position in positions_of(go)]
+        stays = [self.records[position] for position in positions_of(stay)]
+        assert sorted(positions_of(back)) == sorted(each.position for each in goes + stays)
+        self.assert_the_rule(goes)
+        for each in stays:
+            assert any(earlier not in goes for earlier in self.before(each)), "it waits for nobody"
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def records_are_settled(self, data: st.DataObject) -> None:
+        pieces = self.pieces()
+        settled = [piece for piece in pieces if data.draw(st.booleans())]
+        self.ordering.leave(settled)
+        for position in positions_of(settled):
+            self.records[position].settled = True
+        self.out = [piece for piece in pieces if piece not in settled]
+
+    @rule(going=st.sampled_from([False] * 9 + [True]))
+    def the_lane_is_about_to_go(self, going: bool) -> None:
+        if going:
+            self.ordering.clear()
+            for position in [position for position, each in self.records.items() if not each.out]:
+                del self.records[position]
+
+    def pieces(self) -> list[Span]:
+        """What is out, record by record."""
+        return [single for span in self.out for single in span.singles()]
+
+    def before(self, record: Known) -> list[Known]:
+        """Earlier ones of its key that are not settled."""
+        return [
+            each
+            for each in self.records.values()
+            if each.key == record.key and each.position < record.position and not each.settled
+        ]
+
+    def could_go(self, before: int) -> list[Known]:
+        """Fresh records that wait for nobody."""
+        return [
+            each
+            for each in self.records.values()
+            if not each.out and not each.settled and each.position < before and not self.before(each)
+        ]
+
+    def assert_the_rule(self, together: list[Known]) -> None:
+        for each in together:
+            assert all(earlier in together for earlier in self.before(each)), f"{each} overtook another of its key"
+
+    @invariant()
+    def it_knows_how_much_is_fresh(self) -> None:
+        fresh = [each for each in self.records.values() if not each.out and not each.settled]
+        assert self.ordering.fresh_records == len(fresh)
+        assert self.ordering.fresh_bytes == sum(each.size for each in fresh)
+        if not self.ordering.available():
+            assert not self.could_go(1 << 40)
+        first = self.ordering.first_position()
+        assert first is None or not self.records[first].out
+
+
+TestOrdering = OrderingKeepsTheRule.TestCase
