@@ -52,7 +52,12 @@ class Assigning:
                 case Assigned():
                     self._assign(event)
                 case Revoked():
-                    task = asyncio.create_task(self._leave(self._known(event.lanes), event))
+                    states = self._known(event.lanes)
+                    # At once, before anything else can run: a lane that is lost meanwhile must stay lost.
+                    for state in states:
+                        state.phase = LanePhase.LEAVING
+                        self._books.forget_waiting(state)
+                    task = asyncio.create_task(self._leave(states, event))
                     self.leaving.add(task)
                     task.add_done_callback(self.leaving.discard)
                 case Lost():
@@ -118,16 +123,15 @@ class Assigning:
 
     async def _leave(self, states: Sequence[LaneState], event: Revoked) -> None:
         """Lanes are about to move: no more deliveries, a short grace for what is in flight, a commit, then let go."""
-        for state in states:
-            state.phase = LanePhase.LEAVING
-            self._books.forget_waiting(state)
         ends = self._clock.now() + event.grace
-        await self.quiet(ends, lambda: not any(state.in_flight or state.aside for state in states))
+        await self.quiet(ends, lambda: not any(map(_is_busy, states)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.1, event.grace)):
                 await self.committing.commit(states)
-        self.gone(state for state in states if state.phase is not LanePhase.GONE)
-        await self._source.release(event.lanes)
+        # One that was lost meanwhile may be ours again by now, in a new epoch, which must not be let go.
+        mine = [state for state in states if state.phase is not LanePhase.GONE]
+        self.gone(mine)
+        await self._source.release([state.lane for state in mine])
 
     def _track(self, state: LaneState, chunk: Chunk, now: float) -> None:
         spans = state.track(chunk, now)
@@ -164,3 +168,7 @@ class Assigning:
                 company, due = [], 0.0
         if company:
             self._books.put_back(Parcel(company, due, apart=True), now)
+
+
+def _is_busy(state: LaneState) -> bool:
+    return state.phase is not LanePhase.GONE and bool(state.in_flight or state.aside)

@@ -246,6 +246,9 @@ class Leases(Generic[Holder]):
             self._ended.popitem(last=False)
 
     def _set_deadline(self, lease: Lease[Holder], deadline: float) -> None:
+        if deadline == lease.deadline:
+            # Written in the moment it was granted: one entry is enough, or it would end twice.
+            return
         lease.deadline = deadline
         heapq.heappush(self._deadlines, (deadline, lease.number, lease))
         if len(self._deadlines) > 4 * len(self._held) + 1000:
