@@ -1,0 +1,62 @@
+"""Sending messages to a broker through the sidecar, for asyncio."""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+import grpc.aio
+
+from offramp.messages import METHOD, Data, Headers, Message, Place, Target, publish_error, read_places
+from offramp.options import channel_options, target
+from offramp.v1 import publish_pb2 as pb
+
+
+class Publisher:
+    """Publishes to the broker of a `subscription`, or to a `broker` by its name. Any number of tasks may use it.
+
+    Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It
+    raises `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds:
+    then some messages may have been published, and publishing again may duplicate them.
+    """
+
+    def __init__(
+        self,
+        *,
+        subscription: str | None = None,
+        broker: str | None = None,
+        address: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._to = Target(subscription, broker)
+        self._timeout = timeout
+        self._address = target(address)
+        self._channel = grpc.aio.insecure_channel(self._address, channel_options(self._address))
+        self._publish = self._channel.unary_unary(
+            METHOD, pb.PublishRequest.SerializeToString, pb.PublishResponse.FromString
+        )
+
+    async def publish(
+        self, topic: str, value: Data, *, key: Data = None, headers: Headers = (), lane: int | None = None
+    ) -> Place:
+        """Publish one message, and say where it went."""
+        places = await self.publish_many(topic, [Message(value, key, headers, lane)])
+        return places[0]
+
+    async def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
+        """Publish messages to one topic in one call, and say where they went, in their order."""
+        request = self._to.request(topic, messages)
+        try:
+            return read_places(await self._publish(request, timeout=self._timeout, wait_for_ready=True))
+        except grpc.aio.AioRpcError as error:
+            raise publish_error(error, self._address) from error
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,86 @@
+"""From what was said of records to the settlements that travel, against a naive reading of the protocol."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offramp import settlements
+from offramp.v1 import record_pb2 as pb
+from offramp.verdicts import ACK, RELEASE, Verdict
+
+LEASE = bytes(16)
+NACK = Verdict(pb.OUTCOME_NACK, "no", 1_500)
+REJECT = Verdict(pb.OUTCOME_REJECT, "never")
+
+verdicts = st.sampled_from([ACK, RELEASE, NACK, REJECT])
+records = st.integers(1, 40)
+
+
+def marks_of(count: int, least: int = 0) -> st.SearchStrategy[dict[int, Verdict]]:
+    return st.dictionaries(st.integers(0, count - 1), verdicts, min_size=least, max_size=count)
+
+
+def read(settlement: pb.Settlement, count: int) -> dict[int, Verdict]:
+    """What a settlement says of each record, by the rules of the protocol."""
+
+    def said(one: pb.Settlement | pb.Part) -> Verdict:
+        return Verdict(one.outcome, one.reason, one.retry_after_ms if one.HasField("retry_after_ms") else None)
+
+    out = {} if settlement.partial else dict.fromkeys(range(count), said(settlement))
+    free_from = 0
+    for part in settlement.parts:
+        assert part.count >= 1
+        assert free_from <= part.first
+        assert part.first + part.count <= count
+        free_from = part.first + part.count
+        out.update(dict.fromkeys(range(part.first, free_from), said(part)))
+    return out
+
+
+@given(st.data(), records, verdicts)
+def test_marked_records_fare_as_marked_and_all_others_as_the_batch(
+    data: st.DataObject, count: int, verdict: Verdict
+) -> None:
+    marks = data.draw(marks_of(count))
+    settlement = settlements.whole(LEASE, verdict, marks)
+    assert read(settlement, count) == {index: marks.get(index, verdict) for index in range(count)}
+
+
+@given(st.data(), records)
+def test_only_marked_records_are_named_while_the_rest_stays_in_hand(data: st.DataObject, count: int) -> None:
+    marks = data.draw(marks_of(count, least=1))
+    settlement = settlements.marked(LEASE, marks)
+    assert settlement.partial
+    assert not settlement.outcome
+    assert read(settlement, count) == marks
+
+
+@given(st.data(), records, verdicts)
+def test_records_that_are_settled_already_are_not_named_again(
+    data: st.DataObject, count: int, verdict: Verdict
+) -> None:
+    settled = data.draw(st.sets(st.integers(0, count - 1), max_size=count - 1))
+    marks = {index: said for index, said in data.draw(marks_of(count)).items() if index not in settled}
+    settlement = settlements.rest(LEASE, count, settled, verdict, marks)
+    left = set(range(count)) - settled
+    assert read(settlement, count) == {index: marks.get(index, verdict) for index in left}
+
+
+@given(st.data(), records, verdicts, st.integers(80, 400))
+def test_a_settlement_in_pieces_says_the_same_and_each_piece_is_small(
+    data: st.DataObject, count: int, verdict: Verdict, most: int
+) -> None:
+    settlement = settlements.whole(LEASE, verdict, data.draw(marks_of(count)))
+    pieces = settlements.split(settlement, count, most)
+    together: dict[int, Verdict] = {}
+    for piece in pieces:
+        assert piece.ByteSize() <= most
+        said = read(piece, count)
+        assert not said.keys() & together.keys()
+        together.update(said)
+    assert together == read(settlement, count)
+
+
+def test_a_thousand_records_that_fare_alike_travel_as_one_range() -> None:
+    settlement = settlements.whole(LEASE, ACK, dict.fromkeys(range(1_000), NACK))
+    assert len(settlement.parts) == 1
+    assert settlements.whole(LEASE, ACK, dict.fromkeys(range(1_000), ACK)).parts == []
