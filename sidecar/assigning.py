@@ -54,9 +54,9 @@ class Assigning:
                 case Revoked():
                     states = self._known(event.lanes)
                     # At once, before anything else can run: a lane that is lost meanwhile must stay lost.
-                    for state in states:
-                        state.phase = LanePhase.LEAVING
-                        self._books.forget_waiting(state)
+                    for leaving in states:
+                        leaving.phase = LanePhase.LEAVING
+                        self._books.forget_waiting(leaving)
                     task = asyncio.create_task(self._leave(states, event))
                     self.leaving.add(task)
                     task.add_done_callback(self.leaving.discard)
