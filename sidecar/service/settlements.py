@@ -25,6 +25,9 @@ def read_settlements(messages: Iterable[pb.Settlement]) -> list[Settlement]:
 
 
 def _read_settlement(index: int, message: pb.Settlement) -> Settlement:
+    if message.outcome == Outcome.ACK and not message.parts and not message.partial:
+        # Nearly every settlement is this one, and a worker that takes batches of one sends thousands a second.
+        return Settlement(message.lease, Outcome.ACK)
     where = f"settlements[{index}] (lease {message.lease.hex()})"
     if message.partial:
         if message.outcome:
@@ -33,13 +36,8 @@ def _read_settlement(index: int, message: pb.Settlement) -> Settlement:
             raise InvalidRequest(f"{where}: partial is set, but there are no parts to settle")
         return Settlement(message.lease, None, parts=_read_parts(where, message.parts))
     outcome = _read_outcome(where, message.outcome)
-    return Settlement(
-        message.lease,
-        outcome,
-        _read_reason(message.reason),
-        _read_delay(outcome, message),
-        _read_parts(where, message.parts) if message.parts else (),
-    )
+    reason, retry_after = _read_reason(message.reason), _read_delay(outcome, message)
+    return Settlement(message.lease, outcome, reason, retry_after, _read_parts(where, message.parts))
 
 
 def _read_parts(where: str, messages: Iterable[pb.Part]) -> tuple[Part, ...]:
