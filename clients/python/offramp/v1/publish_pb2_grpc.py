@@ -50,6 +50,7 @@ class PublishServiceServicer(object):
 
         NOT_FOUND            no such broker, subscription or topic
         INVALID_ARGUMENT     no topic, no target, or a message that the broker can never take
+        FAILED_PRECONDITION  the broker refuses it: credentials or rights
         RESOURCE_EXHAUSTED   the broker has no room (a full disk under the local broker)
         UNAVAILABLE          the broker cannot be reached now
         After any error some messages may have been taken: sending again may duplicate them, and loses nothing.
