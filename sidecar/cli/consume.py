@@ -146,7 +146,8 @@ class _Pipe:
             response = self._sidecar.consumer.Fetch(request, timeout=TIMEOUT)
         self._settled(response.results)
         for notice in response.notices:
-            if notice.detail:
+            # That the sidecar is stopping the next call will say, as an error.
+            if notice.detail and notice.kind != consumer_pb2.NOTICE_KIND_DRAINING:
                 print(f"offramp: {notice.detail}", file=sys.stderr)
         batches: Sequence[record_pb2.Batch] = response.batches
         return batches
@@ -172,7 +173,8 @@ class _Pipe:
 
     def _settled(self, results: Sequence[record_pb2.SettleResult]) -> None:
         late = [result for result in results if result.status != record_pb2.SETTLE_STATUS_SETTLED]
-        for result in late:
+        # A peek leaves everything to others anyway.
+        for result in [] if self._peek else late:
             why = result.detail or "the lease was over"
             print(f"offramp: records that were written will come again: {why}", file=sys.stderr)
         if results:

@@ -35,7 +35,7 @@ def draw(now: admin_pb2.Status, before: admin_pb2.Status | None, view: View, scr
     if len(lines) <= view.height:
         return lines
     # The head stays; the rest moves under it.
-    head, body, room = lines[:1], lines[1:], view.height - 2
+    head, body, room = lines[:1], lines[1:], max(view.height - 2, 0)
     scroll = min(max(scroll, 0), len(body) - room)
     below = len(body) - room - scroll
     more = f"{below} more lines below, arrow keys move" if below else "end"

@@ -9,9 +9,10 @@ Check a configuration. Every mistake is reported, each with its line, its key an
 import argparse
 import sys
 
-from sidecar import config
+from sidecar.cli.configured import configured
 from sidecar.cli.parser import add_config
 from sidecar.cli.text import columns, plural
+from sidecar.config import InvalidConfigError
 from sidecar.config.reference import example
 from sidecar.config.writing import write
 from sidecar.errors import ConfigError
@@ -29,19 +30,18 @@ def run(args: argparse.Namespace) -> int:
     if args.example:
         sys.stdout.write(example())
         return 0
-    path = args.config or config.find()
     try:
-        settings = config.load(path, options=args.options)
-    except config.InvalidConfigError as error:
+        source, settings = configured(args)
+    except InvalidConfigError as error:
         # As a compiler would: the place first, so that editors can jump to it.
         for line in error.lines:
             print(line, file=sys.stderr)
-        raise ConfigError(f"{plural(len(error.lines), 'mistake')} in {path or 'the environment'}") from None
-    sys.stdout.write(write(settings) if args.show else _summary(path, settings))
+        raise ConfigError(plural(len(error.lines), "mistake")) from None
+    sys.stdout.write(write(settings) if args.show else _summary(source, settings))
     return 0
 
 
-def _summary(path: str | None, settings: Settings) -> str:
+def _summary(source: str, settings: Settings) -> str:
     listen = [f"unix:{settings.listen.socket}" if settings.listen.socket else "", settings.listen.tcp]
     rows = [("listen", ", ".join(filter(None, listen))), ("http", settings.http.address or "none")]
     rows += [("broker", f"{name}, type {broker.type}") for name, broker in settings.brokers.items()]
@@ -51,4 +51,4 @@ def _summary(path: str | None, settings: Settings) -> str:
         )
     if not settings.subscriptions:
         rows.append(("subscription", "none: apps can only publish"))
-    return "\n".join([f"{path or 'the environment'}: ok", *(f"  {line}" for line in columns(rows))]) + "\n"
+    return "\n".join([f"{source}: ok", *(f"  {line}" for line in columns(rows))]) + "\n"

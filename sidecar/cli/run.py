@@ -8,9 +8,9 @@ Run the sidecar until it is told to stop (SIGTERM or Ctrl-C), then drain and lea
 
 import argparse
 
-from sidecar import config, server
+from sidecar import server
+from sidecar.cli.configured import configured
 from sidecar.cli.parser import add_config
-from sidecar.errors import ConfigError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,11 +18,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    path = args.config or config.find()
-    settings = config.load(path, options=args.options)
-    if path is None and not settings.subscriptions:
-        raise ConfigError(
-            f"no configuration: neither {' nor '.join(config.DEFAULT_PATHS)} is there; name one with -c, "
-            "or start from what `offramp lint --example` prints"
-        )
+    _, settings = configured(args)
     return server.run(settings)

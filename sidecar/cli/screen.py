@@ -37,7 +37,6 @@ class Screen:
         self._modes = termios.tcgetattr(self._keys)
         # A terminate signal must leave the terminal as orderly as Ctrl-C does.
         self._on_terminate = signal.signal(signal.SIGTERM, _interrupt)
-        self._on_resize = signal.signal(signal.SIGWINCH, lambda number, frame: self._draw())
         tty.setcbreak(self._keys)
         self._write(_ENTER)
         return self
@@ -45,13 +44,15 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGWINCH, self._on_resize)
+        signal.signal(signal.SIGWINCH, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, self._on_terminate)
         self._write(_LEAVE)
         termios.tcsetattr(self._keys, termios.TCSADRAIN, self._modes)
 
     def show(self, watcher: Watcher) -> None:
         """Draws what arrives until somebody quits. Raises `CallError` if the sidecar says no."""
+        # Not drawn from within the handler: it may come in the middle of another drawing.
+        signal.signal(signal.SIGWINCH, lambda number, frame: watcher.ring())
         while True:
             ready, _, _ = select.select([self._keys, watcher.fd], [], [])
             if self._keys in ready:

@@ -56,7 +56,11 @@ class Watcher:
                 self._tell(error)
             self._ended.wait(_RETRY_SECONDS)
 
+    def ring(self) -> None:
+        """Makes `fd` readable without news."""
+        os.write(self._bell, b"!")
+
     def _tell(self, news: admin_pb2.Status | CallError) -> None:
         if not self._ended.is_set():
             self.news.put(news)
-            os.write(self._bell, b"!")
+            self.ring()

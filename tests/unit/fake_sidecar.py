@@ -99,6 +99,7 @@ class FakeConsumer(consumer_pb2_grpc.ConsumerServiceServicer):
         self.closed = threading.Event()
         self.status = record.SETTLE_STATUS_SETTLED
         self.fetched = threading.Event()
+        self.notices: list[consumer.Notice] = []
 
     def add(self, *values: bytes | None, topic: str = "orders") -> None:
         number = self.batches.qsize()
@@ -133,9 +134,9 @@ class FakeConsumer(consumer_pb2_grpc.ConsumerServiceServicer):
         try:
             batch = self.batches.get(timeout=request.wait_ms / 1000)
         except queue.Empty:
-            return consumer.FetchResponse(results=results)
+            return consumer.FetchResponse(results=results, notices=self.notices)
         self.leased[batch.lease] = batch
-        return consumer.FetchResponse(results=results, batches=[batch])
+        return consumer.FetchResponse(results=results, batches=[batch], notices=self.notices)
 
     def Settle(self, request: Any, context: Any) -> Any:  # noqa: N802
         return consumer.SettleResponse(results=self._settle(request.settlements))

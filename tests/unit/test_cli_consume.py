@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from offramp.v1 import consumer_pb2 as consumer
 from offramp.v1 import record_pb2 as record
 from sidecar import cli
 from sidecar.cli.sink import LineSink
@@ -115,6 +116,16 @@ def test_an_ack_that_came_too_late_is_told(sidecar: FakeSidecar, capfd: pytest.C
     sidecar.consumer.status = record.SETTLE_STATUS_STALE
     assert cli.main(["consume", "orders", "--count", "1"]) == 0
     assert capfd.readouterr().err == "offramp: records that were written will come again: the lease was over\n"
+
+
+def test_a_notice_for_people_goes_to_stderr(sidecar: FakeSidecar, capfd: pytest.CaptureFixture[str]) -> None:
+    sidecar.consumer.add(b"a")
+    sidecar.consumer.notices = [
+        consumer.Notice(kind=consumer.NOTICE_KIND_PAUSED, detail="paused: closed"),
+        consumer.Notice(kind=consumer.NOTICE_KIND_DRAINING, detail="the sidecar is stopping"),
+    ]
+    assert cli.main(["consume", "orders", "--count", "1"]) == 0
+    assert capfd.readouterr().err == "offramp: paused: closed\n"
 
 
 def test_a_reader_that_leaves_gets_only_what_it_took_acked(sidecar: FakeSidecar) -> None:
