@@ -79,6 +79,9 @@ class Assigning:
         """Lanes are ours no more: their leases become stale, and nothing is committed for them."""
         told: dict[Session, list[bytes]] = {}
         for state in [*states]:
+            if state.phase is LanePhase.GONE:
+                # The broker may say so twice: by an event, and in answer to a commit that was under way.
+                continue
             for lease in self._books.lane_is_gone(state):
                 told.setdefault(lease.holder, []).append(lease.id)
         for session, leases in told.items():

@@ -42,6 +42,7 @@ class Lease(Generic[Holder]):
         "outcomes",
         "phase",
         "records",
+        "refused",
         "setbacks",
         "settled",
         "size",
@@ -73,6 +74,8 @@ class Lease(Generic[Holder]):
         self.settled: RunSet | None = None
         #: what was said of which indexes, for settling twice
         self.outcomes: list[tuple[int, int, Outcome]] = []
+        #: indexes of records that were settled when they were this sidecar's no more; None: none
+        self.refused: RunSet | None = None
         #: where the records went when it ended
         self.heirs: list[Parcel] = []
 
@@ -146,7 +149,10 @@ class Leases(Generic[Holder]):
         """Leases whose time is over. The caller ends them."""
         out = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            out.append(heapq.heappop(self._deadlines)[2])
+            lease = heapq.heappop(self._deadlines)[2]
+            # It may stand there twice, with one deadline: it must not end twice.
+            lease.deadline = float("inf")
+            out.append(lease)
         return out
 
     def of(self, holder: Holder) -> list[Lease[Holder]]:
@@ -246,9 +252,6 @@ class Leases(Generic[Holder]):
             self._ended.popitem(last=False)
 
     def _set_deadline(self, lease: Lease[Holder], deadline: float) -> None:
-        if deadline == lease.deadline:
-            # Written in the moment it was granted: one entry is enough, or it would end twice.
-            return
         lease.deadline = deadline
         heapq.heappush(self._deadlines, (deadline, lease.number, lease))
         if len(self._deadlines) > 4 * len(self._held) + 1000:
@@ -300,13 +303,15 @@ def _spread(records: int, settlement: Settlement) -> list[Part]:
 
 
 def _otherwise(lease: Lease[Holder], parts: Iterable[Part]) -> tuple[Range, ...]:
-    """Ranges of the parts that were settled before with another outcome."""
+    """Ranges of the parts that were settled before with another outcome, or refused before."""
     stale = RunSet()
     for part in parts:
         for first, records, outcome in lease.outcomes:
             if outcome is not part.outcome:
                 start, stop = max(first, part.first), min(first + records, part.first + part.count)
                 stale.add(Run(start, stop))
+        for run in lease.refused or ():
+            stale.add(Run(max(run.start, part.first), min(run.stop, part.first + part.count)))
     return tuple(Range(run.start, run.stop - run.start) for run in stale)
 
 

@@ -64,7 +64,7 @@ class Settling:
         for each in settled:
             (books.no_longer_wait if late else books.landed)(each.spans)
         if any(span.lane.phase is LanePhase.GONE for each in settled for span in each.spans):
-            result, settled = without_gone_lanes(result, settled)
+            result, settled = without_gone_lanes(lease, result, settled)
         if result.status is SettleStatus.STALE:
             books.counters.stale_settlements += 1
         for each in settled:
