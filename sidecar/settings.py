@@ -116,7 +116,10 @@ class LeaseSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
     attempts: int = setting(
-        "Failed deliveries of a record alone, outages aside, before it counts as failed for good.", 5, at_least=1, at_most=1_000_000
+        "Failed deliveries of a record alone, outages aside, before it counts as failed for good.",
+        5,
+        at_least=1,
+        at_most=1_000_000,
     )
     first: Seconds = setting("Wait before the second attempt.", Seconds(1.0), at_least=0.0)
     factor: float = setting("Each further wait is longer by this factor.", 2.0, at_least=1.0, at_most=100.0)
