@@ -1,0 +1,79 @@
+"""
+See Offramp work: a sidecar, workers in processes of their own, things that go wrong, and a verdict.
+
+  offramp demo
+  offramp demo --records 1000000 --workers 8
+  offramp demo --keep        keep the folder: configuration, broker, what every process noted and printed
+
+Everything happens in a temporary folder, over a unix socket. At the end a checker counts what the broker has on disk
+and what the workers noted; the exit code is 0 only if every single record is accounted for.
+"""
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from sidecar.cli.parser import Parser, count
+from sidecar.demo import checker
+from sidecar.demo.accounts import Accounts
+from sidecar.demo.audience import Audience, Terminal
+from sidecar.demo.plan import Folder, Plan
+from sidecar.demo.show import play
+
+#: with less there is nothing to see
+_LEAST_RECORDS = 10_000
+_MOST_WORKERS = 32
+
+
+def main(argv: list[str]) -> int:
+    args = _parse(argv)
+    plan = Plan.quick() if args.quick else Plan()
+    plan = replace(plan, records=args.records or plan.records, workers=args.workers or plan.workers)
+    # Whoever asks it to end gets what Ctrl-C gets: no process and no folder is left behind.
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    folder = Folder(Path(tempfile.mkdtemp(prefix="offramp-demo-")))
+    keep = True
+    try:
+        accounts = _run(plan, folder)
+        keep = args.keep or not accounts.balanced
+        return 0 if accounts.balanced else 1
+    except KeyboardInterrupt:
+        keep = args.keep
+        raise
+    finally:
+        if keep:
+            print(f"Everything is kept in {folder.path}", file=sys.stderr)
+        else:
+            shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _run(plan: Plan, folder: Folder) -> Accounts:
+    with (Terminal if sys.stdout.isatty() else Audience)(plan) as audience:
+        play(plan, folder, audience)
+        audience.tell("The checker counts what is on disk and what publishers and workers noted.")
+        accounts = checker.check(folder)
+    print("", *checker.verdict(accounts, audience.ink), sep="\n", flush=True)
+    return accounts
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = Parser(prog="offramp demo", help_text=__doc__ or "")
+    parser.add_argument("--records", type=count, metavar="N", help=f"orders to publish (default: {Plan().records:,})")
+    parser.add_argument("--workers", type=count, metavar="N", help=f"worker processes (default: {Plan().workers})")
+    parser.add_argument("--keep", action="store_true", help="keep the folder and say where it is")
+    parser.add_argument("--quick", action="store_true", help="the same in small, in a few seconds")
+    args = parser.parse_args(argv)
+    if args.records and args.records < _LEAST_RECORDS:
+        parser.error(f"--records: {args.records} is too few to see anything; it takes {_LEAST_RECORDS:,} or more")
+    if args.workers and not 2 <= args.workers <= _MOST_WORKERS:
+        parser.error(f"--workers: {args.workers} is not from 2 to {_MOST_WORKERS}: one is killed, others must be left")
+    return args
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

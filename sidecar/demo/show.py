@@ -1,0 +1,56 @@
+"""The demo from the rise of the curtain to its fall. What is told afterwards is the checker's."""
+
+import time
+from dataclasses import replace
+
+import grpc
+
+from sidecar.demo.acts import Acts
+from sidecar.demo.audience import Audience
+from sidecar.demo.cast import Actor, Cast, wait_for_socket
+from sidecar.demo.picture import pictures
+from sidecar.demo.plan import Folder, Plan, configuration
+
+#: seconds
+_START_WITHIN, _LEAVE_WITHIN = 20.0, 20.0
+
+
+def play(plan: Plan, folder: Folder, audience: Audience) -> None:
+    """Returns when all processes have ended. Raises `Fell` if one did so before its time."""
+    folder.make()
+    plan.save(folder)
+    folder.config.write_text(configuration(plan, folder))
+    with Cast(folder) as cast:
+        sidecar = _start_sidecar(folder, cast, audience)
+        acts = Acts(plan, folder, cast, audience.tell)
+        with grpc.insecure_channel(folder.address) as channel:
+            for picture in pictures(channel):
+                audience.show(replace(picture, killed=tuple(acts.killed)))
+                cast.check()
+                if not acts.go_on(picture):
+                    break
+                if audience.elapsed > plan.patience:
+                    audience.tell(
+                        f"Not everything is done after {plan.patience:.0f} s. The checker says what is missing."
+                    )
+                    break
+        _stop(sidecar, acts)
+
+
+def _start_sidecar(folder: Folder, cast: Cast, audience: Audience) -> Actor:
+    began = time.monotonic()
+    sidecar = cast.sidecar()
+    wait_for_socket(folder.socket, sidecar, _START_WITHIN)
+    took = time.monotonic() - began
+    audience.tell(f"The sidecar is up after {took:.1f} s: one process, a unix socket, SQLite on disk.")
+    return sidecar
+
+
+def _stop(sidecar: Actor, acts: Acts) -> None:
+    """The workers first: what they hold, they settle with a sidecar that still listens."""
+    for worker in acts.workers.values():
+        worker.ask_to_leave()
+    for worker in acts.workers.values():
+        worker.wait(_LEAVE_WITHIN)
+    sidecar.ask_to_leave()
+    sidecar.wait(_LEAVE_WITHIN)
