@@ -18,6 +18,7 @@ HEADERS = (
     "offramp-topic",
     "offramp-lane",
     "offramp-position",
+    "offramp-ref",
     "offramp-timestamp-ms",
     "offramp-group",
     "offramp-reason",
@@ -53,6 +54,7 @@ def write(span: Span, *, group: str, reason: str, worker: str, wall_ms: int) -> 
         topic,
         record.lane,
         record.position,
+        record.ref.hex(),
         record.timestamp_ms,
         group,
         reason,
@@ -71,13 +73,21 @@ def read(record: Record) -> DeadLetter | None:
     if tuple(header.name for header in said) != HEADERS:
         return None
     try:
-        values = [(header.value or b"").decode() for header in said]
-        lane, position, timestamp_ms = int(values[2]), int(values[3]), int(values[4])
-        attempts, dead_lettered_ms = int(values[7]), int(values[9])
+        id_, topic, lane, position, ref, timestamp_ms, group, reason, attempts, worker, wall_ms, _ = (
+            (header.value or b"").decode() for header in said
+        )
+        original = Record(
+            record.key,
+            record.value,
+            record.headers[: -len(HEADERS)],
+            _number(lane, 1 << 32),
+            _number(position),
+            _number(timestamp_ms),
+            bytes.fromhex(ref),
+        )
+        return DeadLetter(id_, topic, original, group, reason, _number(attempts), worker, _number(wall_ms))
     except ValueError:
         return None
-    original = Record(record.key, record.value, record.headers[: -len(HEADERS)], lane, position, timestamp_ms)
-    return DeadLetter(values[0], values[1], original, values[5], values[6], attempts, values[8], dead_lettered_ms)
 
 
 async def list_dead_letters(
@@ -109,6 +119,13 @@ async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collec
         ]
         await broker.publish(settings.retry_topic, messages)
     return [letter.id for letter in letters]
+
+
+def _number(text: str, limit: int = 1 << 63) -> int:
+    number = int(text)
+    if not 0 <= number < limit:
+        raise ValueError(text)
+    return number
 
 
 def _frame(record: Record) -> bytes:

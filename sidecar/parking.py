@@ -6,6 +6,7 @@ wait never queues behind a long one.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,18 @@ from sidecar.wire import decode_frame, encode_frame
 HEADER = "offramp-parked"
 #: waits of up to this many seconds go to the first lane; each further lane takes waits four times as long
 _SHORTEST, _FACTOR = 60.0, 4.0
+_INT, _LONG = 1 << 32, 1 << 63
+#: what the header says in numbers, each below its limit
+_NUMBERS = {
+    "lane": _INT,
+    "position": _LONG,
+    "timestamp_ms": _LONG,
+    "not_before_ms": _LONG,
+    "failures": _INT,
+    "strikes": _INT,
+    "deaths": _INT,
+    "company": _INT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +67,26 @@ def unpark(chunk: Chunk, index: int, now: float, *, doubtful: bool) -> Unparked:
     said = _read(record.headers[-1]) if record.headers else None
     if said is None:
         return Unparked(Chunk(chunk.lane, [position], [frame]), History(doubtful=doubtful), 0)
-    origin = Lane(str(said["topic"]), int(said["lane"]))
+    origin = Lane(said["topic"], said["lane"])
     original = encode_frame(
-        record.key, record.value, record.headers[:-1], origin.number, int(said["position"]), int(said["timestamp_ms"])
+        record.key,
+        record.value,
+        record.headers[:-1],
+        origin.number,
+        said["position"],
+        said["timestamp_ms"],
+        bytes.fromhex(said["ref"]),
     )
     history = History(
-        failures=int(said["failures"]),
-        strikes=int(said["strikes"]),
-        deaths=int(said["deaths"]),
-        doubtful=doubtful or bool(said["doubtful"]),
+        failures=said["failures"],
+        strikes=said["strikes"],
+        deaths=said["deaths"],
+        doubtful=doubtful or said["doubtful"],
         # When it first failed is kept as an age: the loop's clock does not survive a restart.
-        first_failed=now - float(said["failed_for"]) if said["failed_for"] is not None else None,
-        company=int(said["company"]),
+        first_failed=None if said["failed_for"] is None else now - said["failed_for"],
+        company=said["company"],
     )
-    return Unparked(Chunk(chunk.lane, [position], [original], origin=origin), history, int(said["not_before_ms"]))
+    return Unparked(Chunk(chunk.lane, [position], [original], origin=origin), history, said["not_before_ms"])
 
 
 def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: int, lanes: int, now: float) -> Message:
@@ -77,8 +96,9 @@ def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: i
         "topic": topic,
         "lane": record.lane,
         "position": record.position,
+        "ref": record.ref.hex(),
         "timestamp_ms": record.timestamp_ms,
-        "not_before_ms": wall_ms + int(wait * 1000),
+        "not_before_ms": min(wall_ms + int(wait * 1000), _LONG - 1),
         "failures": history.failures,
         "strikes": history.strikes,
         "deaths": history.deaths,
@@ -91,27 +111,21 @@ def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: i
 
 
 def _read(header: Header) -> dict[str, Any] | None:
+    """What the header says; None unless all of it can be used: anyone may write to a topic."""
     if header.name != HEADER or header.value is None:
         return None
     try:
         said = json.loads(header.value)
-        required = (
-            "topic",
-            "lane",
-            "position",
-            "timestamp_ms",
-            "not_before_ms",
-            "failures",
-            "strikes",
-            "deaths",
-            "company",
-        )
-        if not isinstance(said, dict) or said.get("v") != 1 or any(name not in said for name in required):
+        if not isinstance(said, dict) or said.get("v") != 1:
             return None
-        for name in required[1:]:
-            int(said[name])
-        said.setdefault("doubtful", True)
-        said.setdefault("failed_for", None)
-        return said
-    except (ValueError, TypeError):
+        said["topic"].encode()
+        bytes.fromhex(said["ref"])
+        age = said["failed_for"]
+        usable = (
+            all(type(said[name]) is int and 0 <= said[name] < limit for name, limit in _NUMBERS.items())
+            and isinstance(said["doubtful"], bool)
+            and (age is None or (isinstance(age, int | float) and math.isfinite(age)))
+        )
+        return said if usable else None
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
         return None
