@@ -1,0 +1,1 @@
+"""Figures that anyone can reproduce: `make bench`. Never part of a test."""
