@@ -167,7 +167,7 @@ class Assigning:
             company.append(Span(state, back.chunk, 0, 1, single.low, back.history))
             due = max(due, now + max(0, back.not_before_ms - wall) / 1000)
             if len(company) >= back.history.company:
-                self._books.put_back(Parcel(company, due, apart=len(company) > 1), now)
+                self._books.put_back(Parcel(company, due, apart=back.history.company > 0), now)
                 company, due = [], 0.0
         if company:
             self._books.put_back(Parcel(company, due, apart=True), now)

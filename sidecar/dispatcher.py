@@ -133,7 +133,8 @@ class Dispatcher:
         """Fresh records of a lane, which goes to the end of the ring, or out of it when it has no more."""
         spans = lane.ordering.take(records, room.bytes - used, lane.window.before(), force=not used)
         self._ring.pop(lane, None)
-        if spans and lane.ordering.available():
+        # Beside other lanes it may have found no room, which says nothing about its next turn.
+        if (spans or used) and lane.ordering.available():
             self._ring[lane] = None
         if not used and size(spans) > room.hard_bytes:
             self._set_aside(spans)
@@ -195,7 +196,7 @@ class Dispatcher:
         fits = min(most or self._batching.records, _fitting(go, room.bytes))
         if go and not fits and room.hard_bytes:
             if _first_size(go) > room.hard_bytes:
-                self.too_large.append(parcel)
+                self.too_large.append(self._first_apart(parcel, go, stay))
                 return []
             fits = 1
         go, rest = cut(go, fits)
@@ -210,19 +211,31 @@ class Dispatcher:
             span.lane.waiting -= span.records
         return go
 
+    def _first_apart(self, parcel: Parcel, go: list[Span], stay: list[Span]) -> Parcel:
+        """The first of these records in a parcel of its own, so that what is said of it holds for no other."""
+        if parcel.records == 1:
+            return parcel
+        first, rest = cut(go, 1)
+        parcel.spans = rest + stay
+        alone = Parcel(first, 0.0, True, parcel.origin, parcel.setbacks, parcel.ancestor)
+        if alone.ancestor is not None:
+            alone.ancestor.heirs.append(alone)
+        self.returns.add(alone, 0.0)
+        return alone
+
     def _eligible(self, spans: list[Span]) -> tuple[list[Span], list[Span]]:
         topic = spans[0].chunk.shown.topic
-        if self._order is Order.NONE and all(span.chunk.shown.topic == topic for span in spans):
+        if self._order is Order.NONE and all(_may_go(span, topic) for span in spans):
             return spans, []
         go: list[Span] = []
         stay: list[Span] = []
         by_lane: dict[LaneState, list[Span]] = {}
         for span in spans:
-            by_lane.setdefault(span.lane, []).append(span)
+            if _may_go(span, topic):
+                by_lane.setdefault(span.lane, []).append(span)
+            else:
+                stay.append(span)
         for lane, mine in by_lane.items():
-            if mine[0].chunk.shown.topic != topic:
-                stay += mine
-                continue
             may, must_wait = lane.ordering.eligible(mine)
             go += may
             stay += must_wait
@@ -252,6 +265,13 @@ class Dispatcher:
 
 def _oldest(lanes: Iterable[LaneState]) -> float:
     return min(lane.fresh_since() for lane in lanes)
+
+
+def _may_go(span: Span, topic: str) -> bool:
+    """A batch is of one topic. Records of a retry lane were not held to its window when they arrived."""
+    if span.chunk.shown.topic != topic:
+        return False
+    return not span.lane.parked or span.chunk.positions[span.stop - 1] < span.lane.window.before()
 
 
 def _first_size(spans: list[Span]) -> int:

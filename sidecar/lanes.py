@@ -40,6 +40,8 @@ class LaneState:
         # What was delivered in an earlier life lies within one window of the start; how it ended is not known.
         self._doubtful_before = assigned.start if assigned.first else assigned.start + window.span
         self._doubtful_records = window.records
+        # The first record is within the window however large the gap before it.
+        self._first_is_doubtful = not assigned.first
         #: first and last position of what arrived, and when, to know how long fresh records have waited
         self._arrivals: deque[tuple[int, int, float]] = deque()
         self.in_flight = 0
@@ -63,6 +65,9 @@ class LaneState:
         before = self.ledger.tracked
         new = bisect_left(chunk.positions, before)
         doubtful = min(bisect_left(chunk.positions, self._doubtful_before), new + self._doubtful_records)
+        if self._first_is_doubtful and new < len(chunk.positions):
+            doubtful = max(doubtful, new + 1)
+            self._first_is_doubtful = False
         self._doubtful_records = max(0, self._doubtful_records - len(chunk.positions) + new)
         for start, stop, low in self.ledger.track(chunk.positions):
             self.unsettled_records += stop - start

@@ -87,6 +87,8 @@ class Settled(NamedTuple):
     part: Part
     #: the worker named these records: the rest of the batch fared otherwise
     named: bool
+    #: of how many unsettled records that was said in one breath: only of one alone is it known that it failed
+    meant: int
 
 
 class Leases(Generic[Holder]):
@@ -183,17 +185,20 @@ class Leases(Generic[Holder]):
             # The usual case: one word for the whole batch.
             self._close(lease, [(0, lease.records, settlement.outcome)])
             part = Part(0, lease.records, settlement.outcome, settlement.reason, settlement.retry_after)
-            return SettleResult(id_, SettleStatus.SETTLED), lease, [Settled(lease.spans, part, named=False)]
+            return SettleResult(id_, SettleStatus.SETTLED), lease, [Settled(lease.spans, part, False, lease.records)]
         settled = lease.settled if lease.settled is not None else RunSet()
         done: list[Settled] = []
-        again: list[Part] = []
-        for part in _spread(lease.records, settlement):
-            for start, stop in settled.missing(Run(part.first, part.first + part.count)):
+        parts = _spread(lease.records, settlement)
+        missing = [settled.missing(Run(part.first, part.first + part.count)) for part in parts]
+        own_words = set(map(id, settlement.parts))
+        others = sum(_positions(runs) for part, runs in zip(parts, missing, strict=True) if id(part) not in own_words)
+        for part, runs in zip(parts, missing, strict=True):
+            meant = _positions(runs) if id(part) in own_words else others
+            for start, stop in runs:
                 piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after)
                 named = piece.count < lease.records
-                done.append(Settled(between(lease.spans, start, stop - start), piece, named))
-            again.append(part)
-        stale = _otherwise(lease, again)
+                done.append(Settled(between(lease.spans, start, stop - start), piece, named, meant))
+        stale = _otherwise(lease, parts)
         for settled_now in done:
             part = settled_now.part
             settled.add(Run(part.first, part.first + part.count))
@@ -231,7 +236,7 @@ class Leases(Generic[Holder]):
             # What is to be retried waits for that already; an ack or a reject that comes late spares the retry.
             if part.outcome in (Outcome.ACK, Outcome.REJECT):
                 piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
-                done.append(Settled([single], piece, named=True))
+                done.append(Settled([single], piece, named=True, meant=1))
                 lease.outcomes.append((index, 1, part.outcome))
         _take_from_heirs(lease, done)
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
@@ -273,6 +278,10 @@ def _unsettled(lease: Lease[Holder]) -> list[Span]:
     for start, stop in lease.settled.missing(Run(0, lease.records)):
         out.extend(between(lease.spans, start, stop - start))
     return out
+
+
+def _positions(runs: Iterable[Run]) -> int:
+    return sum(run.stop - run.start for run in runs)
 
 
 def _check(records: int, settlement: Settlement) -> None:

@@ -128,9 +128,9 @@ class Settling:
                 self._dead_letter(parcel.spans, f"TOO_LARGE: {text}", worker="")
 
     def _settle_part(self, lease: Lease[Session], settled: Settled, now: float) -> None:
-        spans, part, named = settled
+        spans, part, named, meant = settled
         counters = self._books.counters
-        failed = Failed(spans, named, lease.origin, lease.setbacks, lease.apart)
+        failed = Failed(spans, named, meant, lease.origin, lease.setbacks, lease.apart)
         self.rejects.settled(part.count, rejected=part.outcome is Outcome.REJECT)
         match part.outcome:
             case Outcome.ACK:
@@ -238,4 +238,5 @@ class Settling:
 
 
 def _failed(lease: Lease[Session], spans: Sequence[Span]) -> Failed:
-    return Failed(spans, False, lease.origin, lease.setbacks, lease.apart)
+    meant = lease.records - len(lease.settled or ())
+    return Failed(spans, False, meant, lease.origin, lease.setbacks, lease.apart)

@@ -27,7 +27,7 @@ def without_gone_lanes(
                 refused.add(Run(index, index + span.records))
             else:
                 part = replace(each.part, first=index, count=span.records)
-                left.append(Settled([span], part, each.named))
+                left.append(Settled([span], part, each.named, each.meant))
             index += span.records
     ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
     return replace(result, status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left

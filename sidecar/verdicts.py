@@ -51,6 +51,8 @@ class Failed:
     spans: Sequence[Span]
     #: the worker named these records among others: they need not be looked for
     named: bool
+    #: how many records the failure was about; some of them may have moved away
+    meant: int
     #: where they come from: see `Parcel`
     origin: int
     setbacks: int
@@ -82,14 +84,14 @@ class Verdicts:
         `in_outage`: the handler was known to be down, so that this says nothing about the records.
         """
         records = count(failed.spans)
-        company = (records + 1) // 2 if records > 1 else 0
+        company = (records + 1) // 2
         spans = [_failed_once(span, now, company, doubtful=doubtful) for span in failed.spans]
-        if records == 1:
+        if failed.meant == 1:
             return [self._failed_alone(spans[0], failed, reason, retry_after, strike=not in_outage)]
         if self._guard.may_split(now):
             self.splits += 1
             after = retry_after or 0.0
-            return [Back(half, after, True, failed.origin, 0) for half in halves(spans, self._order)]
+            return [Back(half, after, True, failed.origin, 0) for half in halves(spans, self._order) if half]
         setbacks = failed.setbacks + 1
         after = self._backoff.wait(setbacks) if retry_after is None else retry_after
         return [Back(spans, after, True, failed.origin, setbacks)]
@@ -98,7 +100,7 @@ class Verdicts:
         """After the session was lost: the worker died with these records in its hands."""
         together: list[Span] = []
         moves: list[Move] = []
-        alone = count(failed.spans) == 1
+        alone = failed.meant == 1
         for span in failed.spans:
             history = span.history
             died = span.with_history(
@@ -113,7 +115,8 @@ class Verdicts:
             if died.history.deaths == 1:
                 together.append(died)
                 continue
-            for single in died.singles():
+            alone_from_now_on = died.with_history(died.history._replace(company=1))
+            for single in alone_from_now_on.singles():
                 moves.append(self._died_again(single, failed, alone=alone))
         if together:
             # By themselves: if one of them killed the worker, it must not take others with it next time.
@@ -136,21 +139,22 @@ class Verdicts:
         history = span.history
         span = span.with_history(history._replace(failures=history.failures + 1, strikes=history.strikes + strike))
         if span.history.strikes >= self._retry.attempts and self._guard.may_give_up(history.first_failed):
-            return self._given_up(span, failed, reason)
+            return self._given_up(span, failed, reason, retry_after)
         after = self._backoff.wait(span.history.failures) if retry_after is None else retry_after
         return Back([span], after, not failed.named, failed.origin, failed.setbacks)
 
     def _died_again(self, span: Span, failed: Failed, *, alone: bool) -> Move:
         history = span.history
         if alone and history.deaths >= 3 and self._guard.may_give_up(history.first_failed):
-            return self._given_up(span, failed, "WORKER_DIED")
+            return self._given_up(span, failed, "WORKER_DIED", None)
         return Back([span], self._backoff.wait(history.deaths - 1), True, failed.origin, failed.setbacks)
 
-    def _given_up(self, span: Span, failed: Failed, reason: str) -> Move:
+    def _given_up(self, span: Span, failed: Failed, reason: str, retry_after: float | None) -> Move:
         if self._retry.exhausted is Exhausted.DROP:
             return Drop([span])
         if self._retry.exhausted is Exhausted.HOLD:
-            return Back([span], self._retry.max, True, failed.origin, failed.setbacks)
+            after = max(self._retry.max, retry_after or 0.0)
+            return Back([span], after, True, failed.origin, failed.setbacks)
         return Dead([span], reason)
 
 
