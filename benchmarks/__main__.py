@@ -1,4 +1,4 @@
-"""Measure and print the table: `python -m benchmarks [--only NAME] [--repeats N]`. A missed goal is printed as missed."""
+"""Measure and print the table: `python -m benchmarks [--only NAME] [--repeats N]`. A missed goal is printed as such."""
 
 import argparse
 import sys

@@ -64,7 +64,8 @@ class Benchmark:
 def table(rows: Sequence[Row]) -> str:
     cells = [("", "median", "unit", "spread", "goal", "")]
     cells += [
-        (row.name, f"{row.value:,.4g}", row.unit, f"±{row.spread:.0%}", str(row.goal or ""), row.verdict) for row in rows
+        (row.name, f"{row.value:,.4g}", row.unit, f"±{row.spread:.0%}", str(row.goal or ""), row.verdict)
+        for row in rows
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)

@@ -44,7 +44,9 @@ class Sidecar:
         self.ready_after = time.perf_counter() - began
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process.terminate()
         self._process.wait(_PATIENCE)
         self._folder.cleanup()

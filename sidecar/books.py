@@ -112,5 +112,9 @@ class Books:
 
 def by_lane(spans: Iterable[Span]) -> Iterator[tuple[LaneState, Sequence[Span]]]:
     """Neighbouring spans of one lane together."""
+    if isinstance(spans, list) and len(spans) == 1:
+        # The usual case, once for each batch of one.
+        yield spans[0].lane, spans
+        return
     for lane, mine in groupby(spans, attrgetter("lane")):
         yield lane, list(mine)

@@ -5,7 +5,7 @@ records and fresh ones take turns, so that neither starves the other.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sidecar.batching import Batching
 from sidecar.lanes import LanePhase, LaneState
@@ -14,8 +14,7 @@ from sidecar.returns import Returns
 from sidecar.spans import DOUBTFUL, FRESH, Parcel, ParcelState, Span, count, cut, size
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """What the worker that waits can take."""
 
     #: most bytes of a batch; a single record may exceed it
@@ -24,8 +23,7 @@ class Room:
     hard_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(NamedTuple):
     """Records that go out together."""
 
     spans: list[Span]
@@ -95,7 +93,7 @@ class Dispatcher:
             if spans:
                 return Pick(spans, ClosedBy.PROBE, apart=True)
         pick = self._returned(room, now, most=1)
-        return None if pick is None else replace(pick, closed_by=ClosedBy.PROBE, apart=True)
+        return None if pick is None else pick._replace(closed_by=ClosedBy.PROBE, apart=True)
 
     def linger_ends(self) -> float | None:
         """When the fresh records that wait for company go without it."""

@@ -36,7 +36,7 @@ DOUBTFUL = History(doubtful=True)
 class Span:
     """Consecutive records of one chunk with one history. Immutable by convention; slots because there are many."""
 
-    __slots__ = ("chunk", "history", "lane", "low", "start", "stop")
+    __slots__ = ("chunk", "history", "lane", "low", "records", "size", "start", "stop")
 
     def __init__(self, lane: "LaneState", chunk: Chunk, start: int, stop: int, low: int, history: History = FRESH):
         self.lane = lane
@@ -46,14 +46,9 @@ class Span:
         #: the first record answers for the positions from here on
         self.low = low
         self.history = history
-
-    @property
-    def records(self) -> int:
-        return self.stop - self.start
-
-    @property
-    def size(self) -> int:
-        return self.chunk.size(self.start, self.stop)
+        self.records = stop - start
+        #: bytes, also after the frames were dropped
+        self.size = chunk.size(start, stop)
 
     @property
     def run(self) -> Run:
@@ -83,12 +78,12 @@ class Span:
             yield self.slice(at, at + 1)
 
 
-def count(spans: Iterable[Span]) -> int:
-    return sum(span.stop - span.start for span in spans)
+def count(spans: Sequence[Span]) -> int:
+    return spans[0].records if len(spans) == 1 else sum([span.records for span in spans])
 
 
-def size(spans: Iterable[Span]) -> int:
-    return sum(span.size for span in spans)
+def size(spans: Sequence[Span]) -> int:
+    return spans[0].size if len(spans) == 1 else sum([span.size for span in spans])
 
 
 def cut(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:

@@ -30,4 +30,4 @@ def without_gone_lanes(
                 left.append(Settled([span], part, each.named, each.meant))
             index += span.records
     ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
-    return replace(result, status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left
+    return result._replace(status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left

@@ -8,6 +8,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sidecar.retry import Backoff, OutageGuard, halves
 from sidecar.settings import Exhausted, SubscriptionSettings
@@ -44,8 +45,7 @@ class Drop:
 Move = Back | Dead | Drop
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """Records of one lease that fared alike."""
 
     spans: Sequence[Span]
