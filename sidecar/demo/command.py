@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
         keep = args.keep or not accounts.balanced
         return 0 if accounts.balanced else 1
     except KeyboardInterrupt:
+        print("Interrupted. All processes of the demo have ended.", file=sys.stderr)
         keep = args.keep
         raise
     finally:

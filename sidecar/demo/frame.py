@@ -58,7 +58,7 @@ def summary(plan: Plan, picture: Picture) -> str:
     return (
         f"{picture.done:,} of {plan.records:,} done, {picture.rate_out:,.0f} acked/s, "
         f"{picture.in_flight:,} in flight, {picture.redelivered:,} redelivered, {picture.parked_now:,} parked, "
-        f"{picture.dead_lettered:,} dead letters, lane {plan.slow_lane} {slow:,} behind"
+        f"{picture.dead_lettered:,} dead-lettered, lane {plan.slow_lane} {slow:,} behind"
     )
 
 
@@ -89,7 +89,7 @@ def _figures(picture: Picture, view: View) -> Iterator[str]:
         (picture.in_flight, "in flight"),
         (picture.redelivered, "redelivered"),
         (picture.parked_now, f"parked, of {picture.parked:,}" if picture.parked else "parked"),
-        (picture.dead_lettered, "dead letters"),
+        (picture.dead_lettered, "dead-lettered"),
     )
     column = min(30, view.width // 3)
     for row in (figures[:3], figures[3:]):
@@ -103,7 +103,7 @@ def _figures(picture: Picture, view: View) -> Iterator[str]:
 
 
 def _workers(plan: Plan, picture: Picture, view: View) -> Iterator[str]:
-    columns = 3 if view.width >= 120 else 2
+    columns = 4 if view.width >= 2 * _WIDE - 40 else 2
     width = view.width // columns
     places = {worker.name: _worker(worker, width, view.ink) for worker in picture.workers}
     places |= {name: view.ink.red(fit(f"{name:<10} killed with -9", width).ljust(width)) for name in picture.killed}

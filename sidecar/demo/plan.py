@@ -28,7 +28,7 @@ class Plan:
     live_for: float = 24.0
     #: the lane whose orders take long, and about how many seconds it is at work
     slow_lane: int = 3
-    slow_for: float = 30.0
+    slow_for: float = 24.0
     #: records of a batch, and how far a lane may be delivered past its commit
     batch: int = 250
     window: int = 4_000

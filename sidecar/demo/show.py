@@ -25,9 +25,10 @@ def play(plan: Plan, folder: Folder, audience: Audience) -> None:
         acts = Acts(plan, folder, cast, audience.tell)
         with grpc.insecure_channel(folder.address) as channel:
             for picture in pictures(channel):
-                audience.show(replace(picture, killed=tuple(acts.killed)))
                 cast.check()
-                if not acts.go_on(picture):
+                goes_on = acts.go_on(picture)
+                audience.show(replace(picture, killed=tuple(acts.killed)))
+                if not goes_on:
                     break
                 if audience.elapsed > plan.patience:
                     audience.tell(
@@ -38,11 +39,12 @@ def play(plan: Plan, folder: Folder, audience: Audience) -> None:
 
 
 def _start_sidecar(folder: Folder, cast: Cast, audience: Audience) -> Actor:
+    audience.tell("A sidecar hands orders from a broker to worker processes, in batches.")
     began = time.monotonic()
     sidecar = cast.sidecar()
     wait_for_socket(folder.socket, sidecar, _START_WITHIN)
     took = time.monotonic() - began
-    audience.tell(f"The sidecar is up after {took:.1f} s: one process, a unix socket, SQLite on disk.")
+    audience.tell(f"The sidecar is up after {took:.1f} s: a unix socket, and SQLite as its broker.")
     return sidecar
 
 

@@ -50,7 +50,7 @@ class Shop:
     def _work(self, records: list[Record]) -> None:
         """Stands in for the database: fast, but for the orders of one lane."""
         slow = sum(record.lane == self._plan.slow_lane for record in records)
-        time.sleep(0.002 + slow * self._plan.slow_seconds * random.uniform(0.5, 1.5))
+        time.sleep(0.002 + slow * self._plan.slow_seconds * random.uniform(0.8, 1.2))
 
     def _note_taken(self, batch: Batch) -> None:
         again = [record for record in batch if record.possibly_processed and record.attempt > 1]
