@@ -1,6 +1,5 @@
 """Workers as processes of their own: what the sidecar notices of their life and death."""
 
-import os
 import signal
 import time
 from pathlib import Path
@@ -10,8 +9,6 @@ import pytest
 
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
 from tests.e2e.harness import PATIENCE, Sidecar, Worker, eventually
-
-LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 
 
 @pytest.mark.parametrize("mode", ["consume", "open"])
@@ -47,23 +44,6 @@ def test_a_worker_killed_while_it_waits_in_fetch_is_noticed(tmp_path: Path, mode
         with Worker(sidecar, "open") as next_one:
             next_one.event("fetching")
             assert next_one.event("batch")["values"] == ["1"]
-
-
-def test_a_worker_that_was_blocked_finds_its_connection_alive(tmp_path: Path) -> None:
-    """In the long form it is blocked for longer than gRPC gives a ping (a minute) and than its defaults forgave."""
-    with Sidecar(tmp_path) as sidecar, Worker(sidecar, "settle") as worker:
-        sidecar.publish("orders", [b"1"])
-        worker.event("welcome")
-        worker.event("batch")
-        worker.signal(signal.SIGSTOP)
-        # Data towards the blocked client is what would make gRPC ask for a sign of life.
-        sidecar.publish("orders", [b"2"])
-        time.sleep(200 if LONG else 2)
-        assert sidecar.status().leases == 1
-        worker.signal(signal.SIGCONT)
-        worker.tell()
-        assert worker.event("result")["status"] == record_pb2.SETTLE_STATUS_SETTLED
-        assert worker.event("batch")["values"] == ["2"]
 
 
 def test_a_lease_from_before_a_restart_is_unknown_and_its_records_come_again(tmp_path: Path) -> None:
