@@ -15,14 +15,17 @@ _SLOW = 2.0
 class Budget:
     """One limit on concurrency, found by trial, and an optional rate.
 
-    The limit falls by a factor on signs of strain, at most once per round trip, and grows by one batch per round trip
-    while it is used up. OVERLOADED always counts; failures and latency count if the settings say `adaptive`.
+    The limit falls by a factor on signs of strain, and grows by one batch per round trip while it is used up. What a
+    batch says that went before the last fall is old news, so the limit falls once per round trip. OVERLOADED always
+    counts; failures and latency count if the settings say `adaptive`.
     """
 
     def __init__(self, settings: BudgetSettings) -> None:
         self._adaptive = settings.adaptive
         self._ceiling = float(settings.concurrency) if settings.concurrency else _UNLIMITED
+        #: at least 1; what it has beyond a whole number has been earned towards the next
         self._limit = 4.0 if settings.adaptive and self._ceiling > 4.0 else self._ceiling
+        #: seconds that a batch takes; 0: not known yet
         self._usual = 0.0
         self._last_cut = float("-inf")
         self._rate = settings.rate
@@ -32,10 +35,11 @@ class Budget:
     @property
     def limit(self) -> int:
         """Most batches in flight; 0: no limit."""
-        return 0 if self._limit >= _UNLIMITED else max(1, int(self._limit))
+        return 0 if self._limit >= _UNLIMITED else int(self._limit)
 
     def allows(self, in_flight: int, now: float) -> bool:
-        if in_flight >= self._limit and in_flight > 0:
+        """Whether another batch may go while so many are in flight. With none in flight only the rate can say no."""
+        if in_flight >= int(self._limit):
             return False
         return self._rate == 0.0 or self._refill(now) > 0.0
 
@@ -56,28 +60,29 @@ class Budget:
             strained = self._usual > 0.0 and seconds > _SLOW * self._usual
             self._usual = seconds if self._usual == 0.0 else self._usual + (seconds - self._usual) * 0.05
             if strained:
-                self._cut(_STRAINED, in_flight, now)
+                self._cut(_STRAINED, seconds, in_flight, now)
                 return
-        if self._limit < self._ceiling and in_flight >= 0.8 * self._limit:
-            self._limit = min(self._ceiling, self._limit + 1.0 / max(self._limit, 1.0))
+        if self._limit < self._ceiling and in_flight >= 0.8 * int(self._limit):
+            self._limit = min(self._ceiling, self._limit + 1.0 / self._limit)
 
-    def failure(self, in_flight: int, now: float) -> None:
+    def failure(self, seconds: float, in_flight: int, now: float) -> None:
+        """A batch failed: as with `success`."""
         if self._adaptive:
-            self._cut(_STRAINED, in_flight, now)
+            self._cut(_STRAINED, seconds, in_flight, now)
 
-    def overloaded(self, in_flight: int, now: float) -> None:
-        self._cut(_OVERLOADED, in_flight, now)
+    def overloaded(self, seconds: float, in_flight: int, now: float) -> None:
+        """A worker asked for less: as with `success`."""
+        self._cut(_OVERLOADED, seconds, in_flight, now)
 
     def restart(self, in_flight: int) -> None:
         """The handler is back after a stall."""
         if self._adaptive or self._limit < self._ceiling:
             self._limit = max(1.0, min(self._limit, float(max(in_flight, 4))) * _RESTART)
 
-    def _cut(self, factor: float, in_flight: int, now: float) -> None:
-        if now - self._last_cut < self._usual:
-            return
-        self._last_cut = now
-        self._limit = max(1.0, min(self._limit, float(max(in_flight, 1))) * factor)
+    def _cut(self, factor: float, seconds: float, in_flight: int, now: float) -> None:
+        if now - seconds >= self._last_cut:
+            self._last_cut = now
+            self._limit = max(1.0, min(self._limit, float(in_flight)) * factor)
 
     def _refill(self, now: float) -> float:
         # A tenth of a second may be saved up, so that small batches flow smoothly and idle time buys no flood.

@@ -151,7 +151,7 @@ class Settling:
                 self._apply(self._verdicts.released(failed), lease, now)
             case Outcome.OVERLOADED:
                 counters.overloaded += part.count
-                self._budget.overloaded(len(self._books.leases) + 1, now)
+                self._budget.overloaded(now - lease.granted, len(self._books.leases) + 1, now)
                 self._apply(self._verdicts.overloaded(failed, part.retry_after), lease, now)
             case Outcome.REJECT:
                 counters.rejected += part.count
@@ -162,7 +162,7 @@ class Settling:
     def _batch_failed(self, lease: Lease[Session], now: float) -> bool:
         """Answers whether the handler was known to be down before this."""
         in_outage = self._guard.down
-        self._budget.failure(len(self._books.leases) + 1, now)
+        self._budget.failure(now - lease.granted, len(self._books.leases) + 1, now)
         if self._guard.failure(lease.origin, now):
             self._books.note(
                 "outage", "the handler fails for everything: single probes until one succeeds, nothing is dead-lettered"
