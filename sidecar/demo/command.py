@@ -10,6 +10,8 @@ and what the workers noted; the exit code is 0 only if every single record is ac
 """
 
 import argparse
+import io
+import os
 import shutil
 import signal
 import sys
@@ -33,10 +35,13 @@ def main(argv: list[str]) -> int:
     args = _parse(argv)
     plan = Plan.quick() if args.quick else Plan()
     plan = replace(plan, records=args.records or plan.records, workers=args.workers or plan.workers)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a bar shows question marks.
+        sys.stdout.reconfigure(errors="replace")
     # Whoever asks it to end gets what Ctrl-C gets: no process and no folder is left behind.
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
-    folder = Folder(Path(tempfile.mkdtemp(prefix="offramp-demo-")))
+    folder = _make_folder()
     keep = True
     try:
         accounts = _run(plan, folder)
@@ -53,8 +58,18 @@ def main(argv: list[str]) -> int:
             shutil.rmtree(folder.path, ignore_errors=True)
 
 
+def _make_folder() -> Folder:
+    """A temporary one, where its socket can be: the path of a unix socket has about a hundred bytes at the most."""
+    folder = Folder(Path(tempfile.mkdtemp(prefix="offramp-demo-")))
+    if len(os.fsencode(folder.socket)) < 100:
+        return folder
+    folder.path.rmdir()
+    return Folder(Path(tempfile.mkdtemp(prefix="offramp-demo-", dir="/tmp")))
+
+
 def _run(plan: Plan, folder: Folder) -> Accounts:
-    with (Terminal if sys.stdout.isatty() else Audience)(plan) as audience:
+    watched = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    with (Terminal if watched else Audience)(plan) as audience:
         play(plan, folder, audience)
         audience.tell("The checker counts what is on disk and what publishers and workers noted.")
         accounts = checker.check(folder)

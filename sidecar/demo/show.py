@@ -7,7 +7,7 @@ import grpc
 
 from sidecar.demo.acts import Acts
 from sidecar.demo.audience import Audience
-from sidecar.demo.cast import Actor, Cast, wait_for_socket
+from sidecar.demo.cast import Actor, Cast, Fell, wait_for_socket
 from sidecar.demo.picture import pictures
 from sidecar.demo.plan import Folder, Plan, configuration
 
@@ -23,19 +23,25 @@ def play(plan: Plan, folder: Folder, audience: Audience) -> None:
     with Cast(folder) as cast:
         sidecar = _start_sidecar(folder, cast, audience)
         acts = Acts(plan, folder, cast, audience.tell)
-        with grpc.insecure_channel(folder.address) as channel:
-            for picture in pictures(channel):
-                cast.check()
-                goes_on = acts.go_on(picture)
-                audience.show(replace(picture, killed=tuple(acts.killed)))
-                if not goes_on:
-                    break
-                if audience.elapsed > plan.patience:
-                    audience.tell(
-                        f"Not everything is done after {plan.patience:.0f} s. The checker says what is missing."
-                    )
-                    break
+        try:
+            _watch(plan, folder, cast, acts, audience)
+        except grpc.RpcError as error:
+            sidecar.wait(_LEAVE_WITHIN)
+            raise Fell("the sidecar ended before its time") from error
         _stop(sidecar, acts)
+
+
+def _watch(plan: Plan, folder: Folder, cast: Cast, acts: Acts, audience: Audience) -> None:
+    with grpc.insecure_channel(folder.address) as channel:
+        for picture in pictures(channel):
+            cast.check()
+            goes_on = acts.go_on(picture)
+            audience.show(replace(picture, killed=tuple(acts.killed)))
+            if not goes_on:
+                return
+            if audience.elapsed > plan.patience:
+                audience.tell(f"Not all is done after {plan.patience:.0f} s. The checker says what is missing.")
+                return
 
 
 def _start_sidecar(folder: Folder, cast: Cast, audience: Audience) -> Actor:
