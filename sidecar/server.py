@@ -144,7 +144,8 @@ class Sidecar:
         """
         self._draining = True
         began = time.monotonic()
-        await asyncio.gather(*(subscription.drain(deadline) for subscription in self._started))
+        await asyncio.gather(*(self._drain(subscription, deadline) for subscription in self._started))
+        self._started.clear()
         log.info("drained", seconds=time.monotonic() - began)
         # Streams end only now, so that every settlement was answered; publishes end with the server.
         self._services.stop()
@@ -159,6 +160,7 @@ class Sidecar:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.stop(None)
+        await asyncio.gather(*(subscription.close() for subscription in self._started), return_exceptions=True)
         self._socket.close()
         await self._connections.close()
         await self._http.stop()
@@ -187,6 +189,13 @@ class Sidecar:
         await self._connections[subscription.settings.broker].opened.wait()
         await subscription.start()
         self._started.append(subscription)
+
+    async def _drain(self, subscription: Subscription, deadline: float) -> None:
+        try:
+            await subscription.drain(deadline)
+        except Exception as error:
+            # The others still have something to lose, and so do the workers.
+            log.bug("a subscription could not be drained", error, subscription=subscription.settings.name)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -188,9 +188,13 @@ class Subscription:
     def extend(self, lease: bytes, lease_for: float) -> Extended:
         return self.books.leases.extend(lease, lease_for, self.settings.lease.max, self.clock.now())
 
+    def check(self, settlements: Sequence[Settlement]) -> None:
+        """Raises `InvalidRequest` if any of them does not fit its batch. For those who settle elsewhere first."""
+        self.books.leases.check(settlements)
+
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
         """Take the word of workers. Raises `InvalidRequest` before anything is applied."""
-        self.books.leases.check(settlements)
+        self.check(settlements)
         now = self.clock.now()
         return [self._settling.settle(settlement, now) for settlement in settlements]
 

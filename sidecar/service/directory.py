@@ -57,7 +57,7 @@ class Directory:
         # A subscription checks its own before it applies them, but by then another may have applied its share.
         for owner, group in groups.items():
             if owner is not None:
-                owner.books.leases.check(group)
+                owner.check(group)
         results = {owner: iter(_settle(owner, group)) for owner, group in groups.items()}
         return [next(results[owner]) for owner in owners]
 

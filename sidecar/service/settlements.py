@@ -25,7 +25,7 @@ def read_settlements(messages: Iterable[pb.Settlement]) -> list[Settlement]:
 
 
 def _read_settlement(index: int, message: pb.Settlement) -> Settlement:
-    if message.outcome == Outcome.ACK and not message.parts and not message.partial:
+    if message.outcome == pb.OUTCOME_ACK and not message.parts and not message.partial:
         # Nearly every settlement is this one, and a worker that takes batches of one sends thousands a second.
         return Settlement(message.lease, Outcome.ACK)
     where = f"settlements[{index}] (lease {message.lease.hex()})"
