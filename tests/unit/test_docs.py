@@ -13,6 +13,7 @@ from sidecar.cli.parser import Parser
 from sidecar.config.build import keys_of
 from sidecar.config.forms import Group, form_of
 from sidecar.config.reference import example, key_rows, with_tables
+from sidecar.metrics import METRICS
 from sidecar.settings import Settings, SubscriptionSettings
 from sidecar.version import VERSION
 
@@ -101,6 +102,21 @@ def test_every_command_and_every_option_of_it_is_documented() -> None:
             for option in action.option_strings:
                 if option.startswith("--") and option != "--help" and action.help != argparse.SUPPRESS:
                     assert f"`{option}" in section + general, f"docs/commands.md does not say {option} of {name}"
+
+
+def test_every_metric_is_documented_as_it_describes_itself() -> None:
+    document = read("docs/operations.md")
+    for metric in METRICS:
+        row = f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {metric.help} |"
+        assert row in document, f"docs/operations.md lacks the row {row}"
+
+
+def test_every_room_of_the_sidecar_is_on_the_map() -> None:
+    document = read("docs/architecture.md")
+    for path in (ROOT / "sidecar").iterdir():
+        name = path.stem if path.suffix == ".py" else f"{path.name}/" if path.is_dir() else ""
+        if name.strip("_/") and not name.startswith("__"):
+            assert f"`{name}`" in document, f"docs/architecture.md does not tell of sidecar/{name}"
 
 
 def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
