@@ -99,6 +99,7 @@ class Leases(Generic[Holder]):
         self._number = 0
         self._held: dict[bytes, Lease[Holder]] = {}
         self._ended: OrderedDict[bytes, Lease[Holder]] = OrderedDict()
+        #: a lease may stand here several times; only its own deadline counts
         self._deadlines: list[tuple[float, int, Lease[Holder]]] = []
 
     def __len__(self) -> int:
@@ -130,14 +131,14 @@ class Leases(Generic[Holder]):
         if lease is None:
             status = SettleStatus.STALE if id_ in self._ended else SettleStatus.UNKNOWN
             return Extended(id_, status)
-        deadline = min(now + seconds, lease.granted + longest)
         if not lease.written:
             # Not written yet: the time that was asked for starts with the writing.
             lease.limit = min(max(lease.limit, seconds), longest)
             return Extended(id_, None, lease.limit)
+        deadline = min(now + seconds, lease.granted + longest)
         if deadline > lease.deadline:
             self._set_deadline(lease, deadline)
-        return Extended(id_, None, lease.deadline - now)
+        return Extended(id_, None, max(0.0, lease.deadline - now))
 
     def next_deadline(self) -> float | None:
         while self._deadlines:
@@ -152,13 +153,9 @@ class Leases(Generic[Holder]):
         out = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             lease = heapq.heappop(self._deadlines)[2]
-            # It may stand there twice, with one deadline: it must not end twice.
             lease.deadline = float("inf")
             out.append(lease)
         return out
-
-    def of(self, holder: Holder) -> list[Lease[Holder]]:
-        return [lease for lease in self._held.values() if lease.holder is holder]
 
     def end(self, lease: Lease[Holder]) -> list[Span]:
         """The lease ended without a word. Answers what is unsettled of it; the caller names its heirs."""
@@ -212,9 +209,8 @@ class Leases(Generic[Holder]):
 
     def left(self, parcel: Parcel) -> None:
         """The parcel stopped waiting. An ended lease whose records wait no more keeps only what was said of it."""
-        lease = parcel.ancestor
-        if lease is not None and all(heir.state is not ParcelState.WAITING for heir in lease.heirs):
-            forget_records(lease)
+        if parcel.ancestor is not None:
+            _forget_unless_waiting(parcel.ancestor)
 
     def _settle_ended(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[Settled]]:
         lease = self._ended.get(settlement.lease)
@@ -239,6 +235,7 @@ class Leases(Generic[Holder]):
                 done.append(Settled([single], piece, named=True, meant=1))
                 lease.outcomes.append((index, 1, part.outcome))
         _take_from_heirs(lease, done)
+        _forget_unless_waiting(lease)
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
         if not ranges:
             return SettleResult(lease.id, SettleStatus.SETTLED), lease, done
@@ -269,6 +266,11 @@ def forget_records(lease: Lease[Holder]) -> None:
     """Drop what a finished lease refers to: only what was said of it is kept."""
     lease.spans = []
     lease.heirs = []
+
+
+def _forget_unless_waiting(lease: Lease[Holder]) -> None:
+    if all(heir.state is not ParcelState.WAITING for heir in lease.heirs):
+        forget_records(lease)
 
 
 def _unsettled(lease: Lease[Holder]) -> list[Span]:
