@@ -62,8 +62,9 @@ class Accounts:
     #: they wait in the retry topic
     parked: int
     unaccounted: int
-    #: acked twice, for the reason that is allowed: the first worker died before it could say so
+    #: acked twice, and how many of these for the reason that is allowed: a worker died before it could say so
     acked_twice: int
+    excused: int
     #: workers that were killed
     died: tuple[str, ...]
     problems: tuple[Problem, ...]
@@ -89,7 +90,8 @@ def reckon(plan: Plan, stock: Stock, books: Books) -> Accounts:
         given_up=len(dead) - rejected,
         parked=parked,
         unaccounted=published - sum(ways.values()) - len(dead) - parked,
-        acked_twice=sum(1 for spot, names in books.repeated.items() if ledger.may_repeat(spot, names)),
+        acked_twice=len(books.repeated),
+        excused=sum(1 for spot, names in books.repeated.items() if ledger.may_repeat(spot, names)),
         died=tuple(sorted(books.died)),
         problems=tuple(ledger.problems()),
     )
@@ -103,7 +105,7 @@ class _Reckoning:
         #: acked, dead or parked
         self._accounted = {lane: RunSet(books.acked[lane]) for lane in stock.published}
         for lane, position in [*stock.dead, *stock.still_parked]:
-            self._accounted[lane].add(Run(position, position + 1))
+            self._accounted.setdefault(lane, RunSet()).add(Run(position, position + 1))
 
     def is_acked(self, spot: Spot) -> bool:
         lane, position = spot
@@ -124,8 +126,7 @@ class _Reckoning:
     def may_repeat(self, spot: Spot, names: list[str]) -> bool:
         """Whether an order may have been acked twice: all that did but one were killed, and the last was told so."""
         survivors = [name for name in names if name not in self._books.died]
-        lane, position = spot
-        return len(survivors) <= 1 and len(set(names)) == len(names) and position in self._books.taken_again[lane]
+        return len(survivors) <= 1 and len(set(names)) == len(names) and self._was_taken_again(spot)
 
     def problems(self) -> Iterator[Problem]:
         """The worst first."""
@@ -136,44 +137,35 @@ class _Reckoning:
         yield from self._repeated()
 
     def _without_an_end(self) -> Iterator[Problem]:
-        for lane, published in self._stock.published.items():
-            committed = self._stock.committed[lane]
-            for run in published:
-                for missing in self._accounted[lane].missing(run):
-                    waits = committed.missing(missing)
-                    for lost in RunSet(waits).missing(missing):
-                        yield Problem(lane, lost, "lost: committed, but no worker acked it and it is no dead letter")
-                    for left in waits:
-                        yield Problem(lane, left, "not settled: the broker would deliver it again")
+        for lane, missing in _missing(self._stock.published, self._accounted):
+            waits = self._stock.committed[lane].missing(missing)
+            for lost in RunSet(waits).missing(missing):
+                yield Problem(lane, lost, "lost: committed, but no worker acked it and it is no dead letter")
+            for left in waits:
+                yield Problem(lane, left, "not settled: the broker would deliver it again")
 
     def _broken_promises(self) -> Iterator[Problem]:
-        for lane, promised in self._books.promised.items():
-            for run in promised:
-                for missing in self._stock.published.get(lane, RunSet()).missing(run):
-                    yield Problem(lane, missing, "its publisher was told it is on disk, and it is not there")
-        for lane, acked in self._books.acked.items():
-            for run in acked:
-                for unknown in self._stock.published.get(lane, RunSet()).missing(run):
-                    yield Problem(lane, unknown, "a worker acked it, but it was never published")
+        for lane, gone in _missing(self._books.promised, self._stock.published):
+            yield Problem(lane, gone, "its publisher was told it is on disk, and it is not there")
+        for lane, unknown in _missing(self._books.acked, self._stock.published):
+            yield Problem(lane, unknown, "a worker acked it, but it was never published")
 
     def _not_committed(self) -> Iterator[Problem]:
-        for lane, accounted in self._accounted.items():
-            for run in accounted:
-                for again in self._stock.committed[lane].missing(run):
-                    yield Problem(lane, again, "settled, but not committed: it would be delivered again")
+        for lane, again in _missing(self._accounted, self._stock.committed):
+            yield Problem(lane, again, "settled, but not committed: it would be delivered again")
         for spot in sorted(self._stock.still_parked):
             if self.is_acked(spot):
                 yield _problem(spot, "acked, but still parked: it would be delivered again")
 
     def _wrong_ends(self) -> Iterator[Problem]:
         for spot, letter in sorted(self._stock.dead.items()):
-            kind, tried = self._kind(spot), self._books.nacked[spot]
+            kind, tried = self._kind(spot), self._books.nacked[spot] + self._was_taken_again(spot)
             if self.is_acked(spot):
                 yield _problem(spot, "a dead letter, but a worker acked it")
             elif kind not in _BAD:
                 yield _problem(spot, f"a dead letter ({letter.reason}), but there is nothing wrong with it")
             elif spot not in self._books.rejected and tried < self._plan.attempts:
-                yield _problem(spot, f"a dead letter, but workers rejected it never and nacked it only {tried} times")
+                yield _problem(spot, f"a dead letter, but workers rejected it never and tried it only {tried} times")
         for spot, kind in sorted(self._stock.kinds.items()):
             if kind in _BAD and self.is_acked(spot) and spot not in self._stock.dead:
                 yield _problem(spot, f"acked, but it is {kind} and cannot have been handled")
@@ -183,8 +175,20 @@ class _Reckoning:
             if not self.may_repeat(spot, names):
                 yield _problem(spot, f"acked {len(names)} times without need, by {', '.join(names)}")
 
+    def _was_taken_again(self, spot: Spot) -> bool:
+        lane, position = spot
+        return position in self._books.taken_again[lane]
+
     def _kind(self, spot: Spot) -> Kind:
         return self._stock.kinds.get(spot, Kind.PLAIN)
+
+
+def _missing(these: Mapping[Lane, RunSet], there: Mapping[Lane, RunSet]) -> Iterator[tuple[Lane, Run]]:
+    """What of these is not there."""
+    for lane, runs in these.items():
+        for run in runs:
+            for missing in there.get(lane, RunSet()).missing(run):
+                yield lane, missing
 
 
 def _problem(spot: Spot, what: str) -> Problem:

@@ -44,12 +44,7 @@ def verdict(accounts: Accounts, ink: Ink) -> Iterator[str]:
     line = _row("+", accounts.unaccounted, "unaccounted for")
     yield ink.red(line) if accounts.unaccounted else line
     yield ""
-    if accounts.acked_twice:
-        who = ", ".join(accounts.died)
-        yield f"{plural(accounts.acked_twice, 'order')} were acked twice, as may be:"
-        yield f"{who} noted the ack, and was killed before it could say it."
-    else:
-        yield "No order was acked twice."
+    yield from _repeated(accounts)
     yield ""
     if accounts.balanced:
         yield ink.green(ink.bold("PASS")) + "  Every order is accounted for."
@@ -61,9 +56,21 @@ def verdict(accounts: Accounts, ink: Ink) -> Iterator[str]:
         yield f"  and {len(accounts.problems) - _MOST_SHOWN:,} more"
 
 
+def _repeated(accounts: Accounts) -> Iterator[str]:
+    if not accounts.acked_twice:
+        yield "No order was acked twice."
+    if accounts.excused:
+        yield f"{plural(accounts.excused, 'order was', 'orders were')} acked twice, as may be:"
+        yield f"{', '.join(accounts.died)} noted the ack, and was killed before it could say it."
+    if accounts.acked_twice > accounts.excused:
+        needless = accounts.acked_twice - accounts.excused
+        yield f"{plural(needless, 'order was', 'orders were')} acked twice without need."
+
+
 def _failure(accounts: Accounts) -> str:
     if accounts.problems:
-        return f"{plural(sum(problem.records for problem in accounts.problems), 'order')} not as they should be:"
+        orders = sum(problem.records for problem in accounts.problems)
+        return f"{plural(orders, 'order is', 'orders are')} not as they should be:"
     return f"{accounts.expected:,} different orders should be there, and {accounts.different:,} are."
 
 

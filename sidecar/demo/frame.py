@@ -7,8 +7,8 @@ from sidecar.cli.text import Ink, fit, short
 from sidecar.demo.picture import LanePicture, Picture, WorkerPicture
 from sidecar.demo.plan import Plan
 
-#: columns from which on there is room for more
-_WIDE = 100
+#: columns from which on a lane shows more, and from which on four workers stand side by side instead of two
+_WIDE, _VERY_WIDE = 100, 160
 #: columns for what stands right of a lane's bar
 _LANE_TEXT, _LANE_TEXT_WIDE = 24, 40
 _LEAST_BAR = 10
@@ -96,18 +96,16 @@ def _figures(picture: Picture, view: View) -> Iterator[str]:
         line = ""
         for number, words in row:
             value, label = f"{number:>7,.0f} ", fit(words, column - 9).ljust(column - 8)
-            line += (view.ink.bold(value) if number else view.ink.dim(value)) + (
-                label if number else view.ink.dim(label)
-            )
+            line += view.ink.bold(value) + label if number else view.ink.dim(value + label)
         yield line
 
 
 def _workers(plan: Plan, picture: Picture, view: View) -> Iterator[str]:
-    columns = 4 if view.width >= 2 * _WIDE - 40 else 2
+    columns = 4 if view.width >= _VERY_WIDE else 2
     width = view.width // columns
     places = {worker.name: _worker(worker, width, view.ink) for worker in picture.workers}
     places |= {name: view.ink.red(fit(f"{name:<10} killed with -9", width).ljust(width)) for name in picture.killed}
-    cells = [places[name] for name in sorted(places)]
+    cells = [places[name] for name in sorted(places, key=lambda name: (len(name.rstrip("b")), name))]
     cells += [view.ink.dim(fit("no worker yet", width).ljust(width))] * (plan.workers - len(cells))
     for start in range(0, len(cells), columns):
         yield "".join(cells[start : start + columns])

@@ -22,7 +22,7 @@ class Plan:
     records: int = 320_000
     workers: int = 4
     lanes: int = 8
-    #: records are published before the first worker comes: this share of them
+    #: the share of them that is published before the first worker comes
     backlog: float = 0.4
     #: seconds over which the others are published
     live_for: float = 24.0
@@ -82,7 +82,7 @@ class Plan:
     @property
     def patience(self) -> float:
         """Seconds after which the demo stops waiting and lets the checker say what is missing."""
-        return 60.0 + self.live_for + self.slow_for + self.wait + self.records / 4_000
+        return 60.0 + self.live_for + self.slow_for + self.records / 8_000
 
     @cached_property
     def kinds(self) -> Mapping[int, Kind]:
