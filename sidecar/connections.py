@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from sidecar.brokers.base import Broker
-from sidecar.errors import BrokerError, Corrupt, InvalidRequest, OfframpError, Unavailable, Unknown
+from sidecar.errors import BrokerError, Corrupt, InvalidRequest, OfframpError, StartError, Unavailable, Unknown
 from sidecar.logs import Log
 from sidecar.settings import BrokerSettings
 from sidecar.status import BrokerStatus
@@ -69,7 +69,8 @@ class Connections:
     """All configured brokers, by name."""
 
     def __init__(self, settings: Mapping[str, BrokerSettings], create: Callable[[BrokerSettings], Broker]) -> None:
-        self._connections = {name: Connection(broker, create(broker)) for name, broker in settings.items()}
+        """Raises `StartError` for a broker whose library is not installed."""
+        self._connections = {name: Connection(broker, _made(broker, create)) for name, broker in settings.items()}
         self._opening: dict[str, asyncio.Task[None]] = {}
 
     def __iter__(self) -> Iterator[Connection]:
@@ -118,6 +119,14 @@ class Connections:
         for connection in self:
             if connection.opened.is_set():
                 await connection.broker.close()
+
+
+def _made(settings: BrokerSettings, create: Callable[[BrokerSettings], Broker]) -> Broker:
+    try:
+        return create(settings)
+    except ImportError as error:
+        what = f"brokers.{settings.name}: type {settings.type} needs a library that is not installed"
+        raise StartError(f"{what}: {error}") from error
 
 
 def _report(name: str, task: asyncio.Task[None]) -> None:

@@ -48,12 +48,8 @@ async def _run(settings: Settings) -> int:
     told: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.put_nowait, number)
-    sidecar = Sidecar(settings)
-    try:
-        await sidecar.start()
-    except OfframpError as error:
-        log.error("cannot start", error=error)
-        await sidecar.close()
+    sidecar = await _started(settings)
+    if sidecar is None:
         return 1
     log.info("stopping", signal=(await told.get()).name, deadline=settings.drain.deadline)
     stop = asyncio.create_task(sidecar.stop(settings.drain.deadline))
@@ -70,10 +66,25 @@ async def _run(settings: Settings) -> int:
     return 0
 
 
+async def _started(settings: Settings) -> "Sidecar | None":
+    """None if it cannot start, and the log says why."""
+    sidecar = None
+    try:
+        sidecar = Sidecar(settings)
+        await sidecar.start()
+    except OfframpError as error:
+        log.error("cannot start", error=error)
+        if sidecar is not None:
+            await sidecar.close()
+        return None
+    return sidecar
+
+
 class Sidecar:
     """Everything that one configuration describes. `start`, then `stop`; `close` ends it at once, at any time."""
 
     def __init__(self, settings: Settings) -> None:
+        """Raises `StartError`."""
         self._settings = settings
         self._boot = os.urandom(BOOT_BYTES)
         self._began = time.monotonic()

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.errors import InvalidRequest, Stopping
 from sidecar.model import Credit, Delivery, Notice, SessionEnd
-from sidecar.service import encode
+from sidecar.service import encode, ending
 from sidecar.service.clients import Terms, read_credit
 from sidecar.service.directory import Directory
 from sidecar.service.outbox import Outbox
-from sidecar.service.pull import release
 from sidecar.service.rpc import Context, parse, read
 from sidecar.service.settlements import read_settlements
 from sidecar.subscription import Subscription
@@ -72,9 +71,7 @@ class Stream:
         finally:
             for task in tasks:
                 task.cancel()
-            # What was never written is given back first: no worker saw it, so it must not count as an attempt.
-            self._leave()
-            self._session.end(how)
+            ending.end(self._subscription, self._session, how, unseen=self._outbox.take_back())
 
     async def _read(self) -> None:
         while (raw := await read(self._context)) is not None:
@@ -115,4 +112,4 @@ class Stream:
     def _leave(self) -> None:
         """The client wants no further batch, not even one that is on its way."""
         self._session.stop_deliveries()
-        release(self._subscription, self._outbox.take_back())
+        ending.release(self._subscription, self._outbox.take_back())

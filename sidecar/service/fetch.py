@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.errors import InvalidRequest, OutOfTurn, Stopping, Superseded
 from sidecar.model import Credit, Notice, NoticeKind, SessionEnd, SettleResult
+from sidecar.service import ending
 from sidecar.service.clients import Terms, read_message_bytes, read_terms
 from sidecar.service.directory import Directory
 from sidecar.service.notices import Notices
-from sidecar.service.pull import Pull, Want, release
+from sidecar.service.pull import Pull, Want
 from sidecar.service.settlements import read_settlements
 from sidecar.subscription import Subscription
 
@@ -77,9 +78,7 @@ class FetchSession(Pull):
         self._eventful.set()
 
     def end(self, how: SessionEnd) -> None:
-        self._session.stop_deliveries()
-        release(self._subscription, self.take_back())
-        self._session.end(how)
+        ending.end(self._subscription, self._session, how, unseen=self.take_back())
 
     async def fetch(self, request: pb.FetchRequest) -> bytes:
         """Raises `OutOfTurn`, `InvalidRequest` and, in a call that another of its number replaced, `Superseded`.
@@ -101,7 +100,7 @@ class FetchSession(Pull):
         if want.credit.batches:
             await self._collect(turn, me, want, lease, limit)
         turn.answer, leases = self.answer(turn.results, want.credit.batches, limit)
-        release(self._subscription, self.take_back())
+        ending.release(self._subscription, self.take_back())
         self._subscription.written(leases)
         return turn.answer
 
@@ -118,7 +117,7 @@ class FetchSession(Pull):
         turn = _Turn(request.seq, self._directory.settle(settlements))
         # The client went on without the answer to its last call, so nobody will ever see what it would have had.
         last.caller = None
-        release(self._subscription, self.take_back())
+        ending.release(self._subscription, self.take_back())
         self._turn = turn
         return turn
 
@@ -173,7 +172,7 @@ async def fetch_alone(request: pb.FetchRequest, subscription: Subscription, dire
             pass
         session.stop_deliveries()
         answer, leases = pull.answer(results, want.credit.batches, terms.max_message_bytes)
-        release(subscription, pull.take_back())
+        ending.release(subscription, pull.take_back())
         subscription.written(leases)
         how = SessionEnd.DETACHED
         return answer

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.model import Credit, Delivery, Notice, NoticeKind, Outcome, Settlement, SettleResult
+from sidecar.model import Credit, Delivery, Notice, NoticeKind, SettleResult
 from sidecar.service import encode
 from sidecar.service.clients import read_credit
 from sidecar.service.notices import Notices
-from sidecar.subscription import Subscription
 from sidecar.wire import FETCH_BATCH_TAG, encode_batch
 
 #: seconds that a call waits for its first batch at the most
@@ -98,9 +97,3 @@ class Pull:
             pieces.extend(batch)
             leases.append(self._deliveries.pop(0).lease)
         return b"".join(pieces), leases
-
-
-def release(subscription: Subscription, leases: Sequence[bytes]) -> None:
-    """Give back batches that their worker has never seen: this does not count as an attempt."""
-    if leases:
-        subscription.settle([Settlement(lease, Outcome.RELEASE) for lease in leases])
