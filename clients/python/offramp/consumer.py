@@ -39,13 +39,14 @@ class Consumer:
         self._inbox = ThreadInbox()
         self._background: Background | None = None
         self._link: Link | None = None
+        self._draining = False
         self._closed = False
         self._signals = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self.open()
         if self._options.signals:
             self._signals.enter_context(draining_on((signal.SIGTERM,), self.drain, polite=True))
+        self.open()
         return self
 
     def __exit__(
@@ -75,6 +76,8 @@ class Consumer:
         if self._link is None:
             self._background = shared.acquire()
             self._link = self._background.call(self._make_link())
+            if self._draining:
+                self._link.drain()
 
     def take(self, timeout: float | None = None) -> Batch | None:
         """The next batch. None if none came within so many seconds, or if none will come since it drains."""
@@ -85,6 +88,7 @@ class Consumer:
 
     def drain(self) -> None:
         """End the iteration, in whichever thread. What is in hand can still be settled. Returns at once."""
+        self._draining = True
         if self._link is not None:
             self._link.drain()
 

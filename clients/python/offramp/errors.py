@@ -17,6 +17,8 @@ Consumers and workers never raise `Unavailable`: they wait for the sidecar and g
 how a batch is to be settled (`Retry`, `Reject`, ...) is no error; see `offramp.verdicts`.
 """
 
+import os
+
 from grpc import StatusCode
 
 
@@ -86,3 +88,12 @@ def refusal(code: StatusCode, details: str, address: str) -> Refused | None:
     if code is StatusCode.UNIMPLEMENTED:
         details = f"what listens there is no Offramp sidecar, or one of another version: {details}"
     return kind(f"{address}: {details or code.name}")
+
+
+def check_process(opened_by: int) -> None:
+    """Raises `Forked` in any process but the one that opened the connection."""
+    if os.getpid() != opened_by:
+        raise Forked(
+            f"this was opened by process {opened_by} and is used by {os.getpid()}, which was forked from it: open it "
+            "after the fork"
+        )

@@ -27,6 +27,8 @@ logger = logging.getLogger("offramp")
 
 #: seconds that the sidecar gets to answer what was settled last
 GOODBYE = 5.0
+#: seconds that it gets if it has not said a word yet: it may be about to, with batches that are better given back
+NO_ANSWER = 1.0
 
 
 class Link:
@@ -84,11 +86,7 @@ class Link:
 
     def check_process(self) -> None:
         """Raises `Forked`."""
-        if os.getpid() != self._pid:
-            raise errors.Forked(
-                f"this connection was opened by process {self._pid} and is used by {os.getpid()}, which was forked "
-                "from it: open it after the fork"
-            )
+        errors.check_process(self._pid)
 
     def wanted(self) -> None:
         """A worker waits for a batch and there is none."""
@@ -99,11 +97,12 @@ class Link:
             self._call_soon(self.wanted)
 
     def drain(self) -> None:
-        """Bring no further batch; takers get None. What is in hand can still be settled."""
-        if threading.get_ident() == self._thread:
-            self._drain()
-        else:
-            self._call_soon(self._drain)
+        """Bring no further batch; takers get None. What is in hand can still be settled.
+
+        Takes effect soon. Signal handlers may call this: they run in the loop's own thread, but behind the loop's back,
+        so that it must be woken as if by another thread.
+        """
+        self._call_soon(self._drain)
 
     async def leave(self, in_hand: Verdict | None) -> None:
         """Settle what workers still hold as `in_hand` and leave in order. Returns within about `GOODBYE` seconds.
@@ -112,14 +111,13 @@ class Link:
         possibly processed.
         """
         self._drain()
-        if self._session is not None and self._session.welcomed:
+        patience = GOODBYE if self.connected else NO_ANSWER
+        if self._session is not None:
             self._session.leave(in_hand)
-        else:
-            self._task.cancel()
         try:
-            await asyncio.wait({self._task}, timeout=GOODBYE)
+            await asyncio.wait({self._task}, timeout=patience)
             if not self._task.done():
-                logger.warning("the sidecar did not answer within %g seconds; leaving without", GOODBYE)
+                logger.warning("the sidecar did not answer within %g seconds; leaving without", patience)
         finally:
             self._task.cancel()
         await asyncio.wait({self._task})

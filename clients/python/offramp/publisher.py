@@ -7,7 +7,7 @@ from typing import Self
 
 import grpc
 
-from offramp.errors import Forked
+from offramp.errors import check_process
 from offramp.messages import METHOD, Data, Headers, Message, Place, Target, publish_error, read_places
 from offramp.options import channel_options, target
 from offramp.v1 import publish_pb2 as pb
@@ -46,8 +46,7 @@ class Publisher:
 
     def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
         """Publish messages to one topic in one call, and say where they went, in their order."""
-        if os.getpid() != self._pid:
-            raise Forked(f"this publisher was opened by process {self._pid} and is used by {os.getpid()}")
+        check_process(self._pid)
         try:
             response = self._publish(self._to.request(topic, messages), timeout=self._timeout, wait_for_ready=True)
         except grpc.RpcError as error:

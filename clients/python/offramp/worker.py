@@ -90,9 +90,9 @@ class Worker:
 
     def _run(self, loop: Background) -> None:
         inbox = ThreadInbox()
-        self._link = loop.call(self._make_link(inbox))
-        try:
-            with self._signals():
+        with self._signals():
+            link = self._link = loop.call(self._make_link(inbox))
+            try:
                 if self._draining:
                     self.drain()
                 for number in range(self._workers):
@@ -101,8 +101,8 @@ class Worker:
                     threading.Thread(target=self._work, args=(inbox,), name=name, daemon=True).start()
                 self._told.wait()
                 self._finished.wait(self._drain_timeout)
-        finally:
-            loop.call(self._link.leave(None))
+            finally:
+                loop.call(link.leave(None))
 
     async def _make_link(self, inbox: ThreadInbox) -> Link:
         return Link(self._options, inbox)
@@ -129,9 +129,12 @@ class Worker:
     def _handle(self, batch: Batch) -> None:
         try:
             self._handler(batch)
-        except BaseException as error:
+        except Exception as error:
             conclude(batch, error)
-            if not isinstance(error, Exception):
-                raise
+        except BaseException as error:
+            # First, or the batch might come back to this very process.
+            self.drain()
+            conclude(batch, error)
+            raise
         else:
             conclude(batch, None)

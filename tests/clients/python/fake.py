@@ -104,10 +104,11 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         await self._server.start()
 
     async def stop(self) -> None:
-        """As abruptly as gRPC can."""
+        """As abruptly as gRPC can. Returns when all sessions are over, with what they held ready again."""
         if self._server is not None:
             await self._server.stop(grace=None)
             self._server = None
+            await self.until(lambda: all(session.ended for session in self.sessions))
 
     async def restart(self) -> None:
         await self.stop()
@@ -182,8 +183,8 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
             session.half_closed = True
         finally:
             writer.cancel()
-            session.ended = True
             self._end(session)
+            session.ended = True
             await self._notify()
 
     async def _write(self, session: Session, context: Any) -> None:

@@ -38,13 +38,14 @@ class Consumer:
         self._options = options
         self._inbox = TaskInbox()
         self._link: Link | None = None
+        self._draining = False
         self._closed = False
         self._signals = contextlib.ExitStack()
 
     async def __aenter__(self) -> Self:
-        self.open()
         if self._options.signals:
             self._signals.enter_context(draining_on((signal.SIGTERM,), self.drain, polite=True))
+        self.open()
         return self
 
     async def __aexit__(
@@ -73,6 +74,8 @@ class Consumer:
             raise Closed(f"the consumer of {self._options.subscription} is closed")
         if self._link is None:
             self._link = Link(self._options, self._inbox)
+            if self._draining:
+                self._link.drain()
         return self._link
 
     async def take(self, timeout: float | None = None) -> Batch | None:
@@ -87,6 +90,7 @@ class Consumer:
 
     def drain(self) -> None:
         """End the iteration, in whichever task. What is in hand can still be settled. Any thread may call this."""
+        self._draining = True
         if self._link is not None:
             self._link.drain()
 

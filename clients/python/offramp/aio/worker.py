@@ -67,17 +67,17 @@ class Worker:
             raise RuntimeError("this worker has been run already; make a new one")
         self._loop = asyncio.get_running_loop()
         inbox = TaskInbox()
-        self._link = Link(self._options, inbox)
-        self._tasks = [asyncio.create_task(self._work(inbox)) for _ in range(self._workers)]
-        try:
-            with self._signals():
+        with self._signals():
+            link = self._link = Link(self._options, inbox)
+            self._tasks = [asyncio.create_task(self._work(inbox)) for _ in range(self._workers)]
+            try:
                 if self._draining:
                     self._drain()
                 await asyncio.wait(self._tasks)
-        finally:
-            self._cancel()
-            ends = await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._link.leave(None)
+            finally:
+                self._cancel()
+                ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+                await link.leave(None)
         for end in ends:
             if isinstance(end, Exception):
                 raise end

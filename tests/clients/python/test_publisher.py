@@ -1,0 +1,107 @@
+"""Publishing, with and without asyncio."""
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import pytest
+
+import offramp
+from offramp import aio
+from offramp.v1 import publish_pb2 as pb
+from tests.clients.python.conftest import Blocking
+from tests.clients.python.fake import FakeSidecar, fake_sidecar
+
+
+def test_a_message_travels_whole_and_its_place_comes_back(sidecar: Blocking) -> None:
+    with offramp.Publisher(subscription="orders", address=sidecar.address) as publisher:
+        place = publisher.publish("invoices", "täglich", key=b"k", headers={"a": "1", "b": None}, lane=7)
+    assert place == (1, 0)
+    (request,) = sidecar.fake.published
+    assert (request.WhichOneof("target"), request.subscription, request.topic) == ("subscription", "orders", "invoices")
+    (message,) = request.messages
+    assert (message.key, message.value, message.lane) == (b"k", "täglich".encode(), 7)
+    assert [(one.name, one.HasField("value"), one.value) for one in message.headers] == [
+        ("a", True, b"1"),
+        ("b", False, b""),
+    ]
+
+
+def test_null_and_empty_stay_apart(sidecar: Blocking) -> None:
+    with offramp.Publisher(broker="local", address=sidecar.address) as publisher:
+        publisher.publish("orders", None)
+        publisher.publish("orders", b"", key=b"")
+    null, empty = (request.messages[0] for request in sidecar.fake.published)
+    assert (null.HasField("value"), null.HasField("key"), null.HasField("lane")) == (False, False, False)
+    assert (empty.HasField("value"), empty.HasField("key")) == (True, True)
+
+
+def test_many_messages_travel_in_one_call_and_keep_their_order(tmp_path: Path) -> None:
+    async def body() -> list[pb.PublishRequest]:
+        async with (
+            fake_sidecar(tmp_path) as sidecar,
+            aio.Publisher(broker="local", address=sidecar.address) as publisher,
+        ):
+            messages = [offramp.Message(b"%d" % number, headers=[("h", b"1"), ("h", b"2")]) for number in range(3)]
+            assert await publisher.publish_many("orders", messages) == [(1, 0), (1, 1), (1, 2)]
+            assert await publisher.publish("orders", b"x") == (1, 0)
+            return sidecar.published
+
+    many, _ = asyncio.run(body())
+    assert [message.value for message in many.messages] == [b"0", b"1", b"2"]
+    assert [header.value for header in many.messages[0].headers] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.NOT_FOUND, offramp.errors.NotFound),
+        (grpc.StatusCode.INVALID_ARGUMENT, offramp.errors.InvalidRequest),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, offramp.errors.OutOfRoom),
+        (grpc.StatusCode.UNAVAILABLE, offramp.errors.Unavailable),
+    ],
+)
+def test_each_kind_of_failure_has_an_error_of_its_own(
+    sidecar: Blocking, code: grpc.StatusCode, kind: type[Exception]
+) -> None:
+    sidecar.fake.refuse = (code, "because")
+    with (
+        offramp.Publisher(broker="local", address=sidecar.address) as publisher,
+        pytest.raises(kind, match="because") as caught,
+    ):
+        publisher.publish("orders", b"x")
+    assert type(caught.value) is kind
+
+
+def test_the_same_failures_come_out_of_asyncio(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with (
+            fake_sidecar(tmp_path) as sidecar,
+            aio.Publisher(broker="local", address=sidecar.address) as publisher,
+        ):
+            sidecar.refuse = (grpc.StatusCode.NOT_FOUND, "because")
+            with pytest.raises(offramp.errors.NotFound, match="because"):
+                await publisher.publish("orders", b"x")
+
+    asyncio.run(body())
+
+
+def test_a_sidecar_that_is_not_there_is_waited_for_until_the_timeout(tmp_path: Path) -> None:
+    async def body() -> None:
+        sidecar = FakeSidecar(tmp_path / "s")
+        async with aio.Publisher(broker="local", address=sidecar.address, timeout=0.2) as publisher:
+            with pytest.raises(offramp.errors.Unavailable, match="may have been published"):
+                await publisher.publish("orders", b"x")
+        async with aio.Publisher(broker="local", address=sidecar.address) as publisher:
+            publishing = asyncio.create_task(publisher.publish("orders", b"x"))
+            await sidecar.start()
+            await publishing
+        await sidecar.stop()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("target", [{}, {"broker": "local", "subscription": "orders"}])
+def test_a_publisher_must_be_told_one_place_to_publish_to(target: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="subscription"):
+        offramp.Publisher(**target)
