@@ -29,7 +29,7 @@ class Backoff:
         try:
             full = min(self._longest, self._first * self._factor ** max(0, failures - 1))
         except OverflowError:
-            full = self._longest
+            full = self._longest if self._first else 0.0
         return full * (1.0 - self._jitter * self._random.random())
 
 
@@ -112,7 +112,8 @@ def halves(spans: Sequence[Span], order: Order) -> tuple[list[Span], list[Span]]
     """Two halves of a failing batch, each of which can go without the other where the order lets it.
 
     With order `key` the records of a key stay together, so that one half never waits for the other; only when all
-    have the same key are they cut in the middle.
+    have the same key are they cut in the middle. Uneven as that may be, it costs one round of splitting more at the
+    most.
     """
     middle = (count(spans) + 1) // 2
     if order is not Order.KEY:
@@ -127,8 +128,8 @@ def halves(spans: Sequence[Span], order: Order) -> tuple[list[Span], list[Span]]
         return cut(spans, middle)
     first: list[Span] = []
     second: list[Span] = []
-    for group in groups.values():
-        smaller = first if not first or (len(first) + len(group) <= middle and not second) else second
+    for group in sorted(groups.values(), key=len, reverse=True):
+        smaller = first if len(first) <= len(second) else second
         smaller.extend(group)
     return in_order(first), in_order(second)
 
