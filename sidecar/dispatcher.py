@@ -46,6 +46,8 @@ class Dispatcher:
         #: records met by `pick` that were too large for the worker at hand
         self.too_large: list[Parcel] = []
         self._leased: list[Parcel] = []
+        #: the lane of the last returned record that was a probe
+        self._probed: LaneState | None = None
 
     def wake(self, lane: LaneState) -> None:
         """The lane may have something to give: records arrived or were settled, or its window moved."""
@@ -92,8 +94,11 @@ class Dispatcher:
             spans = self._take(lane, 1, room)
             if spans:
                 return Pick(spans, ClosedBy.PROBE, apart=True)
-        pick = self._returned(room, now, most=1)
-        return None if pick is None else pick._replace(closed_by=ClosedBy.PROBE, apart=True)
+        pick = self._returned(room, now, probing=True)
+        if pick is None:
+            return None
+        self._probed = pick.spans[0].lane
+        return pick._replace(closed_by=ClosedBy.PROBE, apart=True)
 
     def linger_ends(self) -> float | None:
         """When the fresh records that wait for company go without it."""
@@ -146,7 +151,7 @@ class Dispatcher:
         self.returns.add(parcel, 0.0)
         self.too_large.append(parcel)
 
-    def _returned(self, room: Room, now: float, most: int | None = None) -> Pick | None:
+    def _returned(self, room: Room, now: float, *, probing: bool = False) -> Pick | None:
         due = self.returns.due(now)
         passed: list[Parcel] = []
         self._leased = []
@@ -155,13 +160,16 @@ class Dispatcher:
             parcel = due.popleft()
             if parcel.state is not ParcelState.WAITING:
                 continue
-            spans = self._takable(parcel, room, most)
+            if probing:
+                parcel.spans.sort(key=lambda span: span.lane is self._probed)
+            spans = self._takable(parcel, room, 1 if probing else None)
             if not spans:
                 passed.append(parcel)
                 continue
             if parcel.state is ParcelState.WAITING:
-                passed.append(parcel)
-            if not parcel.apart and most is None:
+                # The next batch may come from here again, the next probe should come from elsewhere.
+                (due if probing else passed).append(parcel)
+            if not parcel.apart and not probing:
                 spans += self._company(spans, room, due)
             # A first delivery only waited here because it is large.
             first_time = spans[0].history in (FRESH, DOUBTFUL) and not parcel.setbacks
