@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from sidecar.demo.cast import Actor, Cast
-from sidecar.demo.comeback import Comeback
+from sidecar.demo.comeback import Comeback, busiest
 from sidecar.demo.picture import LanePicture, Picture
 from sidecar.demo.plan import Folder, Plan
 from sidecar.demo.publisher import SHARES
@@ -88,7 +88,8 @@ class Acts:
 
     def _worker_is_killed(self) -> Act:
         yield from _until(lambda: self._now.done > _KILL_AT * self._plan.records)
-        name = max(self._now.workers, key=lambda worker: worker.batches).name
+        while (name := busiest(self._folder, self.workers)) is None:
+            yield
         victim = self.workers.pop(name)
         comeback = Comeback(self._folder, name, self._cast.kill(victim))
         self.killed.add(name)

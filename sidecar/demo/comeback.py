@@ -1,5 +1,6 @@
 """How long the orders of a killed worker took to be in other hands, by the workers' own journals."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from sidecar.demo.journal import VERDICTS, Entry, Reader, Word
@@ -13,7 +14,7 @@ class Comeback:
         """Made after the victim is dead, so that its journal is complete."""
         self._folder = folder
         self._killed_at = killed_at
-        self._missing = _in_hand(Reader(folder.journal(victim)))
+        self._missing = _in_hand(folder.journal(victim))
         self._readers: dict[Path, Reader] = {}
         #: what the victim had taken and not settled
         self.orders = self._count()
@@ -42,10 +43,17 @@ class Comeback:
         return sum(len(runs) for runs in self._missing.values())
 
 
-def _in_hand(reader: Reader) -> dict[Lane, RunSet]:
+def busiest(folder: Folder, names: Iterable[str]) -> str | None:
+    """The worker that has most in its hands, by its own journal. None: none has anything."""
+    held = {name: sum(map(len, _in_hand(folder.journal(name)).values())) for name in names}
+    name = max(held, key=held.__getitem__)
+    return name if held[name] else None
+
+
+def _in_hand(journal: Path) -> dict[Lane, RunSet]:
     """What a worker took and said nothing of."""
     held: dict[Lane, RunSet] = {}
-    for entry in reader.news():
+    for entry in Reader(journal).news():
         runs = held.setdefault(entry.lane, RunSet())
         for run in entry.runs:
             (runs.discard if entry.word in VERDICTS else runs.add)(run)
