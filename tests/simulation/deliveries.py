@@ -1,0 +1,236 @@
+"""What must hold of every batch that goes to a worker."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sidecar.model import ClosedBy, Delivery, Lane, Order, Redelivery
+from sidecar.settings import SubscriptionSettings
+from tests.simulation.items import Doubt, Epoch, Hand, Item, Phase
+from tests.simulation.storage import Copy
+from tests.simulation.world import World
+
+REPLAYS = "2 a nack replays"
+ORDERED = "4 order as chosen"
+CREDIT = "credit is a ceiling"
+#: seconds; due times that survive a restart are written in milliseconds
+_MILLISECONDS = 0.003
+
+
+class Deliveries:
+    """The books, and the checks of what goes out."""
+
+    def __init__(self, world: World, settings: SubscriptionSettings) -> None:
+        self.world = world
+        self.settings = settings
+        self.exercised = world.exercised
+        self.life = 0
+        self.epochs: dict[Lane, Epoch] = {}
+        self.hands: dict[bytes, Hand] = {}
+        #: those that are not settled and have not ended
+        self.live: dict[bytes, Hand] = {}
+        #: the same by session
+        self.sessions: dict[Any, dict[bytes, Hand]] = {}
+        self.by_frame: dict[tuple[str, bytes], Copy] = {}
+        self.draining = False
+        self.paused = False
+        #: when a batch was last acked, in any life
+        self.last_success: float | None = None
+        self.largest_record = 0
+        #: (time, the largest message that any connected worker takes)
+        self.largest: list[tuple[float, int]] = [(0.0, 0)]
+        self.deliveries = 0
+        self.used_lanes: dict[Any, set[Lane]] = {}
+
+    def delivered(self, session: Any, delivery: Delivery, *, down: bool) -> None:
+        """A batch goes to a session. `down`: the subscription says that the handler is."""
+        world = self.world
+        self.deliveries += 1
+        for each in [*self.live.values()]:
+            if each.deadline <= world.now:
+                self.lapse(each)
+        items = self._items(delivery)
+        hand = Hand(delivery.lease, session, items, delivery.size, self.life, delivery.lease_for)
+        hand.probe = delivery.closed_by is ClosedBy.PROBE
+        world.happened(
+            "delivered", hand, world.names[session], delivery.closed_by.name, items, _told(delivery.redeliveries)
+        )
+        if delivery.lease in self.hands:
+            world.broken("3 a settle is answered truthfully", f"{hand} was given out twice")
+        self._check_shape(delivery, items)
+        self._check_session(session, hand, delivery)
+        self._check_state(hand, items, down=down)
+        told = _by_index(delivery)
+        for index, item in enumerate(items):
+            self._check_item(item, items, hand)
+            self._check_history(item, told.get(index))
+        for epoch in {id(item.epoch): item.epoch for item in items}.values():
+            self._check_window(epoch, max(item.position for item in items if item.epoch is epoch))
+        self._check_order(items)
+        self.hands[hand.id] = self.live[hand.id] = hand
+        self.sessions[session][hand.id] = hand
+        for item in items:
+            item.hand = hand
+            item.copy.item = item
+            item.copy.last_delivered_by = self.life
+            item.waits = False
+            item.dropped = False
+            item.epoch.leased += 1
+        if self.settings.order is not Order.LANE:
+            self._check_spread(session, items)
+
+    def _items(self, delivery: Delivery) -> list[Item]:
+        items = []
+        for frame in delivery.frames:
+            copy = self.by_frame.get((delivery.topic, frame))
+            if copy is None:
+                self.world.broken("1 nothing is lost", f"a record of {delivery.topic} was changed: {frame!r}")
+            epoch = self.epochs.get(copy.lane)
+            if epoch is None or epoch.phase is not Phase.ACTIVE:
+                self.world.broken("8 rebalance is safe", f"{copy} is delivered, but its lane is not this sidecar's")
+            item = epoch.items.get(copy.position)
+            if item is None:
+                promise = "9 a restart forgets little" if epoch.was_settled(copy.position) else "8 rebalance is safe"
+                self.world.broken(promise, f"{copy} is delivered, but was settled before or never fetched since")
+            items.append(item)
+        return items
+
+    def _check_shape(self, delivery: Delivery, items: Sequence[Item]) -> None:
+        batch = self.settings.batch
+        if not items or delivery.records != len(items) or delivery.size != sum(map(len, delivery.frames)):
+            self.world.broken("the protocol", f"{len(items)} records, said {delivery.records}")
+        if len(items) > batch.records or (delivery.size > batch.bytes and len(items) > 1):
+            self.world.broken("the protocol", f"{len(items)} records of {delivery.size} bytes exceed {batch}")
+        if delivery.lanes != tuple(dict.fromkeys(item.copy.shown.number for item in items)):
+            self.world.broken("the protocol", f"lanes {delivery.lanes} of {items}")
+        last: dict[int, int] = {}
+        for item in items:
+            shown = item.copy
+            if shown.origin is not None:
+                # What was parked comes back in the order of the retry topic.
+                continue
+            if shown.position < last.get(shown.lane.number, 0):
+                self.world.broken("the protocol", f"records of a lane do not stand in the order of positions: {items}")
+            last[shown.lane.number] = shown.position
+
+    def _check_session(self, session: Any, hand: Hand, delivery: Delivery) -> None:
+        held = self.sessions.get(session)
+        if held is None or session.ended:
+            self.world.broken(CREDIT, f"{hand} goes to a session that ended")
+        if session in self.stopped:
+            self.world.broken(CREDIT, f"{hand} goes to a session that wants no more")
+        credit = session.credit
+        if len(held) + 1 > credit.batches:
+            self.world.broken(CREDIT, f"{len(held) + 1} batches are unsettled, allowed are {credit.batches}")
+        size = sum(each.size for each in held.values()) + delivery.size
+        if credit.bytes and size > credit.bytes and (held or len(hand.items) > 1):
+            self.world.broken(CREDIT, f"{size} bytes are unsettled, allowed are {credit.bytes}")
+        if delivery.size > session.max_message_bytes:
+            self.world.broken(CREDIT, f"a batch of {delivery.size} bytes, the client takes {session.max_message_bytes}")
+
+    def _check_state(self, hand: Hand, items: Sequence[Item], *, down: bool) -> None:
+        world = self.world
+        if self.draining:
+            world.broken("10 drain is orderly", f"{hand} is delivered while the sidecar drains")
+        if self.paused:
+            world.broken("the protocol", f"{hand} is delivered while the subscription is paused")
+        limit = self.settings.budget.concurrency
+        if limit and len(self.live) + 1 > limit:
+            world.broken("the budget", f"{len(self.live) + 1} batches are in flight, allowed are {limit}")
+        if down:
+            self.exercised("12 an outage is not poison")
+            if len(items) > 1 or not hand.probe:
+                world.broken("12 an outage is not poison", f"{hand} of {len(items)} records while the handler is down")
+            if any(each.probe for each in self.live.values()):
+                world.broken("12 an outage is not poison", f"{hand} is a second probe at a time")
+
+    def _check_item(self, item: Item, items: Sequence[Item], hand: Hand) -> None:
+        world, now = self.world, self.world.now
+        before = item.hand
+        if before is not None and before.live and before.said[before.items.index(item)] is None:
+            world.broken("3 a settle is answered truthfully", f"{item} is in {before} and in {hand} at a time")
+        if item.done:
+            world.broken(REPLAYS, f"{item} is delivered again, but it is settled")
+        if item.must_end:
+            world.broken(REPLAYS, f"{item} is delivered again after {item.failures} failures, {item.deaths} deaths")
+        if now < item.not_before - _MILLISECONDS:
+            world.broken(REPLAYS, f"{item} is delivered at {now:.3f}, asked for was {item.not_before:.3f}")
+        if item.alone and len(items) > 1:
+            world.broken(REPLAYS, f"{item} has killed {item.deaths} workers and is not alone: {items}")
+
+    def _check_history(self, item: Item, told: Redelivery | None) -> None:
+        attempt = told.attempt if told else 1
+        flagged = told.possibly_processed if told else False
+        if attempt != item.failures + 1:
+            self.world.broken(REPLAYS, f"{item} has attempt {attempt} after {item.failures} counted failures")
+        if item.doubt is Doubt.MUST and not flagged:
+            self.world.broken(REPLAYS, f"{item} may have been processed and is not flagged")
+        if item.doubt is Doubt.NO and flagged:
+            self.world.broken(REPLAYS, f"{item} is flagged, but was not delivered before")
+        if item.doubt is Doubt.MAY:
+            item.doubt = Doubt.MUST if flagged else Doubt.NO
+        if told is not None:
+            self.exercised(REPLAYS)
+        if flagged:
+            self.exercised("possibly processed")
+
+    def _check_window(self, epoch: Epoch, position: int) -> None:
+        window = self.settings.window
+        records, size = epoch.used(position)
+        within = records <= window.records and size <= window.bytes and position < epoch.committed + window.span
+        if not within and position != epoch.first_past_committed():
+            self.world.broken(
+                "5 one slow record holds up nobody else",
+                f"{epoch.lane}@{position} is {records} records, {size} bytes past {epoch.committed}: {window}",
+            )
+
+    def _check_order(self, items: Sequence[Item]) -> None:
+        order = self.settings.order
+        if order is Order.NONE:
+            return
+        batch = {id(item) for item in items}
+        parked = any(item.copy.origin is not None for item in items)
+        if order is Order.LANE and len({item.copy.lane for item in items}) > 1:
+            self.world.broken(ORDERED, f"a batch of several lanes: {items}")
+        if parked:
+            # Redriven by an operator: out of order by choice.
+            return
+        seen: set[int] = set()
+        for item in items:
+            epoch = item.epoch
+            if order is Order.LANE:
+                mine = [epoch.items[position] for position in epoch.positions[: epoch.positions.index(item.position)]]
+            else:
+                mine = epoch.by_key[item.copy.key] if item.copy.key is not None else []
+            for earlier in mine:
+                if earlier.position >= item.position:
+                    break
+                if earlier.done or earlier.dropped:
+                    continue
+                if id(earlier) not in batch or id(earlier) not in seen:
+                    self.world.broken(ORDERED, f"{item} is delivered before {earlier}")
+                self.exercised(ORDERED)
+            seen.add(id(item))
+        self.exercised(ORDERED)
+
+    def _check_spread(self, session: Any, items: Sequence[Item]) -> None:
+        for item in items:
+            live = {id(hand.session) for hand in self.live.values() if item.epoch.lane == hand.items[0].copy.lane}
+            if len(live) > 1:
+                self.exercised("6 workers are not bound to partitions")
+                return
+
+    stopped: set[Any]
+
+    def lapse(self, hand: Hand) -> None:
+        raise NotImplementedError
+
+
+def _by_index(delivery: Delivery) -> dict[int, Redelivery]:
+    told: dict[int, Redelivery] = {}
+    for each in delivery.redeliveries:
+        told.update(dict.fromkeys(range(each.first, each.first + each.count), each))
+    return told
+
+
+def _told(redeliveries: Sequence[Redelivery]) -> list[tuple[int, int, int, bool]]:
+    return [(each.first, each.count, each.attempt, each.possibly_processed) for each in redeliveries]

@@ -1,0 +1,59 @@
+"""What may go wrong in a history, and how often."""
+
+from tests.simulation.world import World
+
+#: every fault that strikes by itself, and the largest share of calls that it strikes
+RATES = {
+    "open fails": 0.5,
+    "poll fails": 0.05,
+    "poll is slow": 0.1,
+    "poll repeats records": 0.1,
+    "poll leaks a paused lane": 0.3,
+    "commit fails": 0.3,
+    "commit fails after it was applied": 0.2,
+    "commit hangs": 0.05,
+    "commit is slow": 0.2,
+    "dead letter fails": 0.4,
+    "dead letter fails after it was written": 0.3,
+    "dead letter is slow": 0.3,
+    "dead letter is written in part": 0.2,
+    "dead letter is refused for a while": 0.2,
+    "park fails": 0.4,
+    "park fails after it was written": 0.3,
+    "park is slow": 0.3,
+    "park is written in part": 0.2,
+    "pause is slow": 0.2,
+    "seek fails": 0.3,
+}
+
+
+class Faults:
+    """A random choice of the above, each with a rate of its own, so that some histories are calm and some are not."""
+
+    def __init__(self, world: World) -> None:
+        rng = world.rng
+        self._world = world
+        self.on = True
+        share = rng.choice((0.0, 0.15, 0.4))
+        self._rates = {name: rate * rng.random() for name, rate in RATES.items() if rng.random() < share}
+        self._until: dict[str, float] = {}
+
+    def strikes(self, name: str) -> bool:
+        rate = self._rates.get(name, 0.0)
+        if not self.on or (rate == 0.0 and self._until.get(name, 0.0) <= self._world.now):
+            return False
+        if self._until.get(name, 0.0) <= self._world.now and self._world.rng.random() >= rate:
+            return False
+        self._world.exercised(name)
+        return True
+
+    def strike_until(self, name: str, time: float) -> None:
+        """From now on it strikes every time, for a while."""
+        self._until[name] = time
+
+    def calm(self) -> bool:
+        """Nothing goes wrong by itself any more."""
+        return not self.on
+
+    def names(self) -> list[str]:
+        return sorted(self._rates)

@@ -1,0 +1,84 @@
+"""The subscription under test, with the checker looking at everything that passes in and out of it."""
+
+from collections.abc import Iterable, Sequence
+
+from sidecar.model import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
+from sidecar.sessions import Consumer, Session
+from sidecar.subscription import Subscription
+from tests.simulation.broker import SimBroker
+from tests.simulation.truth import Truth
+
+
+class WatchedConsumer:
+    """Stands between the subscription and a worker."""
+
+    def __init__(self, subscription: "WatchedSubscription", consumer: Consumer) -> None:
+        self._subscription = subscription
+        self._consumer = consumer
+        self.session: Session | None = None
+
+    def deliver(self, delivery: Delivery) -> None:
+        subscription = self._subscription
+        subscription.truth.delivered(self.session, delivery, down=subscription.guard.down)
+        self._consumer.deliver(delivery)
+
+    def notify(self, notice: Notice) -> None:
+        self._subscription.truth.notified(self.session, notice)
+        self._consumer.notify(notice)
+
+
+class WatchedSubscription(Subscription):
+    """Shipped code all the way; each call is also told to the checker."""
+
+    broker: SimBroker
+
+    @property
+    def truth(self) -> Truth:
+        return self.broker.truth
+
+    def connect(
+        self, consumer: Consumer, *, client: ClientInfo, credit: Credit, max_message_bytes: int, lease: float | None
+    ) -> Session:
+        watched = WatchedConsumer(self, consumer)
+        session = super().connect(
+            watched, client=client, credit=Credit(0), max_message_bytes=max_message_bytes, lease=lease
+        )
+        watched.session = session
+        world = self.broker.world
+        world.names[session] = f"{client.name}.{len(world.names)}"
+        self.truth.connected(session)
+        session.grant(credit)
+        return session
+
+    def session_ended(self, session: Session, how: SessionEnd) -> None:
+        self.truth.session_ended(session, how)
+        super().session_ended(session, how)
+
+    def written(self, leases: Iterable[bytes]) -> None:
+        leases = list(leases)
+        self.truth.written(leases)
+        super().written(leases)
+
+    def extend(self, lease: bytes, lease_for: float) -> Extended:
+        answer = super().extend(lease, lease_for)
+        self.truth.extended(lease, lease_for, answer)
+        return answer
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
+        down = self.guard.down
+        results = super().settle(settlements)
+        for settlement, result in zip(settlements, results, strict=True):
+            self.truth.settled(settlement, result, down=(down, self.guard.down))
+        return results
+
+    def pause(self, reason: str) -> None:
+        super().pause(reason)
+        self.truth.paused = True
+
+    def resume(self) -> None:
+        self.truth.paused = False
+        super().resume()
+
+    async def drain(self, deadline: float) -> None:
+        self.truth.draining = True
+        await super().drain(deadline)

@@ -1,0 +1,131 @@
+"""Simulated workers: mostly they do their work, and now and then they do everything that a worker can do wrong."""
+
+from collections.abc import Callable, Sequence
+
+from sidecar.errors import InvalidRequest, Stopping
+from sidecar.model import (
+    ClientInfo,
+    Credit,
+    Delivery,
+    Notice,
+    NoticeKind,
+    Outcome,
+    Part,
+    SessionEnd,
+    Settlement,
+    SettleResult,
+    SettleStatus,
+)
+from sidecar.sessions import Session
+from tests.simulation.handler import Handler
+from tests.simulation.storage import Copy
+from tests.simulation.watched import WatchedSubscription
+from tests.simulation.world import World
+
+
+class Worker:
+    """One app process. Connects again after everything that ends its session."""
+
+    def __init__(self, world: World, handler: Handler, name: str, current: Callable[[], WatchedSubscription | None]):
+        rng = world.rng
+        self.world = world
+        self.handler = handler
+        self.name = name
+        self._current = current
+        self.session: Session | None = None
+        self.credit = Credit(rng.choice((1, 1, 2, 4)), rng.choice((0, 0, 0, 600, 3000)))
+        self.max_message_bytes = rng.choice((1 << 22, 1 << 22, 4096, 5120))
+        self.lease = rng.choice((None, None, 1.0, 5.0, 20.0))
+        self.busy: dict[bytes, list[Copy]] = {}
+        #: leases of all lives, with the number of their records
+        self.old: list[tuple[bytes, int]] = []
+        self._life = 0
+
+    # Connecting
+
+    def connect(self) -> None:
+        subscription = self._current()
+        if subscription is None or self.session is not None:
+            self.later(0.3, self.connect)
+            return
+        try:
+            session = subscription.connect(
+                self,
+                client=ClientInfo(language="sim", name=self.name),
+                credit=Credit(0),
+                max_message_bytes=self.max_message_bytes,
+                lease=self.lease,
+            )
+        except Stopping:
+            self.later(0.3, self.connect)
+            return
+        self.session = session
+        self._life += 1
+        session.grant(self.credit)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        self.world.loop.call_later(seconds, action)
+
+    def leave(self, how: SessionEnd) -> None:
+        """End the session and come back in a while."""
+        session, self.session = self.session, None
+        if session is not None:
+            self.busy.clear()
+            session.end(how)
+            self.later(self.world.rng.uniform(0.0, 1.0), self.connect)
+
+    def leave_soon(self) -> None:
+        """Start over with a fresh session, as a worker that behaves."""
+        self.credit = Credit(2)
+        self.lease = None
+        if self.session is None:
+            return
+        self.leave(SessionEnd.ORDERLY)
+
+    def sidecar_died(self) -> None:
+        """Its leases are still in hand: it will try to settle them."""
+        self.session = None
+        self.later(self.world.rng.uniform(0.0, 0.5), self.connect)
+
+    # Consumer
+
+    def deliver(self, delivery: Delivery) -> None:
+        by_frame = self.handler.by_frame
+        copies = [by_frame[delivery.topic, frame] for frame in delivery.frames]
+        self.busy[delivery.lease] = copies
+        self.old.append((delivery.lease, len(copies)))
+        life = self._life
+        self.world.loop.call_soon(self._start, delivery.lease, copies, life)
+
+    def notify(self, notice: Notice) -> None:
+        if notice.kind is NoticeKind.REVOKED and self.handler.rng.random() < 0.5:
+            for lease in notice.leases:
+                self.busy.pop(lease, None)
+
+    def _start(self, lease: bytes, copies: Sequence[Copy], life: int) -> None:
+        subscription = self._current()
+        if subscription is None or life != self._life or self.session is None:
+            return
+        subscription.written([lease])
+        self.later(self.handler.work(self), lambda: self._finish(lease, copies, life))
+
+    # Working
+
+    def _finish(self, lease: bytes, copies: Sequence[Copy], life: int) -> None:
+        if lease not in self.busy:
+            return
+        self.handler.finish(self, lease, copies, alive=life == self._life and self.session is not None)
+
+    def settle(self, settlement: Settlement) -> SettleResult | None:
+        subscription = self._current()
+        if subscription is None:
+            return None
+        try:
+            (result,) = subscription.settle([settlement])
+        except InvalidRequest:
+            self.world.exercised("an invalid settlement")
+            return None
+        return result
+
+
+__all__ = ["Outcome", "Part", "SettleStatus", "Worker"]
