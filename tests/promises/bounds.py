@@ -1,0 +1,107 @@
+"""Promise 7: memory is bounded."""
+
+import asyncio
+
+from sidecar.model import Lane
+from sidecar.settings import Bytes, MemorySettings
+from sidecar.subscription import Subscription
+from tests.promises.stage import Stage, numbered, promise
+from tests.promises.timing import leap, until
+from tests.promises.worker import Batch
+
+
+class MemoryIsBounded:
+    @promise
+    async def test_a_stopped_app_bounds_the_records_in_memory(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=4)
+        for lane in range(4):
+            await stage.publish(topic, *numbered(500), lane=lane)
+        subscription = await stage.subscribe(topic, memory=MemorySettings(records=200, poll_records=20))
+        source = stage.source(subscription)
+        await until(lambda: len(_paused(stage, subscription, topic)) == 4, "every lane is paused")
+        await stage.turn_around(subscription)
+        fetched = sum(count for lane, count in source.polled.items() if lane.topic == topic)
+        assert 100 <= fetched <= 200
+        assert subscription.status().buffered_records == fetched
+        assert {lane.held_by.split(":")[0] for lane in subscription.status().lanes if lane.topic == topic} == {"memory"}
+
+    @promise
+    async def test_a_stopped_app_bounds_the_bytes_in_memory(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, *[bytes(10_000)] * 100, lane=lane)
+        memory = MemorySettings(bytes=Bytes(500_000), poll_bytes=Bytes(50_000))
+        subscription = await stage.subscribe(topic, memory=memory)
+        await until(lambda: len(_paused(stage, subscription, topic)) == 2, "every lane is paused")
+        await stage.turn_around(subscription)
+        assert 250_000 <= subscription.status().buffered_bytes <= 500_000
+
+    @promise
+    async def test_a_paused_lane_is_resumed_at_80_percent(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(1000))
+        subscription = await stage.subscribe(topic, memory=MemorySettings(records=200, poll_records=10))
+        await until(lambda: _paused(stage, subscription, topic))
+        full = subscription.status().buffered_records
+        worker = stage.worker(subscription)
+        while _paused(stage, subscription, topic):
+            (await worker.next()).ack()
+            held = subscription.status().buffered_records
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert 0.7 * full <= held <= 0.85 * full
+        worker.handler = Batch.ack
+        (await worker.next()).ack()
+        await stage.commits(topic, at[-1] + 1)
+
+    @promise
+    async def test_a_slow_lane_cannot_take_what_belongs_to_the_others(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=4)
+        await stage.publish(topic, *[b"slow"] * 1000)
+        subscription = await stage.subscribe(topic, memory=MemorySettings(records=160, poll_records=20))
+        stage.worker(subscription, lambda b: None if b.values == [b"slow"] else b.ack(), credit=1000)
+        await until(lambda: _paused(stage, subscription, topic), "the slow lane has all that it may have")
+        for lane in (1, 2, 3):
+            (*_, end) = await stage.publish(topic, *numbered(300), lane=lane)
+            await stage.commits(topic, end + 1, lane)
+        assert subscription.status().buffered_records <= 160
+        assert stage.source(subscription).polled[Lane(topic, 0)] < 160
+
+    @promise
+    async def test_a_record_larger_than_its_share_gets_through(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        at = await stage.publish(topic, b"small", bytes(100_000), b"small")
+        memory = MemorySettings(bytes=Bytes(64_000), poll_bytes=Bytes(8_000))
+        subscription = await stage.subscribe(topic, memory=memory)
+        stage.worker(subscription, Batch.ack)
+        await stage.commits(topic, at[2] + 1)
+
+    @promise
+    async def test_what_is_settled_is_freed(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(100))
+        subscription = await stage.subscribe(topic)
+        worker = stage.worker(subscription, credit=100)
+        for batch in (await worker.take(100))[1:]:
+            batch.ack()
+        await until(lambda: subscription.status().buffered_records == 1)
+        worker.batches[0].ack()
+        await stage.commits(topic, at[99] + 1)
+        assert (subscription.status().buffered_records, subscription.status().buffered_bytes) == (0, 0)
+
+    @promise
+    async def test_the_broker_is_polled_also_when_every_lane_is_paused(self, stage: Stage) -> None:
+        """This is what keeps a group membership alive."""
+        topic = await stage.topic()
+        await stage.publish(topic, *numbered(500))
+        subscription = await stage.subscribe(topic, memory=MemorySettings(records=50, poll_records=10))
+        await until(lambda: _paused(stage, subscription, topic))
+        source = stage.source(subscription)
+        for _ in range(3):
+            polls = source.calls.count("poll")
+            await leap(1.0)
+            await until(lambda: source.calls.count("poll") > polls)  # noqa: B023 - waited for here
+
+
+def _paused(stage: Stage, subscription: Subscription, topic: str) -> set[Lane]:
+    return {lane for lane in stage.source(subscription).paused if lane.topic == topic}

@@ -1,0 +1,185 @@
+"""Promise 12: an outage is not poison."""
+
+from itertools import pairwise
+
+from sidecar.model import ClosedBy, Lane, NoticeKind, Outcome
+from sidecar.status import SubscriptionState
+from tests.promises.stage import Stage, batches_of, numbered, outage, promise, retry, values
+from tests.promises.timing import hurry, leap, until
+from tests.promises.worker import Batch
+
+
+class AnOutageIsNotPoison:
+    @promise
+    async def test_a_handler_that_fails_for_everything_gets_single_probes(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=3)
+        for lane in range(3):
+            await stage.publish(topic, *numbered(100), lane=lane)
+        subscription = await stage.subscribe(topic, batch=batches_of(10))
+        most = 0
+
+        def handler(batch: Batch) -> None:
+            nonlocal most
+            most = max(most, subscription.status().leases)
+            batch.nack("down")
+
+        workers = [stage.worker(subscription, handler) for _ in range(4)]
+        await until(lambda: subscription.status().state is SubscriptionState.PROBING)
+        assert [text for text in subscription.status().trouble if "fails for everything" in text]
+        for worker in workers:
+            worker.forget()
+        most = 0
+        async with hurry():
+            await until(lambda: sum(len(worker.batches) for worker in workers) >= 12)
+        probes = [batch for worker in workers for batch in worker.batches]
+        assert {(len(batch.records), batch.delivery.closed_by) for batch in probes} == {(1, ClosedBy.PROBE)}
+        assert most == 1
+        assert {batch.delivery.lanes for batch in probes} == {(0,), (1,), (2,)}
+
+    @promise
+    async def test_probes_come_from_different_lanes_also_when_all_was_delivered_before(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=3)
+        for lane in range(3):
+            await stage.publish(topic, *numbered(20), lane=lane)
+        subscription = await stage.subscribe(topic, batch=batches_of(20), order="lane")
+        worker = stage.worker(subscription, credit=3)
+        for batch in await worker.take(3):
+            batch.nack("down")
+        worker.handler = Batch.nack
+        worker.forget()
+        async with hurry():
+            await until(lambda: len(worker.batches) >= 6)
+        assert {batch.delivery.lanes for batch in worker.batches[:6]} == {(0,), (1,), (2,)}
+
+    @promise
+    async def test_nothing_is_dead_lettered_however_long_the_outage_lasts(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        subscription = await stage.subscribe(
+            topic, batch=batches_of(5), retry=retry(attempts=2, max=5.0), outage=outage(probe_max=5.0)
+        )
+        await stage.turn_around(subscription)
+        ends = [(await stage.publish(topic, *numbered(20), lane=lane))[-1] + 1 for lane in range(2)]
+        worker = stage.worker(subscription, Batch.nack, credit=2)
+        async with hurry(5.0):
+            await until(lambda: len(worker.batches) > 150)
+        assert not subscription.counters.dead_lettered
+        worker.handler = Batch.ack
+        async with hurry():
+            for lane, end in enumerate(ends):
+                await stage.commits(topic, end, lane)
+        assert not subscription.counters.dead_lettered
+        assert subscription.status().state is SubscriptionState.RUNNING
+
+    @promise
+    async def test_a_failing_batch_is_not_split_while_nothing_has_succeeded(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(topic, *numbered(8))
+        subscription = await stage.subscribe(topic, batch=batches_of(8))
+        worker = stage.worker(subscription)
+        (await worker.next()).nack()
+        assert subscription.status().state is SubscriptionState.PROBING
+        assert not subscription.counters.splits
+
+    @promise
+    async def test_the_handler_is_seen_to_work_again_by_a_probe(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(50))
+        subscription = await stage.subscribe(topic, batch=batches_of(5))
+        worker = stage.worker(subscription)
+        (await worker.next()).nack()
+        await leap(1.0)
+        probe = await worker.next()
+        assert len(probe.records) == 1
+        probe.ack()
+        assert subscription.status().state is SubscriptionState.RUNNING
+        worker.handler = Batch.ack
+        async with hurry():
+            await stage.commits(topic, at[49] + 1)
+
+    @promise
+    async def test_probes_become_rarer(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(topic, *numbered(50))
+        subscription = await stage.subscribe(topic, outage=outage(probe_first=4.0, probe_max=16.0))
+        worker = stage.worker(subscription, Batch.nack)
+        async with hurry(0.25):
+            await until(lambda: len(worker.batches) == 7)
+        times = [batch.at for batch in worker.batches]
+        waits = [later - earlier for earlier, later in pairwise(times)]
+        # A fifth of each is left to chance.
+        for wait, longest in zip(waits, (4.0, 8.0, 16.0, 16.0, 16.0, 16.0), strict=True):
+            assert 0.8 * longest <= wait <= longest + 1.5
+
+    @promise
+    async def test_failures_among_successes_are_no_outage(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic, retry=retry(attempts=2))
+        await stage.turn_around(subscription)
+        at = await stage.publish(topic, *numbered(60))
+        bad = {at[number] for number in range(0, 60, 3)}
+        stage.worker(subscription, lambda b: b.nack() if b.records[0].position in bad else b.ack())
+        async with hurry():
+            while stage.committed(topic) <= at[59]:
+                await stage.turn_around(subscription)
+        assert {position for _, position in stage.audit.dead} == bad
+
+    @promise
+    async def test_a_reject_dead_letters_also_in_an_outage(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(2))
+        subscription = await stage.subscribe(topic)
+        worker = stage.worker(subscription)
+        (await worker.next()).nack()
+        await leap(1.0)
+        (await worker.next()).reject("no")
+        await until(lambda: subscription.counters.dead_lettered)
+        assert len(stage.audit.dead) == 1
+        assert {lane for lane, _ in stage.audit.dead} == {Lane(topic, 0)}
+        assert {position for _, position in stage.audit.dead} < {*at}
+
+    @promise
+    async def test_too_many_rejects_pause_the_subscription_and_say_so(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(topic, *numbered(300))
+        subscription = await stage.subscribe(topic, outage=outage(reject_share=0.5, reject_sample=50))
+        worker = stage.worker(subscription, Batch.reject)
+        await until(lambda: subscription.status().state is SubscriptionState.PAUSED)
+        (notice,) = worker.told(NoticeKind.PAUSED)
+        assert "rejected" in notice.detail
+        assert [text for text in subscription.status().trouble if "rejected" in text]
+        rejected = len(worker.batches)
+        assert rejected <= 51
+        await until(lambda: subscription.counters.dead_lettered == rejected, "what was rejected is dead-lettered")
+        assert len(worker.batches) == rejected
+        worker.handler = Batch.ack
+        subscription.resume()
+        assert worker.told(NoticeKind.RESUMED)
+        await until(lambda: not stage.audit.unsettled(topic))
+
+    @promise
+    async def test_a_worker_that_comes_while_it_is_paused_is_told(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic)
+        subscription.pause("for lunch")
+        assert [notice.detail for notice in stage.worker(subscription).told(NoticeKind.PAUSED)] == ["for lunch"]
+
+    @promise
+    async def test_a_few_rejects_do_not_pause_it(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(200))
+        subscription = await stage.subscribe(topic, outage=outage(reject_share=0.5, reject_sample=50))
+        stage.worker(subscription, lambda b: b.reject() if (b.records[0].position % 3 == 0) else b.ack())
+        await stage.commits(topic, at[199] + 1)
+        assert subscription.status().state is SubscriptionState.RUNNING
+
+    @promise
+    async def test_overload_shrinks_the_budget(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(topic, *numbered(50))
+        subscription = await stage.subscribe(topic)
+        workers = [stage.worker(subscription) for _ in range(10)]
+        for worker in workers:
+            (await worker.next()).settle(Outcome.OVERLOADED)
+        assert 0 < subscription.status().concurrency_limit < 10
+        assert not subscription.counters.dead_lettered
+        assert values([worker.batches[0] for worker in workers]) == numbered(10)

@@ -1,0 +1,255 @@
+"""Promise 8: rebalance is safe."""
+
+import asyncio
+
+from sidecar.brokers.base import AtPosition, SeekTo
+from sidecar.lanes import LanePhase
+from sidecar.model import Commit, Lane, NoticeKind, SettleStatus
+from sidecar.subscription import Subscription
+from tests.promises.sharing import SharedSource
+from tests.promises.stage import Stage, batches_of, needs, numbered, promise, values
+from tests.promises.timing import hurry, leap, until
+from tests.promises.worker import Batch
+
+
+class ASeekEndsAnEpoch:
+    @promise
+    @needs("seeks")
+    async def test_after_a_seek_commits_of_the_earlier_epoch_are_refused(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(10))
+        subscription = await stage.subscribe(topic)
+        worker = stage.worker(subscription, credit=10)
+        before = await worker.take(10)
+        await subscription.seek({Lane(topic, 0): AtPosition(at[4])})
+        assert {batch.ack().status for batch in before} == {SettleStatus.STALE}
+        await stage.turn_around(subscription)
+        assert stage.committed(topic) == at[4]
+        again = await worker.take(6)
+        assert sorted(values(again)) == numbered(10)[4:]
+        subscription = await stage.crash(subscription)
+        assert values(await stage.worker(subscription, credit=10).take(6)) == numbered(10)[4:]
+
+    @promise
+    @needs("seeks")
+    async def test_workers_are_told_which_leases_a_seek_took(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, b"value", lane=lane)
+        subscription = await stage.subscribe(topic)
+        worker = stage.worker(subscription, credit=2)
+        taken = {batch.records[0].lane: batch for batch in await worker.take(2)}
+        await subscription.seek({Lane(topic, 0): SeekTo.END})
+        (notice,) = worker.told(NoticeKind.REVOKED)
+        assert notice.leases == (taken[0].lease,)
+        assert taken[1].ack().status is SettleStatus.SETTLED
+
+    @promise
+    @needs("seeks")
+    async def test_a_retry_of_the_earlier_epoch_does_not_come_after_a_seek(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic)
+        await stage.turn_around(subscription)
+        await stage.publish(topic, *numbered(3))
+        worker = stage.worker(subscription, credit=3)
+        for batch in await worker.take(3):
+            batch.nack()
+        await subscription.seek({Lane(topic, 0): SeekTo.END})
+        await leap(10.0)
+        await stage.turn_around(subscription)
+        assert not worker.untaken
+
+
+class RebalanceIsSafe(ASeekEndsAnEpoch):
+    @promise
+    @needs("rebalances")
+    async def test_a_revoked_lane_stops_at_once_and_the_kept_ones_go_on(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=4)
+        for lane in range(4):
+            await stage.publish(topic, *numbered(3, f"{lane}:"), lane=lane)
+        subscription = await stage.subscribe(topic)
+        worker = stage.worker(subscription, credit=4)
+        held = await worker.take(4)
+        await _join(stage, subscription)
+        moving = {batch.records[0].lane for batch in held} - {lane.number for lane in _active(subscription, topic)}
+        assert len(moving) == 2
+        for batch in held:
+            batch.ack()
+        worker.handler = Batch.ack
+        await until(lambda: len(worker.batches) == 8)
+        await stage.turn_around(subscription)
+        assert not [batch for batch in worker.batches[4:] if batch.records[0].lane in moving]
+
+    @promise
+    @needs("rebalances")
+    async def test_what_is_settled_within_the_grace_is_committed_and_what_is_not_comes_again(
+        self, stage: Stage
+    ) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            at = await stage.publish(topic, *numbered(3, f"{lane}:"), lane=lane)
+        subscription = await stage.subscribe(topic)
+        held = await stage.worker(subscription, credit=6).take(6)
+        second = await _join(stage, subscription)
+        (moving,) = {0, 1} - {lane.number for lane in _active(subscription, topic)}
+        in_flight = [batch for batch in held if batch.records[0].lane == moving]
+        assert [batch.ack().status for batch in in_flight[:2]] == [SettleStatus.SETTLED] * 2
+        await stage.commits(topic, at[1] + 1, moving)
+        assert Lane(topic, moving) not in second.lanes()
+        await leap(3.0)
+        again = await stage.worker(second).next()
+        # Only what was not settled, and its new owner knows that it may have been processed.
+        assert (again.values, again.is_doubtful) == ([b"%d:2" % moving], True)
+        assert in_flight[2].ack().status is SettleStatus.STALE
+        assert again.ack().status is SettleStatus.SETTLED
+
+    @promise
+    @needs("rebalances")
+    async def test_a_lane_is_committed_before_it_goes(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, *numbered(3, f"{lane}:"), lane=lane)
+        # Nothing is committed of itself.
+        subscription = await stage.subscribe(topic, commit_every=3600.0)
+        held = await stage.worker(subscription, credit=6).take(6)
+        second = await _join(stage, subscription)
+        (moving,) = {0, 1} - {lane.number for lane in _active(subscription, topic)}
+        for batch in held:
+            batch.ack()
+        await until(lambda: Lane(topic, moving) in second.lanes())
+        await stage.publish(topic, b"new", lane=moving)
+        assert (await stage.worker(second).next()).values == [b"new"]
+
+    @promise
+    @needs("rebalances")
+    async def test_a_lane_goes_as_soon_as_nothing_of_it_is_in_flight(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, b"value", lane=lane)
+        subscription = await stage.subscribe(topic)
+        held = await stage.worker(subscription, credit=2).take(2)
+        second = await _join(stage, subscription)
+        for batch in held:
+            batch.ack()
+        # No time passes but the little that it takes.
+        await until(lambda: [lane for lane in second.lanes() if lane.topic == topic])
+        other = stage.worker(second)
+        await stage.turn_around(subscription)
+        assert not other.batches
+
+    @promise
+    @needs("rebalances")
+    async def test_workers_are_told_which_leases_are_in_vain_when_the_grace_is_over(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, b"value", lane=lane)
+        subscription = await stage.subscribe(topic)
+        worker = stage.worker(subscription, credit=2)
+        held = {batch.records[0].lane: batch for batch in await worker.take(2)}
+        await _join(stage, subscription)
+        (moving,) = {0, 1} - {lane.number for lane in _active(subscription, topic)}
+        await leap(3.0)
+        await until(lambda: worker.told(NoticeKind.REVOKED))
+        (notice,) = worker.told(NoticeKind.REVOKED)
+        assert notice.leases == (held[moving].lease,)
+        assert held[moving].ack().status is SettleStatus.STALE
+        assert held[1 - moving].ack().status is SettleStatus.SETTLED
+
+    @promise
+    @needs("rebalances")
+    async def test_nothing_is_committed_for_a_lane_that_was_lost(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, *numbered(3), lane=lane)
+        subscription = await stage.subscribe(topic)
+        worker = stage.worker(subscription, credit=6)
+        held = await worker.take(6)
+        second = await _join(stage, subscription)
+        (lost,) = _active(subscription, topic)
+        _lose(stage, subscription, [lost])
+        before, *after = (batch for batch in held if batch.spots[0][0] == lost)
+        # The sidecar has not heard of it yet.
+        assert before.ack().status is SettleStatus.SETTLED
+        await until(lambda: lost not in subscription.lanes())
+        assert {batch.ack().status for batch in after} == {SettleStatus.STALE}
+        other = stage.worker(second, credit=10)
+        await until(lambda: len(_seen(other.batches, lost)) == 3)
+        assert _seen(other.batches, lost) == numbered(3)
+        assert stage.committed(topic, lost.number) == 0
+
+    @promise
+    @needs("rebalances")
+    async def test_a_late_commit_can_only_replay(self, stage: Stage) -> None:
+        """It reaches the broker after the lane moved, and the new owner was there before it."""
+        topic = await stage.topic(lanes=2)
+        ends = [(await stage.publish(topic, *numbered(5), lane=lane))[-1] + 1 for lane in range(2)]
+        subscription = await stage.subscribe(topic)
+        held = await stage.worker(subscription, credit=10).take(10)
+        source, late = stage.source(subscription), asyncio.Event()
+        commit = source.inner.commit
+
+        async def commit_late(commits: dict[Lane, Commit]) -> None:
+            await late.wait()
+            await commit(commits)
+
+        source.inner.commit = commit_late  # type: ignore[assignment, method-assign]
+        for batch in held:
+            if batch.records[0].position < ends[0] - 3:
+                batch.ack()
+        second = await _join(stage, subscription)
+        lost = _active(subscription, topic)
+        _lose(stage, subscription, lost)
+        other = stage.worker(second, Batch.ack)
+        async with hurry():
+            await until(lambda: {lane for lane, _ in stage.audit.acked if lane.topic == topic} >= set(lost))
+            late.set()
+            await until(lambda: not stage.audit.unsettled(topic))
+        assert {value for lane in lost for value in _seen(other.batches, lane)} >= {b"3", b"4"}
+
+    @promise
+    @needs("rebalances")
+    async def test_sidecars_that_come_and_go_under_load_lose_nothing(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=6)
+        first = await stage.subscribe(topic, batch=batches_of(5))
+        for lane in range(6):
+            await stage.publish(topic, *numbered(100), lane=lane)
+
+        def slowly(batch: Batch) -> None:
+            asyncio.get_running_loop().call_later(0.5, batch.ack)
+
+        stage.worker(first, slowly, credit=3)
+        async with hurry(0.2):
+            for _ in range(3):
+                second = await _join(stage, first)
+                stage.worker(second, slowly, credit=3)
+                acked = second.counters.acked
+                await until(lambda: second.counters.acked > acked + 20)  # noqa: B023 - waited for here
+                if len(stage.audit.acked) < 300:
+                    _lose(stage, second, _active(second, topic)[:1])
+                await second.drain(2.0)
+                stage.subscriptions.remove(second)
+            await until(lambda: not stage.audit.unsettled(topic))
+
+
+async def _join(stage: Stage, first: Subscription) -> Subscription:
+    """Another sidecar joins the group; returns when the first one has heard which lanes it gives up."""
+    before = len(_active(first))
+    second = await stage.start(first.settings, await stage.sibling(), with_lanes=False)
+    await until(lambda: len(_active(first)) < before, "lanes are revoked")
+    return second
+
+
+def _active(subscription: Subscription, topic: str | None = None) -> list[Lane]:
+    """Lanes that are delivered."""
+    states = subscription.books.lanes.values()
+    return [state.lane for state in states if state.phase is LanePhase.ACTIVE and topic in (None, state.lane.topic)]
+
+
+def _lose(stage: Stage, subscription: Subscription, lanes: list[Lane]) -> None:
+    source = stage.source(subscription).inner
+    assert isinstance(source, SharedSource)
+    source.broker.lose(source, lanes)
+
+
+def _seen(batches: list[Batch], lane: Lane) -> list[bytes]:
+    return [value for batch in batches if batch.spots[0][0] == lane for value in batch.values]

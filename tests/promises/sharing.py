@@ -1,0 +1,116 @@
+"""The broker in memory with sidecars that share the lanes of a group: what a rebalance does, without a server."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from sidecar.brokers.base import Lost, Revoked, SourceSpec
+from sidecar.brokers.memory import MemoryBroker, MemorySource
+from sidecar.errors import LaneGone
+from sidecar.model import Commit, Lane
+
+#: seconds that a revoked lane may be kept
+GRACE = 3.0
+
+
+class SharedSource(MemorySource):
+    """A member of its group."""
+
+    broker: "SharedBroker"
+
+    def __init__(self, broker: "SharedBroker", spec: SourceSpec) -> None:
+        super().__init__(broker, spec)
+        self.broker = broker
+        #: revoked and not yet released
+        self.leaving: set[Lane] = set()
+
+    async def open(self) -> None:
+        for topic in self.topics:
+            self.broker.ensure(topic, self.spec.own_topics.get(topic))
+        self.broker.enter(self)
+        self.broker.share_out(self.spec.group)
+
+    async def commit(self, commits: Mapping[Lane, Commit]) -> None:
+        mine = {lane: commit for lane, commit in commits.items() if self.broker.owners.get(lane) is self}
+        for lane, commit in mine.items():
+            self.broker.cursors[self.spec.group, lane] = commit
+        if gone := commits.keys() - mine.keys():
+            raise LaneGone(gone)
+
+    async def release(self, lanes: Collection[Lane]) -> None:
+        self.let_go(lanes)
+
+    async def close(self) -> None:
+        await super().close()
+        self.leaving.clear()
+        self.broker.owners = {lane: owner for lane, owner in self.broker.owners.items() if owner is not self}
+        self.broker.share_out(self.spec.group)
+
+    def revoke(self, lanes: Iterable[Lane]) -> None:
+        for lane in (lanes := frozenset(lanes)):
+            del self.readings[lane]
+        self.leaving |= lanes
+        self.tell(Revoked(lanes, GRACE))
+        asyncio.get_running_loop().call_later(GRACE, self.let_go, lanes)
+
+    def let_go(self, lanes: Collection[Lane]) -> None:
+        for lane in self.leaving & set(lanes):
+            self.leaving.discard(lane)
+            if self.broker.owners.get(lane) is self:
+                del self.broker.owners[lane]
+        self.broker.share_out(self.spec.group)
+
+
+class SharedBroker(MemoryBroker):
+    """Lanes of one group are shared out evenly among its sources, as with a consumer group of Kafka.
+
+    One group for each broker is enough for a test.
+    """
+
+    traits = replace(MemoryBroker.traits, rebalances=True)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members: list[SharedSource] = []
+        self.owners: dict[Lane, SharedSource] = {}
+
+    def subscribe(self, spec: SourceSpec) -> SharedSource:
+        return SharedSource(self, spec)
+
+    def enter(self, source: MemorySource) -> None:
+        assert isinstance(source, SharedSource)
+        self._sources.append(source)
+        self.members.append(source)
+
+    def exit(self, source: MemorySource) -> None:
+        super().exit(source)
+        if source in self.members:
+            self.members.remove(source)
+
+    def lose(self, source: SharedSource, lanes: Iterable[Lane]) -> None:
+        """The lanes go to somebody else at once, and the member hears of it afterwards: it was thought dead."""
+        lanes = frozenset(lanes)
+        others = [member for member in self.members if member is not source]
+        for number, lane in enumerate(sorted(lanes)):
+            del source.readings[lane]
+            self._give(lane, others[number % len(others)])
+        source.tell(Lost(lanes))
+
+    def share_out(self, group: str) -> None:
+        """Every lane to its member, as soon as the one that has it lets go."""
+        if not self.members:
+            return
+        topics = self.members[0].topics
+        lanes = [lane.lane for topic in sorted(topics) for lane in self.ensure(topic)]
+        wanted = {lane: self.members[number % len(self.members)] for number, lane in enumerate(lanes)}
+        for member in self.members:
+            moving = [lane for lane in member.readings if wanted[lane] is not member]
+            if moving:
+                member.revoke(moving)
+        for lane, member in wanted.items():
+            if lane not in self.owners:
+                self._give(lane, member)
+
+    def _give(self, lane: Lane, member: SharedSource) -> None:
+        self.owners[lane] = member
+        member.assign(self.lane(lane))

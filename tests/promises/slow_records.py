@@ -1,0 +1,216 @@
+"""Promise 5: one slow record holds up nobody else."""
+
+from sidecar.model import Lane, Order, Outcome, Part
+from sidecar.settings import Bytes, ParkingSettings, WindowSettings
+from tests.promises.stage import Stage, batches_of, numbered, promise, retry, values
+from tests.promises.timing import leap, until
+from tests.promises.worker import Batch
+
+
+class OneSlowRecordHoldsUpNobodyElse:
+    @promise
+    async def test_the_lane_of_a_slow_record_goes_on_while_its_commit_waits(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, b"slow", *numbered(200))
+        subscription = await stage.subscribe(topic)
+        slow = await stage.worker(subscription, _unless_slow).next()
+        other = stage.worker(subscription, Batch.ack)
+        await until(lambda: len(other.batches) == 200)
+        await stage.turn_around(subscription)
+        assert stage.committed(topic) <= at[0]
+        slow.ack()
+        await stage.commits(topic, at[200] + 1)
+
+    @promise
+    async def test_the_window_bounds_how_many_records_go_past_a_slow_one(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, b"slow", *numbered(100))
+        subscription = await stage.subscribe(topic, window=WindowSettings(records=20))
+        slow = await stage.worker(subscription, _unless_slow).next()
+        other = stage.worker(subscription, Batch.ack)
+        await until(lambda: len(other.batches) == 19)
+        await stage.turn_around(subscription)
+        assert len(other.batches) == 19
+        slow.ack()
+        await stage.commits(topic, at[100] + 1)
+
+    @promise
+    async def test_the_window_bounds_the_bytes_that_go_past_a_slow_record(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, b"slow", *[bytes(1000)] * 50)
+        subscription = await stage.subscribe(topic, window=WindowSettings(bytes=Bytes(10_500)))
+        slow = await stage.worker(subscription, _unless_slow).next()
+        other = stage.worker(subscription, Batch.ack)
+        await until(lambda: len(other.batches) == 10)
+        await stage.turn_around(subscription)
+        assert len(other.batches) == 10
+        slow.ack()
+        await stage.commits(topic, at[50] + 1)
+
+    @promise
+    async def test_the_window_bounds_the_span_of_positions_past_a_slow_record(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, b"slow", *numbered(100))
+        subscription = await stage.subscribe(topic, window=WindowSettings(span=15))
+        slow = await stage.worker(subscription, _unless_slow).next()
+        within = [position for position in at[1:] if position < at[0] + 15]
+        other = stage.worker(subscription, Batch.ack)
+        await until(lambda: len(other.batches) == len(within))
+        await stage.turn_around(subscription)
+        assert len(other.batches) == len(within)
+        slow.ack()
+        await stage.commits(topic, at[100] + 1)
+
+    @promise
+    async def test_a_full_window_holds_up_no_other_lane(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        await stage.publish(topic, b"slow", *numbered(50))
+        subscription = await stage.subscribe(topic, window=WindowSettings(records=5))
+        slow = await stage.worker(subscription, _unless_slow).next()
+        other = stage.worker(subscription, Batch.ack)
+        await until(lambda: len(other.batches) == 4)
+        (*_, end) = await stage.publish(topic, *numbered(50, "other"), lane=1)
+        await stage.commits(topic, end + 1, lane=1)
+        assert slow.values == [b"slow"]
+        held = {lane.lane: lane.held_by for lane in subscription.status().lanes if lane.topic == topic}
+        assert "window" in held[0]
+        assert held[1] == ""
+
+    @promise
+    async def test_a_slow_key_holds_up_no_other_key(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        keys: list[bytes | None] = [b"slow", b"slow", *([b"a", b"b"] * 20)]
+        await stage.publish(topic, b"slow", b"waits", *numbered(40), keys=keys)
+        subscription = await stage.subscribe(topic, order=Order.KEY)
+        slow = await stage.worker(subscription, _unless_slow).next()
+        other = stage.worker(subscription, Batch.ack)
+        await until(lambda: len(other.batches) == 40)
+        await stage.turn_around(subscription)
+        assert b"waits" not in values(other.batches)
+        slow.ack()
+        await until(lambda: b"waits" in values(other.batches))
+
+    @promise
+    async def test_a_slow_lane_holds_up_no_other_lane(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=3)
+        await stage.publish(topic, b"slow", b"waits")
+        ends = [(await stage.publish(topic, *numbered(20), lane=lane))[-1] + 1 for lane in (1, 2)]
+        subscription = await stage.subscribe(topic, order=Order.LANE)
+        holders = stage.worker(subscription, lambda b: None if b.values == [b"slow"] else b.ack(), credit=2)
+        for lane, end in zip((1, 2), ends, strict=True):
+            await stage.commits(topic, end, lane)
+        assert b"waits" not in values(holders.batches)
+
+    @promise
+    async def test_a_retry_of_an_hour_at_a_thousand_records_stalls_nothing_and_comes_back_when_due(
+        self, stage: Stage
+    ) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic, batch=batches_of(50), window=WindowSettings(records=200))
+        await stage.turn_around(subscription)
+        at = await stage.publish(topic, *[b"later", b"now"] * 1000)
+
+        def handler(batch: Batch) -> None:
+            later = [index for index, value in enumerate(batch.values) if value == b"later"]
+            batch.settle(Outcome.ACK, [Part(index, 1, Outcome.NACK, retry_after=3600.0) for index in later])
+
+        worker = stage.worker(subscription, handler, credit=2)
+        # Far more wait than a window holds, and yet the lane comes to its end.
+        await stage.commits(topic, at[-1] + 1)
+        assert subscription.counters.parked == 1000
+        worker.forget()
+        worker.handler = Batch.ack
+        await leap(3500.0)
+        await stage.turn_around(subscription)
+        assert not worker.batches
+        await leap(101.0)
+        await until(lambda: not stage.audit.unsettled(topic))
+        again = sorted(spot for batch in worker.batches for spot in batch.spots)
+        assert again == [(Lane(topic, 0), position) for position in at[::2]]
+
+    @promise
+    async def test_a_parked_record_comes_back_as_it_was(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        subscription = await stage.subscribe(topic)
+        await stage.turn_around(subscription)
+        await stage.publish(topic, b"value", lane=1, keys=[b"key"])
+        worker = stage.worker(subscription)
+        first = await worker.next()
+        first.nack(retry_after=100.0)
+        await until(lambda: subscription.counters.unparked)
+        await leap(100.0)
+        again = await worker.next()
+        assert (again.delivery.topic, again.delivery.lanes) == (topic, (1,))
+        assert again.records == first.records
+        assert (again.attempt, again.is_doubtful) == (2, False)
+
+    @promise
+    async def test_attempts_go_on_counting_across_the_retry_topic(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic, retry=retry(attempts=4))
+        await stage.turn_around(subscription)
+        (at,) = await stage.publish(topic, b"value")
+        worker = stage.worker(subscription)
+        for attempt in (1, 2, 3, 4):
+            batch = await worker.next()
+            assert batch.attempt == attempt
+            # The handler works for others: this is not an outage.
+            await stage.turn_around(subscription)
+            batch.nack(retry_after=100.0)
+            if attempt < 4:
+                await until(lambda: subscription.counters.unparked == attempt)  # noqa: B023 - waited for here
+                await leap(100.0)
+        await until(lambda: subscription.counters.dead_lettered)
+        assert stage.audit.dead == {(Lane(topic, 0), at)}
+
+    @promise
+    async def test_a_short_wait_does_not_queue_behind_a_long_one(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic, window=WindowSettings(records=5))
+        await stage.turn_around(subscription)
+        waits = {b"long": 36_000.0, b"short": 40.0}
+        at = await stage.publish(topic, *[b"long", b"now"] * 20, b"short")
+
+        def handler(batch: Batch) -> None:
+            wait = waits.get(batch.values[0])
+            batch.nack(retry_after=wait) if wait else batch.ack()
+
+        worker = stage.worker(subscription, handler)
+        await stage.commits(topic, at[40] + 1)
+        worker.handler = Batch.ack
+        worker.forget()
+        await leap(40.0)
+        await until(lambda: worker.batches)
+        assert worker.batches[0].values == [b"short"]
+
+    @promise
+    async def test_records_that_only_wait_are_parked_when_they_fill_the_window(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(
+            topic, retry=retry(first=20.0, attempts=9), window=WindowSettings(records=10)
+        )
+        await stage.turn_around(subscription)
+        at = await stage.publish(topic, *[b"fails", b"works"] * 9, *numbered(100))
+        stage.worker(subscription, lambda b: b.nack() if b.values == [b"fails"] else b.ack())
+        # 20 s are short enough to wait in memory, but not while they are all that the window holds.
+        await stage.commits(topic, at[-1] + 1)
+        assert subscription.counters.parked == 9
+
+    @promise
+    async def test_parking_can_be_switched_off(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic, parking=ParkingSettings(enabled=False))
+        await stage.turn_around(subscription)
+        at = await stage.publish(topic, *numbered(3))
+        worker = stage.worker(subscription, lambda b: b.nack(retry_after=3600.0) if b.values == [b"0"] else b.ack())
+        await until(lambda: len(worker.batches) == 3)
+        await stage.turn_around(subscription)
+        assert stage.committed(topic) <= at[0]
+        worker.handler = Batch.ack
+        await leap(3600.0)
+        await stage.commits(topic, at[2] + 1)
+
+
+def _unless_slow(batch: Batch) -> None:
+    if batch.values != [b"slow"]:
+        batch.ack()

@@ -1,0 +1,15 @@
+"""The promises on the embedded broker."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.promises.harnesses import LocalHarness
+from tests.promises.stage import Harness
+from tests.promises.suite import Promises
+
+
+class TestLocal(Promises):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> Harness:
+        return LocalHarness(tmp_path / "data")

@@ -1,0 +1,116 @@
+"""A broker with somebody who watches what is asked of it, and who can make it fail."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+from sidecar.brokers.base import Broker, LaneEnd, Polled, SeekTarget, Source, SourceSpec
+from sidecar.errors import BrokerError
+from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
+from tests.promises.audit import Audit
+
+
+class WatchedBroker(Broker):
+    """Everything goes to the broker behind it, unless a fault was put in its way."""
+
+    def __init__(self, inner: Broker, audit: Audit) -> None:
+        self.traits = inner.traits
+        self.facts = inner.facts
+        self.inner = inner
+        self.audit = audit
+        #: publishing to these topics fails so
+        self.publish_faults: dict[str, BrokerError] = {}
+        #: every commit fails so
+        self.commit_fault: BrokerError | None = None
+        #: publishes that failed, by topic
+        self.failed_publishes: dict[str, int] = defaultdict(int)
+        self.failed_commits = 0
+        #: the newest for each lane that the broker has
+        self.committed: dict[Lane, Commit] = {}
+        self.sources: list[WatchedSource] = []
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    def subscribe(self, spec: SourceSpec) -> "WatchedSource":
+        source = WatchedSource(self, self.inner.subscribe(spec))
+        self.sources.append(source)
+        return source
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+        if topic in self.publish_faults:
+            self.failed_publishes[topic] += 1
+            raise self.publish_faults[topic]
+        places = await self.inner.publish(topic, messages)
+        self.audit.published_to(topic, messages, places)
+        return places
+
+    async def ensure_topic(self, topic: str, lanes: int) -> None:
+        await self.inner.ensure_topic(topic, lanes)
+
+    async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
+        return await self.inner.lane_ends(topic)
+
+    def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
+        return self.inner.read(lane, run, max_bytes)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class WatchedSource(Source):
+    def __init__(self, broker: WatchedBroker, inner: Source) -> None:
+        self._broker = broker
+        self.inner = inner
+        #: what was asked, in order
+        self.calls: list[str] = []
+        #: records that came, by lane
+        self.polled: dict[Lane, int] = defaultdict(int)
+        self.paused: set[Lane] = set()
+
+    async def open(self) -> None:
+        self.calls.append("open")
+        await self.inner.open()
+
+    async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
+        self.calls.append("poll")
+        polled = await self.inner.poll(max_records, max_bytes, timeout)
+        for chunk in polled.chunks:
+            self.polled[chunk.lane] += len(chunk.frames)
+        return polled
+
+    async def commit(self, commits: Mapping[Lane, Commit]) -> None:
+        self._broker.audit.commits(commits)
+        if self._broker.commit_fault is not None:
+            self._broker.failed_commits += 1
+            raise self._broker.commit_fault
+        await self.inner.commit(commits)
+        self.calls.append("commit")
+        self._broker.committed.update(commits)
+
+    async def release(self, lanes: Collection[Lane]) -> None:
+        self.calls.append("release")
+        await self.inner.release(lanes)
+
+    async def pause(self, lanes: Collection[Lane]) -> None:
+        self.calls.append("pause")
+        self.paused |= set(lanes)
+        await self.inner.pause(lanes)
+
+    async def resume(self, lanes: Collection[Lane]) -> None:
+        self.calls.append("resume")
+        self.paused -= set(lanes)
+        await self.inner.resume(lanes)
+
+    async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        positions = await self.inner.seek(lanes)
+        for lane, position in positions.items():
+            self._broker.audit.skipped(lane, position)
+            self._broker.committed[lane] = Commit(position)
+        return positions
+
+    async def ends(self) -> Mapping[Lane, LaneEnd]:
+        return await self.inner.ends()
+
+    async def close(self) -> None:
+        self.calls.append("close")
+        await self.inner.close()

@@ -1,0 +1,194 @@
+"""A worker that does what the test says."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.model import (
+    ClientInfo,
+    Credit,
+    Delivery,
+    Lane,
+    Notice,
+    NoticeKind,
+    Outcome,
+    Part,
+    Record,
+    SessionEnd,
+    Settlement,
+    SettleResult,
+    SettleStatus,
+)
+from sidecar.subscription import Subscription
+from sidecar.wire import decode_frame
+from tests.promises.audit import Audit, Spot
+from tests.promises.timing import now, until
+
+#: the value of records that only go around: every worker acks them, and no test sees them
+AROUND = b"around"
+
+Handler = Callable[["Batch"], object]
+
+
+@dataclass(eq=False)
+class Batch:
+    """A delivery as its worker sees it."""
+
+    subscription: Subscription
+    audit: Audit
+    delivery: Delivery
+    records: list[Record]
+    #: when it came
+    at: float
+    #: what was said of it, and the answers
+    results: list[SettleResult] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[bytes]:
+        return [record.value or b"" for record in self.records]
+
+    @property
+    def spots(self) -> list[Spot]:
+        return [(Lane(self.delivery.topic, record.lane), record.position) for record in self.records]
+
+    @property
+    def lease(self) -> bytes:
+        return self.delivery.lease
+
+    @property
+    def attempts(self) -> list[int]:
+        """Of each record."""
+        attempts = [1] * len(self.records)
+        for told in self.delivery.redeliveries:
+            attempts[told.first : told.first + told.count] = [told.attempt] * told.count
+        return attempts
+
+    @property
+    def attempt(self) -> int:
+        """Of all records, which must be alike."""
+        (attempt,) = set(self.attempts)
+        return attempt
+
+    @property
+    def doubts(self) -> list[bool]:
+        """Whether each record may have been processed before."""
+        doubts = [False] * len(self.records)
+        for told in self.delivery.redeliveries:
+            doubts[told.first : told.first + told.count] = [told.possibly_processed] * told.count
+        return doubts
+
+    @property
+    def is_doubtful(self) -> bool:
+        """All records may have been processed before, or none."""
+        (doubt,) = set(self.doubts)
+        return doubt
+
+    def ack(self) -> SettleResult:
+        return self.settle(Outcome.ACK)
+
+    def nack(self, reason: str = "", retry_after: float | None = None) -> SettleResult:
+        return self.settle(Outcome.NACK, reason=reason, retry_after=retry_after)
+
+    def release(self) -> SettleResult:
+        return self.settle(Outcome.RELEASE)
+
+    def reject(self, reason: str = "") -> SettleResult:
+        return self.settle(Outcome.REJECT, reason=reason)
+
+    def settle(
+        self,
+        outcome: Outcome | None,
+        parts: Sequence[Part] = (),
+        *,
+        reason: str = "",
+        retry_after: float | None = None,
+    ) -> SettleResult:
+        settlement = Settlement(self.lease, outcome, reason, retry_after, tuple(parts))
+        (result,) = self.subscription.settle([settlement])
+        self.results.append(result)
+        if result.status is not SettleStatus.UNKNOWN:
+            outcomes: list[Outcome | None] = [outcome] * len(self.records)
+            for part in parts:
+                outcomes[part.first : part.first + part.count] = [part.outcome] * part.count
+            for stale in result.stale:
+                outcomes[stale.first : stale.first + stale.count] = [None] * stale.count
+            acked = (spot for spot, said in zip(self.spots, outcomes, strict=True) if said is Outcome.ACK)
+            self.audit.acked.update(acked)
+        return result
+
+
+class Worker:
+    """One session. Batches wait to be taken by `next`, or go to a handler."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        audit: Audit,
+        *,
+        credit: int = 1,
+        lease: float | None = None,
+        max_message_bytes: int = 4 << 20,
+        name: str = "worker",
+        handler: Handler | None = None,
+    ) -> None:
+        self.subscription = subscription
+        self.handler = handler
+        #: all that ever came
+        self.batches: list[Batch] = []
+        self.notices: list[Notice] = []
+        self._audit = audit
+        self._taken = 0
+        self.session = subscription.connect(
+            self,
+            client=ClientInfo(language="python", pid=1, name=name),
+            credit=Credit(credit),
+            max_message_bytes=max_message_bytes,
+            lease=lease,
+        )
+
+    def deliver(self, delivery: Delivery) -> None:
+        records = [decode_frame(frame) for frame in delivery.frames]
+        batch = Batch(self.subscription, self._audit, delivery, records, now())
+        if records[0].value != AROUND:
+            self.batches.append(batch)
+        # As a stream does: it is handed over in one turn of the loop and written in another.
+        asyncio.get_running_loop().call_soon(self._got, batch)
+
+    def notify(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    def told(self, kind: NoticeKind) -> list[Notice]:
+        return [notice for notice in self.notices if notice.kind is kind]
+
+    @property
+    def untaken(self) -> int:
+        """Batches that came and that no test has looked at."""
+        return len(self.batches) - self._taken
+
+    async def next(self) -> Batch:
+        """The next batch, also one that came long ago."""
+        await until(lambda: self.untaken, "a batch comes")
+        self._taken += 1
+        return self.batches[self._taken - 1]
+
+    async def take(self, batches: int) -> list[Batch]:
+        return [await self.next() for _ in range(batches)]
+
+    def forget(self) -> None:
+        """Look only at what comes from now on."""
+        self.batches.clear()
+        self._taken = 0
+
+    def die(self) -> None:
+        """As with kill -9."""
+        self.session.end(SessionEnd.LOST)
+
+    def leave(self) -> None:
+        self.session.end(SessionEnd.ORDERLY)
+
+    def _got(self, batch: Batch) -> None:
+        self.subscription.written([batch.lease])
+        if batch.records[0].value == AROUND:
+            batch.ack()
+        elif self.handler is not None and not self.session.ended:
+            self.handler(batch)
