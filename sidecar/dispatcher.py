@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sidecar.batching import Batching
 from sidecar.lanes import LanePhase, LaneState
 from sidecar.model import ClosedBy, Order
+from sidecar.retry import in_order
 from sidecar.returns import Returns
 from sidecar.spans import DOUBTFUL, FRESH, Parcel, ParcelState, Span, count, cut, size
 
@@ -89,8 +90,6 @@ class Dispatcher:
         """A single record, each time from the next lane that has one."""
         self.too_large = []
         for lane in [*self._ring]:
-            self._ring.pop(lane)
-            self._ring[lane] = None
             spans = self._take(lane, 1, room)
             if spans:
                 return Pick(spans, ClosedBy.PROBE, apart=True)
@@ -128,21 +127,26 @@ class Dispatcher:
                         bytes_ += size(more)
             if records >= batching.records:
                 return Pick(spans, ClosedBy.RECORDS)
-            more_is_ready = first in self._ring and first.ordering.available()
-            return Pick(spans, ClosedBy.BYTES if more_is_ready else ClosedBy.LINGER)
+            return Pick(spans, ClosedBy.BYTES if self._has_more(first) else ClosedBy.LINGER)
         return None
+
+    def _has_more(self, first: LaneState) -> bool:
+        """Whether there is more that could have gone into a batch which began with this lane."""
+        if self._order is Order.LANE:
+            return first in self._ring
+        return any(lane.lane.topic == first.lane.topic for lane in self._ring)
 
     def _take(self, lane: LaneState, records: int, room: Room, used: int = 0) -> list[Span]:
         """Fresh records of a lane, which goes to the end of the ring, or out of it when it has no more."""
-        spans = lane.ordering.take(records, room.bytes - used, lane.window.before(), force=not used)
-        self._ring.pop(lane, None)
-        # Beside other lanes it may have found no room, which says nothing about its next turn.
-        if (spans or used) and lane.ordering.available():
-            self._ring[lane] = None
-        if not used and size(spans) > room.hard_bytes:
+        while True:
+            spans = lane.ordering.take(records, room.bytes - used, lane.window.before(), force=not used)
+            self._ring.pop(lane, None)
+            # Beside other lanes it may have found no room, which says nothing about its next turn.
+            if (spans or used) and lane.ordering.available():
+                self._ring[lane] = None
+            if used or size(spans) <= room.hard_bytes:
+                return spans
             self._set_aside(spans)
-            return []
-        return spans
 
     def _set_aside(self, spans: list[Span]) -> None:
         parcel = Parcel(spans, 0.0, apart=True)
@@ -170,9 +174,10 @@ class Dispatcher:
                 # The next batch may come from here again, the next probe should come from elsewhere.
                 (due if probing else passed).append(parcel)
             if not parcel.apart and not probing:
-                spans += self._company(spans, room, due)
+                company = self._company(spans, room, due)
+                spans = in_order(spans + company) if company else spans
             # A first delivery only waited here because it is large.
-            first_time = spans[0].history in (FRESH, DOUBTFUL) and not parcel.setbacks
+            first_time = not parcel.origin and spans[0].history in (FRESH, DOUBTFUL)
             why = ClosedBy.BYTES if first_time else ClosedBy.RETRY
             pick = Pick(spans, why, parcel.apart, parcel.origin, parcel.setbacks, tuple(self._leased))
         due.extendleft(reversed(passed))
@@ -198,13 +203,18 @@ class Dispatcher:
 
     def _takable(self, parcel: Parcel, room: Room, most: int | None) -> list[Span]:
         """What may go of a parcel now. If that is all of it the parcel is LEASED, otherwise it keeps the rest."""
-        go, stay = self._eligible(parcel.spans)
-        fits = min(most or self._batching.records, _fitting(go, room.bytes))
-        if go and not fits and room.hard_bytes:
-            if _first_size(go) > room.hard_bytes:
-                self.too_large.append(self._first_apart(parcel, go, stay))
+        while True:
+            go, stay = self._eligible(parcel.spans)
+            fits = min(most or self._batching.records, _fitting(go, room.bytes))
+            if fits or not go or not room.hard_bytes:
+                break
+            if _first_size(go) <= room.hard_bytes:
+                fits = 1
+                break
+            alone = self._first_apart(parcel, go, stay)
+            self.too_large.append(alone)
+            if alone is parcel:
                 return []
-            fits = 1
         go, rest = cut(go, fits)
         if not go:
             return []
@@ -212,7 +222,7 @@ class Dispatcher:
             parcel.state = ParcelState.LEASED
             self._leased.append(parcel)
         else:
-            parcel.spans = rest + stay
+            parcel.spans = in_order(rest + stay)
         for span in go:
             span.lane.waiting -= span.records
         return go
@@ -222,7 +232,7 @@ class Dispatcher:
         if parcel.records == 1:
             return parcel
         first, rest = cut(go, 1)
-        parcel.spans = rest + stay
+        parcel.spans = in_order(rest + stay)
         alone = Parcel(first, 0.0, True, parcel.origin, parcel.setbacks, parcel.ancestor)
         if alone.ancestor is not None:
             alone.ancestor.heirs.append(alone)

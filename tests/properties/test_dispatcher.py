@@ -1,0 +1,318 @@
+"""The dispatcher, pinned to a table that says of every record where it is."""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from sidecar.batching import Batching
+from sidecar.dispatcher import Dispatcher, Pick, Room
+from sidecar.lanes import LanePhase, LaneState
+from sidecar.model import Chunk, ClosedBy, Lane, Order
+from sidecar.settings import BatchSettings, Bytes, WindowSettings
+from sidecar.spans import FRESH, History, Parcel, ParcelState, Span
+from tests.kit import chunk, lane_state, positions_of
+
+KEYS = [None, b"a", b"b"]
+NOW = 1_000.0
+
+
+class Where(Enum):
+    FRESH = "fresh"
+    LEASED = "leased"
+    WAITING = "waiting"
+    SETTLED = "settled"
+
+
+@dataclass
+class Known:
+    """A record as the model has it."""
+
+    state: LaneState
+    position: int
+    topic: str
+    key: object
+    size: int
+    where: Where = Where.FRESH
+    #: what it waits in
+    parcel: Parcel | None = None
+
+
+class EveryRecordIsInOnePlace(RuleBasedStateMachine):
+    @initialize(
+        order=st.sampled_from(Order),
+        records=st.integers(1, 8),
+        size=st.integers(40, 300),
+        window=st.integers(1, 30),
+    )
+    def start(self, order: Order, records: int, size: int, window: int) -> None:
+        self.order = order
+        self.batch = BatchSettings(records=records, bytes=Bytes(size))
+        self.dispatcher = Dispatcher(Batching(self.batch), order)
+        self.window = WindowSettings(records=window, bytes=Bytes(1 << 30), span=1 << 30)
+        self.lanes: list[LaneState] = []
+        self.known: dict[tuple[LaneState, int], Known] = {}
+        self.leases: list[Pick] = []
+        self.now = NOW
+        for topic in ("orders", "orders", "refunds", "retry"):
+            self.a_lane_is_assigned(topic)
+
+    @precondition(lambda self: len(self.lanes) < 5)
+    @rule(topic=st.sampled_from(["orders", "refunds"]))
+    def a_lane_is_assigned(self, topic: str) -> None:
+        parked = topic == "retry"
+        lane = lane_state(len(self.lanes), topic=topic, order=self.order, window=self.window, parked=parked)
+        self.lanes.append(lane)
+
+    @rule(data=st.data())
+    def records_arrive(self, data: st.DataObject) -> None:
+        state = data.draw(st.sampled_from(self.lanes), "lane")
+        records = data.draw(st.integers(1, 6), "records")
+        first = state.ledger.tracked
+        positions = [*range(first, first + records)]
+        keys = [data.draw(st.sampled_from(KEYS)) for _ in positions]
+        sizes = [data.draw(st.sampled_from([0, 10, 20, 200])) for _ in positions]
+        arrived = chunk(positions, lane=state.lane, keys=keys, sizes=sizes)
+        spans = state.track(arrived, self.now)
+        for index, position in enumerate(positions):
+            key: object = {Order.NONE: None, Order.KEY: keys[index], Order.LANE: "lane"}[self.order]
+            if key is None or state.parked:
+                key = object()
+            known = Known(state, position, state.lane.topic, (state, key), arrived.size(index, index + 1))
+            self.known[state, position] = known
+        if state.parked:
+            # Each is encoded anew, as what it was before it was parked, in a chunk of its own. Some travel together.
+            singles = []
+            for index, position in enumerate(positions):
+                topic = data.draw(st.sampled_from(["orders", "refunds"]), "origin")
+                self.known[state, position].topic = topic
+                unparked = Chunk(state.lane, [position], [arrived.frames[index]], origin=Lane(topic, 7))
+                singles.append(Span(state, unparked, 0, 1, position))
+            together = data.draw(st.integers(1, 3), "together")
+            for first_of in range(0, len(singles), together):
+                due = self.now + data.draw(st.sampled_from([0.0, 5.0]), "due")
+                self.put_back(Parcel(singles[first_of : first_of + together], due, apart=together > 1))
+        else:
+            for span in spans:
+                state.ordering.add(span)
+        self.dispatcher.wake(state)
+
+    def put_back(self, parcel: Parcel) -> None:
+        for span in parcel.spans:
+            span.lane.waiting += span.records
+            for position in positions_of([span]):
+                known = self.known[span.lane, position]
+                known.where, known.parcel = Where.WAITING, parcel
+        self.dispatcher.returns.add(parcel, self.now)
+
+    @rule(later=st.sampled_from([1.0, 5.0]))
+    def time_passes(self, later: float) -> None:
+        self.now += later
+
+    @rule(size=st.integers(1, 400), hard=st.sampled_from([60, 150, 10_000]))
+    def a_worker_asks(self, size: int, hard: int) -> None:
+        room = Room(min(size, hard, int(self.batch.bytes)), hard)
+        could_go = self.could_go()
+        pick = self.dispatcher.pick(room, self.now)
+        self.note_too_large(room)
+        if pick is None:
+            # Nothing that this worker could take may be left behind.
+            assert not [known for known in could_go if known.size <= hard]
+            return
+        taken = self.taken(pick)
+        assert len(taken) <= self.batch.records
+        assert sum(each.size for each in taken) <= room.bytes or len(taken) == 1
+        assert all(each.size <= hard for each in taken)
+        assert pick.closed_by is not ClosedBy.RECORDS or len(taken) == self.batch.records
+        self.lease(pick, taken)
+
+    @rule()
+    def a_worker_probes(self) -> None:
+        could_go = self.could_go()
+        pick = self.dispatcher.probe(Room(1_000, 1_000), self.now)
+        assert not self.dispatcher.too_large
+        if pick is None:
+            assert not could_go
+            return
+        taken = self.taken(pick)
+        assert len(taken) == 1
+        assert pick.apart
+        assert pick.closed_by is ClosedBy.PROBE
+        self.lease(pick, taken)
+
+    def taken(self, pick: Pick) -> list[Known]:
+        """What was picked, with all that must hold for it."""
+        taken = [self.known[span.lane, position] for span in pick.spans for position in positions_of([span])]
+        assert taken, "an empty batch"
+        assert len({id(each) for each in taken}) == len(taken), "a record twice"
+        assert len({each.topic for each in taken}) == 1, "a batch of two topics"
+        assert {each.where for each in taken} in ({Where.FRESH}, {Where.WAITING})
+        assert all(each.state.phase is LanePhase.ACTIVE for each in taken)
+        if self.order is Order.LANE:
+            assert len({each.state for each in taken}) == 1, "a batch of two lanes"
+        for state in {each.state for each in taken}:
+            positions = [each.position for each in taken if each.state is state]
+            assert positions == sorted(positions), "out of the order of positions"
+        for each in taken:
+            assert all(earlier in taken for earlier in self.before(each)), "overtook another of its key"
+            if each.where is Where.FRESH or each.state.parked:
+                assert each.position < each.state.window.before()
+            else:
+                assert each.parcel is not None
+                assert each.parcel.due <= self.now
+        parcels = {id(each.parcel) for each in taken if each.parcel}
+        assert len(parcels) <= 1 or not any(each.parcel.apart for each in taken if each.parcel)
+        return taken
+
+    def lease(self, pick: Pick, taken: list[Known]) -> None:
+        for each in taken:
+            each.where, each.parcel = Where.LEASED, None
+        self.leases.append(pick)
+
+    def note_too_large(self, room: Room) -> None:
+        """A record that is too large for a worker waits by itself for another one."""
+        for parcel in self.dispatcher.too_large:
+            assert parcel.records == 1
+            assert parcel.state is ParcelState.WAITING
+            known = self.known[parcel.spans[0].lane, positions_of(parcel.spans)[0]]
+            assert known.size > room.hard_bytes
+            known.where, known.parcel = Where.WAITING, parcel
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def a_worker_settles(self, data: st.DataObject) -> None:
+        """Some records are acked, others come back: in one parcel or two, now or later."""
+        pick = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), "which"))
+        back: list[Span] = []
+        for span in pick.spans:
+            if span.lane.phase is LanePhase.GONE:
+                continue
+            records = data.draw(st.integers(0, span.records), "acked")
+            if records:
+                acked = span.slice(0, records)
+                span.lane.settle([acked])
+                for position in positions_of([acked]):
+                    self.known[span.lane, position].where = Where.SETTLED
+                self.dispatcher.wake(span.lane)
+            if records < span.records:
+                back.append(span.slice(records, span.records).with_history(History(failures=1)))
+        if back:
+            cut = data.draw(st.integers(0, len(back)), "cut")
+            apart = data.draw(st.booleans(), "apart")
+            due = self.now + data.draw(st.sampled_from([0.0, 0.0, 1.0, 5.0]), "after")
+            for part in (back[:cut], back[cut:]):
+                if part:
+                    self.put_back(Parcel(part, due, apart, origin=1))
+
+    @rule(data=st.data())
+    def a_lane_is_committed(self, data: st.DataObject) -> None:
+        state = data.draw(st.sampled_from(self.lanes))
+        state.window.commit(state.ledger.floor)
+        self.dispatcher.wake(state)
+
+    @precondition(lambda self: len(self.lanes) > 3)
+    @rule(data=st.data())
+    def a_lane_goes(self, data: st.DataObject) -> None:
+        state = data.draw(st.sampled_from(self.lanes))
+        self.lanes.remove(state)
+        state.phase = LanePhase.GONE
+        waiting = {id(each.parcel) for each in self.known.values() if each.state is state and each.parcel}
+        assert {id(parcel) for parcel in self.dispatcher.forget(state)} == waiting
+        self.known = {place: each for place, each in self.known.items() if each.state is not state}
+
+    def before(self, record: Known) -> list[Known]:
+        return [
+            each
+            for each in self.known.values()
+            if each.key == record.key and each.position < record.position and each.where is not Where.SETTLED
+        ]
+
+    def could_go(self) -> list[Known]:
+        """Records that may go now, each by itself."""
+        return [
+            each
+            for each in self.known.values()
+            if not self.before(each)
+            and (
+                (each.where is Where.FRESH and each.position < each.state.window.before())
+                or (
+                    each.where is Where.WAITING
+                    and each.parcel is not None
+                    and each.parcel.due <= self.now
+                    and (not each.state.parked or each.position < each.state.window.before())
+                )
+            )
+        ]
+
+    @invariant()
+    def nothing_is_lost_and_nothing_is_in_two_places(self) -> None:
+        waiting = Counter(each.state for each in self.known.values() if each.where is Where.WAITING)
+        fresh = Counter(each.state for each in self.known.values() if each.where is Where.FRESH)
+        for state in self.lanes:
+            assert state.waiting == waiting[state]
+            assert state.ordering.fresh_records == fresh[state]
+        in_parcels = [
+            (span.lane, position)
+            for parcel in self.dispatcher.returns
+            for span in parcel.spans
+            for position in positions_of([span])
+        ]
+        assert Counter(in_parcels) == Counter(
+            place for place, each in self.known.items() if each.where is Where.WAITING
+        )
+        if self.could_go():
+            assert not self.dispatcher.idle(self.now)
+
+
+TestDispatcher = EveryRecordIsInOnePlace.TestCase
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=2, max_size=6),
+    st.integers(1, 5),
+    st.sampled_from([Order.NONE, Order.LANE]),
+)
+def test_every_lane_with_records_gets_its_turn(backlogs: list[int], records: int, order: Order) -> None:
+    """However much the others have: a lane waits for no more batches than there are lanes."""
+    dispatcher = Dispatcher(Batching(BatchSettings(records=records)), order)
+    lanes = [lane_state(number, order=order) for number in range(len(backlogs))]
+    for state, backlog in zip(lanes, backlogs, strict=True):
+        for span in state.track(chunk([*range(backlog)], lane=state.lane), 0.0):
+            state.ordering.add(span)
+        dispatcher.wake(state)
+    since = dict.fromkeys(lanes, 0)
+    delivered = 0
+    while (pick := dispatcher.pick(Room(1 << 20, 1 << 20), 0.0)) is not None:
+        for state in lanes:
+            since[state] = 0 if not state.ordering.fresh_records else since[state] + 1
+        for span in pick.spans:
+            since[span.lane] = 0
+            delivered += span.records
+            span.lane.settle([span])
+            dispatcher.wake(span.lane)
+        assert max(since.values()) < len(lanes)
+    assert delivered == sum(backlogs)
+
+
+@given(st.integers(1, 10), st.integers(1, 10), st.integers(1, 3))
+def test_returned_and_fresh_records_take_turns(fresh: int, returned: int, records: int) -> None:
+    dispatcher = Dispatcher(Batching(BatchSettings(records=records)), Order.NONE)
+    state = lane_state()
+    (span,) = state.track(chunk([*range((fresh + returned) * records)]), 0.0)
+    back, rest = span.cut(returned * records)
+    for single in back.singles():
+        state.waiting += 1
+        dispatcher.returns.add(Parcel([single.with_history(FRESH._replace(failures=1))], 0.0), 0.0)
+    state.ordering.add(rest)
+    dispatcher.wake(state)
+    kinds = []
+    while (pick := dispatcher.pick(Room(1 << 20, 1 << 20), 0.0)) is not None:
+        kinds.append(pick.closed_by is ClosedBy.RETRY)
+    assert kinds.count(True) == returned
+    assert kinds.count(False) == fresh
+    both = kinds[: 2 * min(fresh, returned)]
+    assert all(one is not other for one, other in pairwise(both))
