@@ -1,5 +1,6 @@
 """Who watches: a person at a terminal, or a log."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -76,9 +77,11 @@ class Terminal(Audience):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._write(_LEAVE)
-        for told in self._story:
-            print(told)
+        # It may be because the terminal is gone that this ends.
+        with contextlib.suppress(OSError):
+            self._write(_LEAVE)
+            for told in self._story:
+                print(told)
 
     def _draw(self) -> None:
         view = View(*shutil.get_terminal_size(), self.ink)

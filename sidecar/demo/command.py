@@ -10,6 +10,7 @@ and what the workers noted; the exit code is 0 only if every single record is ac
 """
 
 import argparse
+import contextlib
 import io
 import os
 import shutil
@@ -29,6 +30,7 @@ from sidecar.demo.show import play
 #: with less there is nothing to see
 _LEAST_RECORDS = 10_000
 _MOST_WORKERS = 32
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(argv: list[str]) -> int:
@@ -38,9 +40,8 @@ def main(argv: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a bar shows question marks.
         sys.stdout.reconfigure(errors="replace")
-    # Whoever asks it to end gets what Ctrl-C gets: no process and no folder is left behind.
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    for number in _ENDINGS:
+        signal.signal(number, _interrupt)
     folder = _make_folder()
     keep = True
     try:
@@ -48,12 +49,12 @@ def main(argv: list[str]) -> int:
         keep = args.keep or not accounts.balanced
         return 0 if accounts.balanced else 1
     except KeyboardInterrupt:
-        print("Interrupted. All processes of the demo have ended.", file=sys.stderr)
         keep = args.keep
+        _say("Interrupted. All processes of the demo have ended.")
         raise
     finally:
         if keep:
-            print(f"Everything is kept in {folder.path}", file=sys.stderr)
+            _say(f"Everything is kept in {folder.path}")
         else:
             shutil.rmtree(folder.path, ignore_errors=True)
 
@@ -92,4 +93,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _interrupt(number: int, frame: object) -> None:
+    """Whoever asks it to end gets what Ctrl-C gets: no process and no folder is left behind. Asking again, as a
+    terminal does that is closed, must not disturb that."""
+    for each in _ENDINGS:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    # The terminal may be what has ended.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)

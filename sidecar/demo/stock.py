@@ -1,6 +1,5 @@
 """What the broker has on disk after the demo: read through the broker itself, with no sidecar running."""
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -84,7 +83,7 @@ async def _read_cursors(stock: Stock, broker: Broker, settings: SubscriptionSett
 async def _read_parked(stock: Stock, broker: Broker, topic: str) -> None:
     async for chunk in _all(broker, topic):
         for index, position in enumerate(chunk.positions):
-            record = parking.unpark(chunk, index, time.monotonic(), doubtful=False).chunk
+            record = parking.unpark(chunk, index, now=0.0, wall_ms=0, doubtful=False).chunk
             spot = record.shown, decode_frame(record.frames[0]).position
             stock.parked.add(spot)
             if position not in stock.committed[chunk.lane]:
