@@ -158,7 +158,8 @@ class Assigning:
         company: list[Span] = []
         due = 0.0
         for single in span.singles():
-            back = parking.unpark(single.chunk, single.start, now, doubtful=span.history.doubtful)
+            doubtful = span.history.doubtful
+            back = parking.unpark(single.chunk, single.start, now=now, wall_ms=wall, doubtful=doubtful)
             self._books.counters.unparked += 1
             larger = back.chunk.ends[-1] - single.size
             state.unsettled_bytes += larger

@@ -6,7 +6,6 @@ wait never queues behind a long one.
 """
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +59,7 @@ def redriven(frame: bytes, topic: str, *, wall_ms: int) -> Message:
     return _message(frame, topic, History(doubtful=True), 0.0, wall_ms, 1, 0.0)
 
 
-def unpark(chunk: Chunk, index: int, now: float, *, doubtful: bool) -> Unparked:
+def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, doubtful: bool) -> Unparked:
     """A record of the retry topic. One that Offramp did not write is delivered as it is."""
     frame, position = chunk.frames[index], chunk.positions[index]
     record = decode_frame(frame)
@@ -82,8 +81,7 @@ def unpark(chunk: Chunk, index: int, now: float, *, doubtful: bool) -> Unparked:
         strikes=said["strikes"],
         deaths=said["deaths"],
         doubtful=doubtful or said["doubtful"],
-        # When it first failed is kept as an age: the loop's clock does not survive a restart.
-        first_failed=None if said["failed_for"] is None else now - said["failed_for"],
+        first_failed=None if said["failed_ms"] is None else now - (wall_ms - said["failed_ms"]) / 1000,
         company=said["company"],
     )
     return Unparked(Chunk(chunk.lane, [position], [original], origin=origin), history, said["not_before_ms"])
@@ -103,7 +101,8 @@ def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: i
         "strikes": history.strikes,
         "deaths": history.deaths,
         "doubtful": history.doubtful,
-        "failed_for": None if history.first_failed is None else round(now - history.first_failed, 3),
+        # When it first failed, as time of day: the loop's clock does not survive a restart.
+        "failed_ms": None if history.first_failed is None else wall_ms - int((now - history.first_failed) * 1000),
         "company": history.company,
     }
     headers = (*record.headers, Header(HEADER, json.dumps(said).encode()))
@@ -120,11 +119,11 @@ def _read(header: Header) -> dict[str, Any] | None:
             return None
         said["topic"].encode()
         bytes.fromhex(said["ref"])
-        age = said["failed_for"]
+        failed_ms = said["failed_ms"]
         usable = (
             all(type(said[name]) is int and 0 <= said[name] < limit for name, limit in _NUMBERS.items())
             and isinstance(said["doubtful"], bool)
-            and (age is None or (isinstance(age, int | float) and math.isfinite(age)))
+            and (failed_ms is None or (type(failed_ms) is int and abs(failed_ms) < _LONG))
         )
         return said if usable else None
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
