@@ -1,11 +1,12 @@
 """Holds every commit of every test against promise 1, from outside: by what workers said and what the broker took."""
 
 import json
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from sidecar import parking
-from sidecar.model import Commit, Lane, Message, Place
+from sidecar.model import Commit, Lane, Message, Place, Run
 
 #: a record by its lane and position
 Spot = tuple[Lane, int]
@@ -25,14 +26,17 @@ class Audit:
         self.given_up: set[Spot] = set()
         self.violations: list[str] = []
         self._origins: dict[Spot, Spot] = {}
-        self._unchecked: dict[Lane, set[int]] = defaultdict(set)
+        #: positions that no commit has covered yet, ascending
+        self._unchecked: dict[Lane, list[int]] = defaultdict(list)
+        self._unsettled: dict[str, list[Spot]] = defaultdict(list)
 
     def published_to(self, topic: str, messages: Sequence[Message], places: Sequence[Place]) -> None:
         """The broker has these."""
         for message, place in zip(messages, places, strict=True):
             spot = Lane(topic, place.lane), place.position
             self.published[spot[0]][spot[1]] = message.value
-            self._unchecked[spot[0]].add(spot[1])
+            insort(self._unchecked[spot[0]], spot[1])
+            self._unsettled[topic].append(spot)
             headers = {header.name: header.value or b"" for header in message.headers}
             if "offramp-id" in headers:
                 origin, lane, position = headers["offramp-id"].decode().rsplit("/", 2)
@@ -53,12 +57,14 @@ class Audit:
     def commits(self, commits: Mapping[Lane, Commit]) -> None:
         """The broker is told so now."""
         for lane, commit in commits.items():
-            covered = [position for position in self._unchecked[lane] if _covers(commit, position)]
-            early = [position for position in covered if not self.is_settled((lane, position))]
-            if early:
-                self.violations.append(f"{lane}: {commit} covers records that are not settled: {early}")
-            # What is settled stays so.
-            self._unchecked[lane].difference_update(covered)
+            unchecked = self._unchecked[lane]
+            for start, stop in reversed((Run(0, commit.position), *commit.beyond)):
+                covered = slice(bisect_left(unchecked, start), bisect_left(unchecked, stop))
+                early = [position for position in unchecked[covered] if not self.is_settled((lane, position))]
+                if early:
+                    self.violations.append(f"{lane}: {commit} covers records that are not settled: {early}")
+                # What is settled stays so.
+                del unchecked[covered]
 
     def is_settled(self, spot: Spot) -> bool:
         origin = self._origins.get(spot, spot)
@@ -70,10 +76,9 @@ class Audit:
 
     def unsettled(self, topic: str) -> list[Spot]:
         """Records of a topic of which nobody knows what became of them in the end."""
-        known = self.acked | self.dead | self.given_up
-        spots = ((lane, position) for lane, values in self.published.items() for position in values)
-        return [spot for spot in spots if spot[0].topic == topic and spot not in known]
-
-
-def _covers(commit: Commit, position: int) -> bool:
-    return position < commit.position or any(run.start <= position < run.stop for run in commit.beyond)
+        self._unsettled[topic] = [
+            spot
+            for spot in self._unsettled[topic]
+            if spot not in self.acked and spot not in self.dead and spot not in self.given_up
+        ]
+        return self._unsettled[topic]

@@ -37,4 +37,4 @@ class Promises(
     PoisonIsIsolated,
     AnOutageIsNotPoison,
 ):
-    """All of them, in their order. A subclass gives the fixture `harness`."""
+    """All of them. A subclass gives the fixture `harness`."""
