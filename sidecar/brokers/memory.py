@@ -102,15 +102,14 @@ class MemorySource(Source):
             known = any((self.spec.group, lane.lane) in self._broker.cursors for lane in lanes)
             latest = self.spec.start is Start.LATEST and topic not in self.spec.own_topics and not known
             for lane in lanes:
-                start = Commit(len(lane.frames) if latest else 0)
-                self._broker.cursors.setdefault((self.spec.group, lane.lane), start)
-                self.assign(lane)
+                self.assign(lane, len(lane.frames) if latest else 0)
 
-    def assign(self, lane: MemoryLane) -> None:
-        """Consume a lane from where the group is in it."""
-        commit = self._broker.cursors.setdefault((self.spec.group, lane.lane), Commit(0))
+    def assign(self, lane: MemoryLane, start: int = 0) -> None:
+        """Consume a lane from where the group is in it, or from `start`."""
+        first = (self.spec.group, lane.lane) not in self._broker.cursors
+        commit = self._broker.cursors.setdefault((self.spec.group, lane.lane), Commit(start))
         self.readings[lane.lane] = Reading(lane, commit.position)
-        self.tell(Assigned(lane.lane, commit.position, commit.beyond))
+        self.tell(Assigned(lane.lane, commit.position, commit.beyond, first))
 
     def tell(self, event: LaneEvent) -> None:
         self._events.append(event)

@@ -15,6 +15,8 @@ BLOCK_BYTES = 64 << 10
 #: bytes of frames; a last block below this is written again together with what follows, so that records that were
 #: published one by one end up in blocks too
 TAIL_BYTES = 16 << 10
+#: milliseconds; a last block takes in no more after this, so that a trickle does not keep what is old for long
+TAIL_MS = 60_000
 
 
 class Block(NamedTuple):
@@ -61,8 +63,10 @@ class End(NamedTuple):
 
 
 def build(end: End, frames: Sequence[bytes], timestamps: Sequence[int], now_ms: int) -> Iterator[Block]:
-    """The blocks that append the frames to a lane. The first replaces the tail, if there is one."""
+    """The blocks that append the frames to a lane. The first may replace the tail: it starts where that does."""
     tail = end.tail
+    if tail is not None and not (_is_open(tail, now_ms) and len(tail.frames) + len(frames[0]) <= BLOCK_BYTES):
+        tail = None
     ends = list(accumulate(map(len, frames), initial=0))
     first, position, bytes_before = 0, end.position, end.written
     room = BLOCK_BYTES - (len(tail.frames) if tail else 0)
@@ -71,14 +75,18 @@ def build(end: End, frames: Sequence[bytes], timestamps: Sequence[int], now_ms: 
         lengths = pack(f"<{stop - first}I", *map(len, frames[first:stop]))
         body = b"".join(frames[first:stop])
         newest = max(timestamps[first:stop])
-        start = position
+        start, written = position, now_ms
         if tail is not None:
             lengths, body, newest = tail.lengths + lengths, tail.frames + body, max(newest, tail.newest_ms)
-            start, bytes_before = tail.start, tail.bytes_before
+            start, written, bytes_before = tail.start, tail.written_ms, tail.bytes_before
         position += stop - first
-        yield Block(end.lane, start, position, bytes_before, newest, now_ms, checksum(lengths, body), lengths, body)
+        yield Block(end.lane, start, position, bytes_before, newest, written, checksum(lengths, body), lengths, body)
         bytes_before += len(body)
         tail, room, first = None, BLOCK_BYTES, stop
+
+
+def _is_open(tail: Block, now_ms: int) -> bool:
+    return 0 <= now_ms - tail.written_ms < TAIL_MS
 
 
 def end_after(block: Block) -> End:

@@ -1,6 +1,7 @@
 """The embedded broker: durable topics in one SQLite file."""
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from sidecar.brokers.local.source import LocalSource
 from sidecar.brokers.local.store import Store
 from sidecar.brokers.local.writer import Writer
 from sidecar.clock import Clock
-from sidecar.errors import NotFound, OutOfRoom, Refused, TooLarge, Unavailable
+from sidecar.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
 from sidecar.logs import Log
 from sidecar.model import Chunk, Lane, Message, Place, Run
 
@@ -81,7 +82,7 @@ class LocalBroker(Broker):
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._keeper: asyncio.Task[None] | None = None
-        #: what an operator should know; empty when all is well
+        self._disk_is_full = asyncio.Event()
         self.trouble = ""
         self.facts = {"directory": str(self._folder.path), "sqlite": sqlite3.sqlite_version}
 
@@ -161,16 +162,17 @@ class LocalBroker(Broker):
             pass
 
     async def close(self) -> None:
-        if self._keeper:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
-        # Readers first: the last connection to go empties the journal.
-        if self._readers:
-            await asyncio.to_thread(self._readers.close)
-        if self._writer:
-            await self._writer.close()
-        self._folder.leave()
+        keeper, readers, writer = self._keeper, self._readers, self._writer
         self._keeper = self._readers = self._writer = None
+        if keeper:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+        # Readers first: the last connection to go empties the journal.
+        if readers:
+            await asyncio.to_thread(readers.close)
+        if writer:
+            await writer.close()
+        self._folder.leave()
 
     # What sources need.
 
@@ -253,18 +255,32 @@ class LocalBroker(Broker):
         self.trouble = text
         if text:
             log.error(text)
+            self._disk_is_full.set()
         else:
             log.info(f"there is room on the disk of {self._folder.path} again")
         for source in self._sources:
             source.tell(Trouble("disk", text))
 
     async def _keep_house(self) -> None:
+        failure = ""
         while True:
-            await asyncio.sleep(_RETENTION_EVERY_WHEN_FULL if self.trouble else _RETENTION_EVERY)
+            await self._until_retention()
             try:
                 await self.retire()
-            except Unavailable as error:
-                log.warning("retention is put off", error=error)
+                failure = ""
+            except BrokerError as error:
+                if failure != str(error):
+                    failure = str(error)
+                    log.warning("retention is put off", error=failure)
+
+    async def _until_retention(self) -> None:
+        if self.trouble:
+            await asyncio.sleep(_RETENTION_EVERY_WHEN_FULL)
+            return
+        self._disk_is_full.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RETENTION_EVERY):
+                await self._disk_is_full.wait()
 
 
 def _size(message: Message) -> int:

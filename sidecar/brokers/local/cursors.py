@@ -16,6 +16,8 @@ class Opened(NamedTuple):
 
     id: int
     cursors: dict[Lane, Commit]
+    #: lanes that it had no cursor in before
+    new: set[Lane]
 
 
 class Cursors:
@@ -31,6 +33,7 @@ class Cursors:
         group = self._ensure_group(spec.group)
         cursors: dict[Lane, Commit] = {}
         pinned: dict[int, Commit] = {}
+        new: set[Lane] = set()
         for topic in dict.fromkeys((*spec.topics, *spec.own_topics)):
             lanes = self._catalog.ensure(topic, self._lanes)
             known = {lane.id: self._find(group, lane.id) for lane in lanes}
@@ -41,9 +44,10 @@ class Cursors:
                 commit = known[lane.id]
                 if commit is None:
                     commit = pinned[lane.id] = Commit(lane.end.position if latest else lane.start)
+                    new.add(lane.lane)
                 cursors[lane.lane] = commit
         self.save(group, pinned)
-        return Opened(group, cursors)
+        return Opened(group, cursors, new)
 
     def save(self, group: int, commits: Mapping[int, Commit]) -> None:
         """Store a group's cursors, by the ids of their lanes."""

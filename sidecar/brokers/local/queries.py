@@ -88,6 +88,8 @@ def first_at_time(connection: sqlite3.Connection, lane: int, timestamp_ms: int) 
     if row is None:
         return None
     block = Block(*row)
+    if not block.is_intact:
+        return block.start
     for frame in Frames(block).cut(Run(block.start, block.stop), len(block.frames)):
         record = decode_frame(frame)
         if record.timestamp_ms >= timestamp_ms:

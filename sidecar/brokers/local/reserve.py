@@ -8,7 +8,7 @@ from pathlib import Path
 class Reserve:
     """A file of a fixed size that is really allocated, and given up at the first "disk full".
 
-    What it frees is for settling and retention. Publishing is refused until it could be made anew.
+    What it frees is for settling and retention. Publishing is refused until it is made anew.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -17,14 +17,15 @@ class Reserve:
         #: False: the reserve is in use, so the disk is full
         self.held = False
 
-    def hold(self) -> bool:
-        """Make the file, or find it made. False when there is no room for it."""
+    def hold(self, spare: int = 0) -> bool:
+        """Make the file, or find it made. False when there is no room for it and `spare` bytes more."""
         try:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError:
             return False
         try:
-            _allocate(handle, self._size)
+            _allocate(handle, self._size + spare)
+            os.ftruncate(handle, self._size)
             os.fsync(handle)
             self.held = True
         except OSError:
@@ -32,6 +33,10 @@ class Reserve:
         finally:
             os.close(handle)
         return self.held
+
+    def hold_again(self) -> bool:
+        """Make the file anew, if there is as much room again beside it: or it would be given up the next moment."""
+        return self.hold(spare=self._size)
 
     def give_up(self) -> None:
         """Free the space. Harmless when it is free already."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import NamedTuple
 
+from sidecar.brokers.local.blocks import TAIL_MS
 from sidecar.brokers.local.catalog import Catalog, StoredLane
 from sidecar.brokers.local.cursors import Cursors
 from sidecar.brokers.local.options import LocalOptions
@@ -59,7 +60,8 @@ class Retention:
     def _removable(self, lanes: list[StoredLane], now_ms: int) -> Iterator[_Candidate]:
         """The blocks of a topic that must go, oldest first."""
         options = self._options
-        cutoff = now_ms - int(options.retention_age * 1000) if options.retention_age else 0
+        # The last record of a block may be younger than its first by this much.
+        cutoff = now_ms - int(options.retention_age * 1000) - TAIL_MS if options.retention_age else 0
         limit = options.retention_bytes
         # Merged, not sorted: a lane's blocks go in their order, even if the wall clock went back.
         for candidate in merge(*map(self._candidates, lanes), key=lambda each: each.written_ms):

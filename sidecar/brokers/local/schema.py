@@ -48,7 +48,7 @@ CREATE TABLE blocks (
     bytes_before INTEGER NOT NULL,
     -- the newest timestamp of its records
     newest_ms    INTEGER NOT NULL,
-    -- when it was last written to
+    -- when it was begun; all of it was written within a minute of that
     written_ms   INTEGER NOT NULL,
     -- crc32 of lengths and frames
     checksum     INTEGER NOT NULL,
@@ -116,8 +116,9 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Copy the journal into the database and empty it, as far as readers allow."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    """Copy the journal into the database, so that it is written from its start again. It keeps its room on the disk:
+    what it has, settling can go on with when there is nothing else. Waits for readers."""
+    connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
 
 def is_full(error: sqlite3.Error) -> bool:

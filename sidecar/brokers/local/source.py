@@ -80,7 +80,7 @@ class LocalSource(Source):
             raise
         self._group = opened.id
         for lane, commit in opened.cursors.items():
-            self._assign(self._broker.view(lane), commit)
+            self._assign(self._broker.view(lane), commit, first=lane in opened.new)
         # Lanes that came while the answer was on its way.
         for topic in self.topics:
             for view in self._broker.views(topic):
@@ -163,15 +163,15 @@ class LocalSource(Source):
     def add(self, view: "LaneView") -> None:
         """A topic got a lane."""
         if self._group and view.lane not in self._lanes:
-            self._assign(view, Commit(view.start))
+            self._assign(view, Commit(view.start), first=True)
 
     def tell(self, event: LaneEvent) -> None:
         self._events.append(event)
         self._wake.set()
 
-    def _assign(self, view: "LaneView", commit: Commit) -> None:
+    def _assign(self, view: "LaneView", commit: Commit, *, first: bool) -> None:
         self._lanes[view.lane] = _Reading(view, commit.position, commit.beyond)
-        self.tell(Assigned(view.lane, commit.position, commit.beyond))
+        self.tell(Assigned(view.lane, commit.position, commit.beyond, first))
 
     async def _seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         readings = {lane: self._lanes[lane] for lane in lanes}

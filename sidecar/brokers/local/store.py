@@ -28,6 +28,8 @@ class Store:
         self._load()
 
     def begin(self) -> None:
+        if self._is_stale:
+            self._load()
         self._connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> list[LaneChange]:
@@ -37,10 +39,11 @@ class Store:
         return self._catalog.changes()
 
     def rollback(self) -> None:
+        # What is known of the lanes ran ahead of the disk: it is read again before anything else is done.
+        self._is_stale = True
         # A full disk makes the database roll back by itself.
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-        self._load()
 
     def append(self, topic: str, messages: Sequence[Message]) -> list[Place]:
         return self._appender.append(topic, messages)
@@ -66,3 +69,4 @@ class Store:
         self._appender = Appender(self._connection, self._catalog, self._clock, self._options.lanes)
         self.cursors = Cursors(self._connection, self._catalog, self._options.lanes)
         self.retention = Retention(self._connection, self._catalog, self.cursors, self._options)
+        self._is_stale = False

@@ -129,11 +129,13 @@ class Writer:
             jobs, more = self._refuse_publishes(jobs)
             refused += more
             try:
-                # An empty journal is used from its start again, without taking room.
                 checkpoint(self._connection)
                 answers, changes = self._transact(jobs)
             except sqlite3.Error as again:
                 return refused + self._fail(jobs, again), ()
+        except Exception as error:
+            # A bug. Its callers must hear of it, and the others must be able to go on.
+            return refused + [(job, None, error) for job in jobs], ()
         return refused + answers, changes
 
     def _transact(self, jobs: list[_Job]) -> tuple[list[_Answer], Sequence[LaneChange]]:
@@ -150,7 +152,7 @@ class Writer:
                 except Exception as error:
                     answers.append((job, None, error))
             return answers, self._store.commit()
-        except sqlite3.Error:
+        except BaseException:
             self._store.rollback()
             raise
 
@@ -171,11 +173,11 @@ class Writer:
             return
         self._retry_reserve_at = now + _RESERVE_RETRY
         try:
-            # What retention freed goes back to the file system with the journal.
+            # The file becomes as small as retention has made it.
             checkpoint(self._connection)
         except sqlite3.Error:
             return
-        self._reserve.hold()
+        self._reserve.hold_again()
 
     def _no_room(self) -> OutOfRoom:
         return OutOfRoom(

@@ -1,0 +1,1 @@
+"""The adapter contract, method by method. `tests.brokers.conformance` puts it together."""

@@ -1,0 +1,62 @@
+"""Reading and asking without a group."""
+
+import pytest
+
+from sidecar.errors import NotFound
+from sidecar.model import Lane, Run
+from sidecar.wire import decode_frame
+from tests.brokers.harness import Stage, claims, numbered, scenario
+
+
+class Looking:
+    @scenario
+    async def test_the_ends_of_lanes_are_told(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        at = await stage.publish(topic, *numbered(7), lane=1)
+        ends = await stage.broker.lane_ends(topic)
+        assert set(ends) == {Lane(topic, 0), Lane(topic, 1)}
+        assert (ends[Lane(topic, 1)].start, ends[Lane(topic, 1)].end) == (at[0], at[-1] + 1)
+        consumer = await stage.consume(topic)
+        await consumer.take(7)
+        assert (await consumer.source.ends())[Lane(topic, 1)] == ends[Lane(topic, 1)]
+
+    @scenario
+    async def test_the_ends_of_an_unknown_topic_are_not_found(self, stage: Stage) -> None:
+        with pytest.raises(NotFound):
+            await stage.broker.lane_ends("no-such-topic")
+
+    @scenario
+    @claims("reads_ranges")
+    async def test_a_run_can_be_read_without_a_group(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        at = await stage.publish(topic, *numbered(500), lane=1)
+        read = await self._read(stage, Lane(topic, 1), Run(at[100], at[400]), 1 << 20)
+        assert read == numbered(500)[100:400]
+
+    @scenario
+    @claims("reads_ranges")
+    async def test_a_run_is_read_in_pieces_of_the_size_asked_for(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *[bytes(1000)] * 40, b"last")
+        chunks = [chunk async for chunk in stage.broker.read(Lane(topic, 0), Run(at[0], at[-1] + 1), 5000)]
+        assert sum(len(chunk.frames) for chunk in chunks) == 41
+        assert all(chunk.ends[-1] <= 5000 for chunk in chunks)
+
+    @scenario
+    @claims("reads_ranges")
+    async def test_reading_ends_with_the_lane(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(5))
+        assert await self._read(stage, Lane(topic, 0), Run(at[3], at[-1] + 100), 1 << 20) == [b"3", b"4"]
+        assert await self._read(stage, Lane(topic, 0), Run(at[-1] + 10, at[-1] + 100), 1 << 20) == []
+
+    @scenario
+    @claims("reads_ranges")
+    async def test_reading_an_unknown_lane_is_not_found(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        with pytest.raises(NotFound):
+            await self._read(stage, Lane(topic, 1), Run(0, 1), 1 << 20)
+
+    async def _read(self, stage: Stage, lane: Lane, run: Run, max_bytes: int) -> list[bytes | None]:
+        chunks = [chunk async for chunk in stage.broker.read(lane, run, max_bytes)]
+        return [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]

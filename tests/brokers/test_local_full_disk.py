@@ -1,0 +1,172 @@
+"""A full disk under the embedded broker: a real one, of a few megabytes."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.brokers.base import Trouble
+from sidecar.brokers.local import LocalBroker
+from sidecar.errors import OutOfRoom
+from sidecar.model import Commit, Lane, Run
+from tests.brokers.harness import PATIENCE, Consumer
+from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
+
+MIB = 1 << 20
+LANE = Lane("topic", 0)
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if request.param == "tmpfs":
+        command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)]
+    else:
+        image = tmp_path / "image"
+        with image.open("wb") as file:
+            file.truncate(24 * MIB)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+        command = ["mount", "-o", "loop", str(image), str(disk)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        needs = f"a small {request.param} cannot be mounted, which takes root: {mounted.stderr.strip()}"
+        if os.environ.get("CI") == "true" and request.param == "tmpfs":
+            pytest.fail(needs)
+        pytest.skip(needs)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+async def fill(broker: LocalBroker) -> int:
+    """Publish until the disk is full; answers how many were taken."""
+    taken = 0
+    while True:
+        try:
+            await publish(broker, "topic", bytes(100_000))
+            taken += 1
+        except OutOfRoom:
+            return taken
+
+
+async def trouble_is_over(consumer: Consumer) -> None:
+    await consumer.until(lambda: Trouble("disk", "") in consumer.events)
+
+
+def test_publishing_is_refused_and_settling_goes_on(small_disk: Path) -> None:
+    async def body() -> None:
+        async with running(small_disk, reserve_bytes=4 * MIB) as broker, consuming(broker, "topic") as consumer:
+            assert (small_disk / "offramp.reserve").stat().st_blocks * 512 >= 4 * MIB
+            taken = await fill(broker)
+            assert not (small_disk / "offramp.reserve").exists()
+            with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling goes on"):
+                await publish(broker, "topic", b"small")
+            await consumer.take(taken)
+            (trouble,) = (event for event in consumer.events if isinstance(event, Trouble))
+            assert "Free some space" in trouble.text
+            # Far more than the reserve could take, were the journal not used over and over again.
+            for position in range(taken):
+                for _ in range(20):
+                    await consumer.commit(LANE, Commit(position))
+        async with running(small_disk, reserve_bytes=4 * MIB) as broker:
+            (group,) = await broker.groups()
+            assert group.positions[LANE] == taken - 1
+            assert len(await stored(broker, "topic")) == taken
+
+    play(body)
+
+
+def test_what_was_answered_is_there_and_publishing_goes_on_when_there_is_room_again(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(8 * MIB))
+
+    async def body() -> None:
+        async with running(small_disk, reserve_bytes=2 * MIB) as broker, consuming(broker, "topic") as consumer:
+            taken = await fill(broker)
+            await consumer.take(taken)
+            ballast.unlink()
+            await trouble_is_over(consumer)
+            assert (small_disk / "offramp.reserve").exists()
+            await publish(broker, "topic", b"again")
+            assert (await consumer.take(taken + 1))[-1] == b"again"
+
+    play(body)
+
+
+def test_retention_makes_room(small_disk: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        options = {"reserve_bytes": 4 * MIB, "retention_age": 60.0}
+        async with running(small_disk, clock, **options) as broker, consuming(broker, "topic") as consumer:
+            taken = await fill(broker)
+            await consumer.take(taken)
+            await consumer.commit(LANE, Commit(taken))
+            # From here on it does everything by itself.
+            clock.ms += 10 * MINUTE_MS
+            await trouble_is_over(consumer)
+            await publish(broker, "topic", b"again")
+            assert (await consumer.take(taken + 1))[-1] == b"again"
+
+    play(body)
+
+
+def test_a_commit_that_finds_no_room_at_all_is_refused_and_taken_later(small_disk: Path) -> None:
+    ballast, rest = small_disk / "ballast", small_disk / "rest"
+    ballast.write_bytes(bytes(6 * MIB))
+    beyond = tuple(Run(at, at + 1) for at in range(1, 200_000, 2))
+
+    async def body() -> None:
+        async with running(small_disk, reserve_bytes=MIB) as broker, consuming(broker, "topic") as consumer:
+            await publish(broker, "topic", *[b""] * 200_000)
+            taken = await fill(broker)
+            # Somebody else takes what the reserve has freed.
+            _fill_up(rest)
+            with pytest.raises(OutOfRoom, match="There is no room left"):
+                await consumer.commit(LANE, Commit(0, beyond))
+            # The journal has kept its own room, so that what is small goes on.
+            for position in range(1000):
+                await consumer.commit(LANE, Commit(position))
+            ballast.unlink()
+            rest.unlink()
+            await consumer.commit(LANE, Commit(0, beyond))
+            await trouble_is_over(consumer)
+            await publish(broker, "topic", b"again")
+        async with running(small_disk, reserve_bytes=MIB) as broker, consuming(broker, "topic") as consumer:
+            await consumer.until(consumer.assigned)
+            assert consumer.assigned()[LANE].settled == beyond
+            assert (await broker.lane_ends("topic"))[LANE].end == 200_000 + taken + 1
+
+    play(body)
+
+
+def test_a_full_disk_can_be_opened_and_consumed(small_disk: Path) -> None:
+    async def body() -> None:
+        async with running(small_disk, reserve_bytes=2 * MIB) as broker:
+            taken = await fill(broker)
+        async with running(small_disk, reserve_bytes=4 * MIB) as broker, consuming(broker, "topic") as consumer:
+            await consumer.take(taken)
+            await consumer.commit(LANE, Commit(taken))
+            async with asyncio.timeout(PATIENCE):
+                while not broker.trouble:
+                    await consumer.poll()
+            with pytest.raises(OutOfRoom):
+                await publish(broker, "topic", bytes(100_000))
+
+    play(body)
+
+
+def _fill_up(path: Path) -> None:
+    """Take the last byte of the disk."""
+    with path.open("wb", buffering=0) as file:
+        for size in (MIB, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                pass

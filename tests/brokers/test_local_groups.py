@@ -1,0 +1,210 @@
+"""Groups and lanes of the embedded broker, beyond what every broker does."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sidecar.brokers.base import Assigned, AtPosition, SourceSpec, Start
+from sidecar.errors import NotFound, Refused, TooLarge, Unavailable
+from sidecar.model import Commit, Header, Lane, Message, Run
+from tests.brokers.harness import numbered
+from tests.brokers.local import consuming, play, publish, running
+
+
+def test_groups_are_listed_with_where_they_are(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=2) as broker:
+            await publish(broker, "topic", *numbered(10), lane=1)
+            async with consuming(broker, "topic", group="b") as consumer:
+                await consumer.take(10)
+                await consumer.commit(Lane("topic", 1), Commit(4))
+                async with consuming(broker, "topic", group="a", start=Start.LATEST):
+                    pass
+                one, other = await broker.groups()
+        assert (one.name, one.is_open, one.behind) == ("a", False, 0)
+        assert (other.name, other.is_open, other.behind) == ("b", True, 6)
+        assert other.positions == {Lane("topic", 0): 0, Lane("topic", 1): 4}
+
+    play(body)
+
+
+def test_a_group_that_is_new_is_told_so_lane_by_lane(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as broker:
+            async with consuming(broker, "old") as consumer:
+                await consumer.until(consumer.assigned)
+                assert consumer.events == [Assigned(Lane("old", 0), 0, first=True)]
+            async with consuming(broker, "old", "new") as consumer:
+                await broker.add_lanes("old", 2)
+                await consumer.until(lambda: len(consumer.assigned()) == 3)
+                told = {str(lane): assigned.first for lane, assigned in consumer.assigned().items()}
+                assert told == {"old/0": False, "old/1": True, "new/0": True}
+
+    play(body)
+
+
+def test_a_deleted_group_starts_anew(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await publish(broker, "topic", *numbered(3))
+            async with consuming(broker, "topic") as consumer:
+                await consumer.take(3)
+                await consumer.commit(Lane("topic", 0), Commit(3))
+            await broker.delete_group("group")
+            assert await broker.groups() == []
+            async with consuming(broker, "topic") as consumer:
+                assert await consumer.take(3) == numbered(3)
+
+    play(body)
+
+
+def test_a_group_that_is_consumed_cannot_be_deleted(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            async with consuming(broker, "topic"):
+                with pytest.raises(Refused, match="'group' is being consumed"):
+                    await broker.delete_group("group")
+            with pytest.raises(NotFound, match="no group 'other'"):
+                await broker.delete_group("other")
+
+    play(body)
+
+
+def test_a_group_consumes_a_topic_only_once_at_a_time(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            async with consuming(broker, "one", "two"):
+                with pytest.raises(Refused, match="'group' already consumes two"):
+                    await broker.subscribe(SourceSpec("group", ("two", "three"))).open()
+                async with consuming(broker, "three"):
+                    pass
+            async with consuming(broker, "two", "three"):
+                pass
+
+    play(body)
+
+
+def test_lanes_that_are_added_are_assigned_while_running(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as broker:
+            async with consuming(broker, "topic", start=Start.LATEST) as consumer:
+                await consumer.until(consumer.assigned)
+                await broker.add_lanes("topic", 3)
+                await publish(broker, "topic", b"value", lane=2)
+                assert await consumer.take(1) == [b"value"]
+                assert set(consumer.assigned()) == {Lane("topic", number) for number in range(3)}
+            with pytest.raises(NotFound):
+                await broker.add_lanes("other", 3)
+
+    play(body)
+
+
+def test_lanes_that_are_added_belong_to_a_group_from_their_start_even_at_latest(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as broker:
+            async with consuming(broker, "topic", start=Start.LATEST):
+                pass
+            await broker.add_lanes("topic", 2)
+            await publish(broker, "topic", b"value", lane=1)
+            async with consuming(broker, "topic", start=Start.LATEST) as consumer:
+                assert await consumer.take(1) == [b"value"]
+
+    play(body)
+
+
+def test_the_retry_topic_of_a_group_is_read_from_its_start_even_at_latest(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await publish(broker, "group.retry", b"parked")
+            async with consuming(broker, "topic", start=Start.LATEST, own_topics={"group.retry": 2}) as consumer:
+                assert await consumer.take(1) == [b"parked"]
+
+    play(body)
+
+
+def test_any_number_of_acks_beyond_the_position_survive(tmp_path: Path) -> None:
+    async def body() -> None:
+        lane = Lane("topic", 0)
+        beyond = tuple(Run(at, at + 1) for at in range(1, 20_000, 2))
+        async with running(tmp_path, lanes=1) as broker:
+            await publish(broker, "topic", *numbered(20_001))
+            async with consuming(broker, "topic") as consumer:
+                await consumer.take(20_001)
+                await consumer.commit(lane, Commit(0, beyond))
+        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+            # What is settled is not even delivered again.
+            await consumer.take(10_001)
+            assert [record.position for record in consumer.records] == list(range(0, 20_001, 2))
+            assert consumer.events == [Assigned(lane, 0, beyond)]
+            await consumer.stays_silent()
+
+    play(body)
+
+
+def test_a_commit_past_the_end_of_the_lane_is_refused(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+            await publish(broker, "topic", *numbered(3))
+            for commit in (Commit(4), Commit(-1), Commit(0, (Run(2, 4),))):
+                with pytest.raises(Refused, match="topic/0 ends at 3"):
+                    await consumer.commit(Lane("topic", 0), commit)
+
+    play(body)
+
+
+def test_a_seek_whose_caller_is_gone_is_done_to_the_end(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+            await publish(broker, "topic", *numbered(10))
+            await consumer.take(10)
+            consumer.forget()
+            seek = asyncio.create_task(consumer.source.seek({Lane("topic", 0): AtPosition(7)}))
+            await asyncio.sleep(0)
+            seek.cancel()
+            assert await consumer.take(3) == [b"7", b"8", b"9"]
+            assert consumer.events == [Assigned(Lane("topic", 0), 7)]
+
+    play(body)
+
+
+def test_a_record_over_the_limit_is_too_large(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, max_record_bytes=2000) as broker:
+            await broker.publish("topic", [Message(b"k" * 500, b"v" * 1000, (Header("n" * 250, b"h" * 250),))])
+            with pytest.raises(TooLarge, match="A record of 2,001 bytes is larger than `max_record_bytes`"):
+                await broker.publish("topic", [Message(b"k" * 500, b"v" * 1001, (Header("n" * 250, b"h" * 250),))])
+
+    play(body)
+
+
+@pytest.mark.parametrize("name", ["", "line\nbreak", "x" * 256])
+def test_an_impossible_name_of_a_topic_is_refused(tmp_path: Path, name: str) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            with pytest.raises(Refused, match="cannot be the name of a topic"):
+                await publish(broker, name, b"value")
+
+    play(body)
+
+
+def test_a_closed_broker_says_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            pass
+        with pytest.raises(Unavailable):
+            await publish(broker, "topic", b"value")
+
+    play(body)
+
+
+def test_closing_waits_for_publishes_that_are_under_way(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            publishes = [asyncio.create_task(publish(broker, "topic", value)) for value in numbered(200)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*publishes)
+        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+            assert await consumer.take(200) == numbered(200)
+
+    play(body)

@@ -1,0 +1,199 @@
+"""Retention of the embedded broker: what goes, what stays, and what a group that was passed over is told."""
+
+import os
+from pathlib import Path
+
+from sidecar.brokers.base import Advanced, LaneEnd
+from sidecar.model import Commit, Lane, Message, Run
+from tests.brokers.harness import numbered
+from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
+
+LANE = Lane("topic", 0)
+#: larger than what a block takes of others' records, so that each publish is a block
+BULK = bytes(20_000)
+
+
+def test_old_records_go_and_young_ones_stay(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=600.0) as broker:
+            await publish(broker, "topic", b"old" + BULK)
+            clock.ms += 9 * MINUTE_MS
+            await publish(broker, "topic", b"young" + BULK)
+            await broker.retire()
+            assert len(await stored(broker, "topic")) == 2
+            clock.ms += 3 * MINUTE_MS
+            await broker.retire()
+            assert await stored(broker, "topic") == [b"young" + BULK]
+            assert await broker.lane_ends("topic") == {
+                LANE: LaneEnd(1, 2),
+                **{Lane("topic", number): LaneEnd(0, 0) for number in (1, 2, 3)},
+            }
+
+    play(body)
+
+
+def test_the_age_of_a_record_is_counted_from_when_it_was_published(tmp_path: Path) -> None:
+    """Not from its timestamp: what is replayed from elsewhere is young, whatever it says."""
+
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=600.0) as broker:
+            await broker.publish("topic", [Message(None, b"value", timestamp_ms=1, lane=0)])
+            await broker.retire()
+            assert await stored(broker, "topic") == [b"value"]
+
+    play(body)
+
+
+def test_what_a_group_has_not_settled_stays(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=60.0, retention_bytes=1) as broker:
+            for number in range(6):
+                await publish(broker, "topic", b"%d" % number + BULK)
+            async with consuming(broker, "topic", group="far") as far, consuming(broker, "topic", group="near") as near:
+                await far.commit(LANE, Commit(5))
+                await near.commit(LANE, Commit(2, (Run(3, 6),)))
+            clock.ms += 10 * MINUTE_MS
+            await broker.retire()
+            assert (await broker.lane_ends("topic"))[LANE] == LaneEnd(2, 6)
+            await broker.delete_group("near")
+            await broker.retire()
+            assert (await broker.lane_ends("topic"))[LANE] == LaneEnd(5, 6)
+
+    play(body)
+
+
+def test_what_was_written_together_goes_only_when_all_of_it_is_settled(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=60.0) as broker, consuming(broker, "topic") as consumer:
+            await publish(broker, "topic", *numbered(10))
+            clock.ms += 10 * MINUTE_MS
+            await consumer.commit(LANE, Commit(9))
+            await broker.retire()
+            assert await stored(broker, "topic") == numbered(10)
+            await consumer.commit(LANE, Commit(10))
+            await broker.retire()
+            assert await stored(broker, "topic") == []
+
+    play(body)
+
+
+def test_a_topic_that_holds_too_much_loses_its_oldest_records_of_all_lanes(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, lanes=2, retention_bytes=100_000) as broker:
+            for lane in (0, 0, 1, 1, 0, 1):
+                clock.ms += 1
+                await publish(broker, "topic", BULK, lane=lane)
+            await publish(broker, "other", BULK)
+            await broker.retire()
+            assert await broker.lane_ends("topic") == {LANE: LaneEnd(2, 3), Lane("topic", 1): LaneEnd(0, 3)}
+            assert (await broker.lane_ends("other"))[Lane("other", 0)] == LaneEnd(0, 1)
+
+    play(body)
+
+
+def test_nothing_goes_without_limits(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=0.0, retention_bytes=0) as broker:
+            await publish(broker, "topic", b"value")
+            clock.ms += 1_000_000 * MINUTE_MS
+            await broker.retire()
+            assert await stored(broker, "topic") == [b"value"]
+
+    play(body)
+
+
+def test_a_lane_that_was_emptied_counts_on_after_a_restart(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=60.0) as broker:
+            await publish(broker, "topic", *numbered(5))
+            clock.ms += 10 * MINUTE_MS
+            await broker.retire()
+            assert (await broker.lane_ends("topic"))[LANE] == LaneEnd(5, 5)
+            await publish(broker, "topic", b"5")
+        async with running(tmp_path, clock) as broker:
+            assert (await broker.lane_ends("topic"))[LANE] == LaneEnd(5, 6)
+            await publish(broker, "topic", b"6")
+            async with consuming(broker, "topic") as consumer:
+                assert await consumer.take(2) == [b"5", b"6"]
+                assert [record.position for record in consumer.records] == [5, 6]
+
+    play(body)
+
+
+def test_a_group_that_was_passed_over_is_told_how_many_records_it_lost(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        options = {"retention_age": 60.0, "retention_ignores_groups": True}
+        async with running(tmp_path, clock, **options) as broker:
+            await publish(broker, "topic", *numbered(10))
+            async with consuming(broker, "topic") as consumer:
+                await consumer.take(3, max_records=3)
+                await consumer.commit(LANE, Commit(1, (Run(5, 7),)))
+                clock.ms += 10 * MINUTE_MS
+                await broker.retire()
+                await publish(broker, "topic", b"10")
+                assert (await consumer.take(4))[3:] == [b"10"]
+                # It had read to 3; nobody will ever see 3 to 9.
+                assert consumer.events[-1] == Advanced(LANE, 10, lost=7)
+            async with consuming(broker, "topic") as consumer:
+                assert await consumer.take(1) == [b"10"]
+                # 1 and 2 were never committed; 5 and 6 were settled.
+                assert consumer.assigned()[LANE].start == 1
+                assert consumer.events[-1] == Advanced(LANE, 10, lost=7)
+
+    play(body)
+
+
+def test_removing_much_gives_the_disk_its_room_back(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=60.0) as broker:
+            for _ in range(8):
+                await publish(broker, "topic", *[bytes(1 << 20)] * 4)
+            clock.ms += 10 * MINUTE_MS
+            await publish(broker, "topic", b"young")
+            await broker.retire()
+            assert await stored(broker, "topic") == [b"young"]
+
+    play(body)
+    assert os.path.getsize(tmp_path / "offramp.db") < 20 << 20
+
+
+def test_consumers_read_on_while_retention_works(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        options = {"lanes": 1, "retention_age": 60.0}
+        async with running(tmp_path, clock, **options) as broker, consuming(broker, "topic") as consumer:
+            values = numbered(300)
+            for at in range(0, 300, 10):
+                await publish(broker, "topic", *values[at : at + 10])
+                await consumer.take(at + 10)
+                await consumer.commit(LANE, Commit(at + 5))
+                clock.ms += 2 * MINUTE_MS
+                await broker.retire()
+            assert consumer.values == values
+            assert (await broker.lane_ends("topic"))[LANE].start > 200
+
+    play(body)
+
+
+def test_a_trickle_into_a_lane_does_not_keep_what_is_old(tmp_path: Path) -> None:
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=600.0) as broker:
+            for number in range(60):
+                await publish(broker, "topic", b"%d" % number)
+                clock.ms += MINUTE_MS // 2
+            await broker.retire()
+            kept = await stored(broker, "topic")
+            assert kept[-1] == b"59"
+            assert 20 <= len(kept) <= 24
+
+    play(body)

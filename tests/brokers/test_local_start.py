@@ -1,0 +1,192 @@
+"""The data directory of the embedded broker: who may use it, and what is refused instead of started anew."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sidecar.brokers.base import AtPosition, Trouble
+from sidecar.errors import Corrupt, OfframpError, StartError
+from sidecar.model import Lane, Run
+from tests.brokers.harness import numbered
+from tests.brokers.local import consuming, play, publish, running, stored
+
+HOLD = """
+import asyncio, sys
+from pathlib import Path
+from tests.brokers.local import publish, running
+
+async def main():
+    async with running(Path(sys.argv[1])) as broker:
+        await publish(broker, "topic", b"from the other process")
+        print("open", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_second_broker_on_the_directory_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as first:
+            with pytest.raises(StartError, match=rf"{tmp_path} is in use by process {os.getpid()}"):
+                async with running(tmp_path):
+                    pass
+            await publish(first, "topic", b"still here")
+            assert await stored(first, "topic") == [b"still here"]
+
+    play(body)
+
+
+def test_a_directory_whose_process_was_killed_is_free_at_once(tmp_path: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout
+    with holder.stdout:
+        assert holder.stdout.readline() == "open\n"
+
+        async def refused() -> None:
+            async with running(tmp_path):
+                pass
+
+        with pytest.raises(StartError, match=f"in use by process {holder.pid}"):
+            play(refused)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+
+    async def taken() -> None:
+        async with running(tmp_path) as broker:
+            assert await stored(broker, "topic") == [b"from the other process"]
+
+    play(taken)
+
+
+def test_a_directory_that_cannot_be_made_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    assert "cannot be used: Not a directory" in _refusal(tmp_path / "file" / "data", StartError)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        assert "cannot be used: Permission denied" in _refusal(tmp_path, StartError)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage, not a database" * 500, b"SQLite format 3\0" + bytes(5000)])
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "offramp.db"
+    file.write_bytes(content)
+    text = _refusal(tmp_path, Corrupt)
+    assert str(file) in text
+    assert "restore the file from a backup, or move it away" in text
+    assert file.read_bytes() == content
+
+
+def test_a_file_whose_inner_pages_are_overwritten_is_refused(tmp_path: Path) -> None:
+    _fill(tmp_path)
+    file = tmp_path / "offramp.db"
+    content = bytearray(file.read_bytes())
+    # Page 1 has the schema; what the catalog reads comes next.
+    content[4096 : 4096 * 12] = b"\xff" * 4096 * 11
+    file.write_bytes(content)
+    assert str(file) in _refusal(tmp_path, Corrupt)
+    assert file.read_bytes()[4096:] == content[4096:]
+
+
+def test_a_missing_file_whose_journal_is_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offramp.db-wal").write_bytes(b"records that were never copied")
+    assert "it is missing, but its journal offramp.db-wal is there" in _refusal(tmp_path, Corrupt)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "offramp.db")
+    connection.execute("CREATE TABLE other (column)")
+    connection.close()
+    assert "is a database of something else" in _refusal(tmp_path, StartError)
+
+
+def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    _fill(tmp_path)
+    connection = sqlite3.connect(tmp_path / "offramp.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    assert "written by a newer Offramp (format 99" in _refusal(tmp_path, StartError)
+
+
+def test_what_is_refused_can_be_opened_once_it_is_mended(tmp_path: Path) -> None:
+    _fill(tmp_path)
+    shutil.copy(tmp_path / "offramp.db", tmp_path / "backup")
+    (tmp_path / "offramp.db").write_bytes(b"broken")
+    _refusal(tmp_path, Corrupt)
+    shutil.copy(tmp_path / "backup", tmp_path / "offramp.db")
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            assert await stored(broker, "topic") == numbered(200)
+
+    play(body)
+
+
+def test_a_database_that_was_never_finished_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "offramp.db.new").write_bytes(b"killed while it was made")
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await publish(broker, "topic", b"value")
+
+    play(body)
+    assert not (tmp_path / "offramp.db.new").exists()
+
+
+def test_damaged_records_hold_their_lane_until_a_seek_and_no_other(tmp_path: Path) -> None:
+    async def prepare() -> None:
+        async with running(tmp_path, lanes=2) as broker:
+            for lane in range(2):
+                await publish(broker, "topic", *numbered(100, f"{lane}-"), lane=lane)
+
+    play(prepare)
+    file = tmp_path / "offramp.db"
+    content = file.read_bytes()
+    assert b"0-42" in content
+    file.write_bytes(content.replace(b"0-42", b"0-XX"))
+
+    async def body() -> None:
+        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+            lane = Lane("topic", 0)
+            assert await consumer.take(100) == numbered(100, "1-")
+            (trouble,) = (event for event in consumer.events if isinstance(event, Trouble))
+            assert "topic/0 is held: the records at 0 to 99 are damaged" in trouble.text
+            with pytest.raises(Corrupt, match="in topic/0, the records at 0 to 99 are damaged"):
+                [chunk async for chunk in broker.read(lane, Run(0, 10), 1 << 20)]
+            await publish(broker, "topic", b"after the damage", lane=0)
+            await consumer.stays_silent()
+            await consumer.source.seek({lane: AtPosition(100)})
+            assert (await consumer.take(101))[-1] == b"after the damage"
+            assert consumer.events[-2:] == [Trouble(trouble.topic, ""), consumer.assigned()[lane]]
+
+    play(body)
+
+
+def _fill(directory: Path) -> None:
+    async def body() -> None:
+        async with running(directory) as broker:
+            await publish(broker, "topic", *numbered(200))
+
+    play(body)
+
+
+def _refusal(directory: Path, kind: type[OfframpError]) -> str:
+    async def body() -> None:
+        async with running(directory):
+            pass
+
+    with pytest.raises(kind) as raised:
+        play(body)
+    return str(raised.value)

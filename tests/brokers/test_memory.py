@@ -1,0 +1,29 @@
+"""The broker in memory keeps the adapter contract. Its memory is the process, so a restart is a new source."""
+
+import pytest
+
+from sidecar.brokers.base import Broker
+from sidecar.brokers.memory import MemoryBroker
+from tests.brokers.conformance import AdapterContract
+from tests.brokers.harness import Harness
+
+
+class MemoryHarness:
+    def __init__(self) -> None:
+        self._broker = MemoryBroker()
+
+    async def start(self) -> Broker:
+        await self._broker.open()
+        return self._broker
+
+    async def restart(self) -> Broker:
+        return self._broker
+
+    async def stop(self) -> None:
+        await self._broker.close()
+
+
+class TestMemory(AdapterContract):
+    @pytest.fixture
+    def harness(self) -> Harness:
+        return MemoryHarness()
