@@ -84,7 +84,8 @@ class Verdicts:
         `in_outage`: the handler was known to be down, so that this says nothing about the records.
         """
         records = count(failed.spans)
-        company = (records + 1) // 2
+        # A record that the worker named need not be kept apart: it is known which one fails.
+        company = 0 if failed.named and failed.meant == 1 else (records + 1) // 2
         spans = [_failed_once(span, now, company, doubtful=doubtful) for span in failed.spans]
         if failed.meant == 1:
             return [self._failed_alone(spans[0], failed, reason, retry_after, strike=not in_outage)]
