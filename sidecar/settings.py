@@ -140,7 +140,7 @@ class OutageSettings:
 
     enabled: bool = setting("Tell an outage from poison. Off: every failure counts as poison.", True)
     failures: int = setting(
-        "Different batches that must fail in a row, with no success in between, to be an outage.", 3, at_least=1
+        "Different batches that must fail in a row, with no success in between, to be an outage.", 3, at_least=2
     )
     lately: Seconds = setting(
         "A success within this time shows that the handler works, so that a failing batch is split.",
