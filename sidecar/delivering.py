@@ -115,16 +115,17 @@ class Delivering:
 
     def set_alarm(self, now: float) -> None:
         """Wake when time alone will change something. Waking too early is harmless; too late never happens."""
-        dispatcher = self._books.dispatcher
-        times = [self._books.leases.next_deadline(), dispatcher.returns.next_due()]
+        times = [self._books.leases.next_deadline()]
         if self._hungry and not self.stopped:
-            times += [dispatcher.linger_ends(), self._budget.next_token(now)]
+            dispatcher = self._books.dispatcher
+            comes = [dispatcher.returns.next_due(), dispatcher.linger_ends(now), self._budget.next_token(now)]
             if self._guard.down and self._probing is None:
-                times.append(self._next_probe)
+                comes.append(self._next_probe)
+            # What is due already and did not go waits for something else than time: a worker, a commit, a key.
+            times += [time for time in comes if time is not None and time > now]
         at = min((time for time in times if time is not None), default=None)
         if at is None:
             return
-        # Never now: what is due now and cannot go waits for something else than time.
         at = max(at, now + 0.001)
         if self._alarm is not None:
             if self._alarm.when() <= at:

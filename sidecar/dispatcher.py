@@ -99,12 +99,12 @@ class Dispatcher:
         self._probed = pick.spans[0].lane
         return pick._replace(closed_by=ClosedBy.PROBE, apart=True)
 
-    def linger_ends(self) -> float | None:
-        """When the fresh records that wait for company go without it."""
+    def linger_ends(self, now: float) -> float | None:
+        """When the next fresh records that wait for company go without it."""
         if self._batching.linger == 0.0:
             return None
-        oldest = min((_oldest(lanes) for lanes in self._by_topic().values()), default=None)
-        return None if oldest is None else oldest + self._batching.linger
+        ends = (_oldest(lanes) + self._batching.linger for lanes in self._by_topic().values())
+        return min((end for end in ends if end > now), default=None)
 
     def _fresh(self, room: Room, now: float) -> Pick | None:
         batching = self._batching
