@@ -29,6 +29,7 @@ class Answers(Deliveries):
         self._note_largest()
 
     def session_ended(self, session: Any, how: SessionEnd) -> None:
+        self.catch_up()
         self.world.happened("session ends", self.world.names[session], how.value)
         held = self.sessions.pop(session, {})
         self._note_largest()
@@ -36,9 +37,6 @@ class Answers(Deliveries):
             self.detached.update(held)
             return
         for hand in held.values():
-            if hand.deadline <= self.world.now:
-                self.lapse(hand)
-                continue
             hand.live = False
             hand.how = how.value
             self._let_go(hand)
@@ -111,8 +109,7 @@ class Answers(Deliveries):
             world.broken(TRUTHFUL, f"{hand} was answered {result}")
         if (result.status is SettleStatus.STALE) is not bool(result.stale):
             world.broken(TRUTHFUL, f"{hand}: {result} says stale and does not say what, or the other way round")
-        if hand.live and hand.deadline <= world.now:
-            self.lapse(hand)
+        self.catch_up()
         stale = {index for each in result.stale for index in range(each.first, each.first + each.count)}
         statements = _statements(len(hand.items), settlement)
         named = {index for indexes, *_ in statements for index in indexes}

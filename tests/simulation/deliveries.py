@@ -45,11 +45,10 @@ class Deliveries:
         """A batch goes to a session. `down`: the subscription says that the handler is."""
         world = self.world
         self.deliveries += 1
-        for each in [*self.live.values()]:
-            if each.deadline <= world.now:
-                self.lapse(each)
+        self.catch_up()
         items = self._items(delivery)
         hand = Hand(delivery.lease, session, items, delivery.size, self.life, delivery.lease_for)
+        hand.granted = world.now
         hand.probe = delivery.closed_by is ClosedBy.PROBE
         world.happened(
             "delivered", hand, world.names[session], delivery.closed_by.name, items, _told(delivery.redeliveries)
@@ -77,6 +76,12 @@ class Deliveries:
             item.epoch.leased += 1
         if self.settings.order is not Order.LANE:
             self._check_spread(session, items)
+
+    def catch_up(self) -> None:
+        """Leases whose time is over have ended, whether or not anything showed it yet."""
+        now = self.world.now
+        for hand in [hand for hand in self.live.values() if hand.deadline <= now]:
+            self.lapse(hand)
 
     def _items(self, delivery: Delivery) -> list[Item]:
         items = []
@@ -121,9 +126,11 @@ class Deliveries:
         credit = session.credit
         if len(held) + 1 > credit.batches:
             self.world.broken(CREDIT, f"{len(held) + 1} batches are unsettled, allowed are {credit.batches}")
-        size = sum(each.size for each in held.values()) + delivery.size
-        if credit.bytes and size > credit.bytes and (held or len(hand.items) > 1):
-            self.world.broken(CREDIT, f"{size} bytes are unsettled, allowed are {credit.bytes}")
+        unsettled = sum(each.size for each in held.values())
+        if credit.bytes and (
+            unsettled >= credit.bytes or (unsettled + delivery.size > credit.bytes and len(hand.items) > 1)
+        ):
+            self.world.broken(CREDIT, f"{unsettled} + {delivery.size} bytes, allowed are {credit.bytes}")
         if delivery.size > session.max_message_bytes:
             self.world.broken(CREDIT, f"a batch of {delivery.size} bytes, the client takes {session.max_message_bytes}")
 
@@ -140,7 +147,8 @@ class Deliveries:
             self.exercised("12 an outage is not poison")
             if len(items) > 1 or not hand.probe:
                 world.broken("12 an outage is not poison", f"{hand} of {len(items)} records while the handler is down")
-            if any(each.probe for each in self.live.values()):
+            since = self.last_success or 0.0
+            if any(each.probe and each.granted > since for each in self.live.values()):
                 world.broken("12 an outage is not poison", f"{hand} is a second probe at a time")
 
     def _check_item(self, item: Item, items: Sequence[Item], hand: Hand) -> None:

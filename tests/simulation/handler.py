@@ -116,7 +116,7 @@ class Handler:
         if self.has("changes its mind"):
             worker.settle(Settlement(lease, self.rng.choice((Outcome.ACK, Outcome.NACK, Outcome.REJECT))))
         if self.has("settles old leases"):
-            old, records = self.rng.choice(worker.old)
+            old, _ = self.rng.choice(worker.old)
             outcome = self.rng.choice((Outcome.ACK, Outcome.ACK, Outcome.NACK, Outcome.RELEASE))
             worker.settle(Settlement(old, outcome))
 

@@ -146,6 +146,7 @@ class Hand:
 
     __slots__ = (
         "deadline",
+        "granted",
         "how",
         "id",
         "items",
@@ -166,6 +167,7 @@ class Hand:
         self.size = size
         self.life = life
         self.limit = limit
+        self.granted = 0.0
         self.written: float | None = None
         self.deadline = float("inf")
         self.live = True

@@ -79,7 +79,7 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
         ),
         outage=OutageSettings(
             enabled=rng.random() < 0.8,
-            failures=pick((1, 2, 3)),
+            failures=pick((2, 2, 3)),
             lately=Seconds(pick((2.0, 10.0, 60.0))),
             probe_first=Seconds(pick((0.05, 0.5))),
             probe_max=Seconds(pick((1.0, 5.0))),

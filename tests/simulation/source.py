@@ -240,11 +240,11 @@ class SimSource(Source):
             raise
         if faults.strikes("commit fails after it was applied"):
             raise Unavailable("no answer to the commit")
+        self._truth.committed({lane: commit for lane, commit in commits.items() if lane not in gone})
         if gone:
             world.exercised("a commit meets a lane that is gone")
-            self._truth.lanes_gone(gone, "commit")
+            self._truth.lanes_gone([lane for lane in gone if self._truth.epochs.get(lane) is epochs[lane]], "commit")
             raise LaneGone(gone)
-        self._truth.committed(commits)
 
     def _apply(
         self, commits: Mapping[Lane, Commit], readings: Mapping[Lane, Reading | None], epochs: Mapping[Lane, object]
@@ -252,7 +252,8 @@ class SimSource(Source):
         gone = []
         for lane, commit in commits.items():
             reading = readings[lane]
-            if reading is None or self.readings.get(lane) is not reading or (self.dead and reading.log.owner is not None):
+            moved = self.readings.get(lane) is not reading or (self.dead and reading.log.owner is not None)
+            if reading is None or moved:
                 gone.append(lane)
                 continue
             self._truth.check_commit(lane, commit, epochs[lane])
