@@ -6,6 +6,7 @@ process badly. It is there while somebody uses it.
 
 import asyncio
 import atexit
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -29,8 +30,9 @@ class Background:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def post(self, call: Callable[[], object]) -> None:
-        """Have it called on the loop, soon. Safe in a signal handler, which most locks are not."""
-        self._loop.call_soon_threadsafe(call)
+        """Have it called on the loop, soon, if that still runs. Safe in a signal handler, which most locks are not."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
     def stop(self) -> None:
         self.post(self._stop.set)

@@ -22,6 +22,10 @@ logger = logging.getLogger("offramp")
 _METHOD = "/offramp.v1.ConsumerService/Consume"
 #: bytes of a request; of a sidecar that does not say what it takes
 _REQUEST_BYTES = 4 << 20
+#: seconds between requests, in which settlements of other workers gather. A request costs as much as many settlements
+_GATHER = 0.001
+#: with fewer batches than this there are no others to wait for
+_MANY = 8
 
 Consume = grpc.aio.StreamStreamMultiCallable[pb.ConsumeRequest, pb.ConsumeResponse]
 Call = grpc.aio.StreamStreamCall[pb.ConsumeRequest, pb.ConsumeResponse]
@@ -150,6 +154,8 @@ class Session:
             while True:
                 while (request := self._next_request()) is not None:
                     await call.write(request)
+                    if self._options.credit >= _MANY:
+                        await asyncio.sleep(_GATHER)
                 if self._half_close:
                     await call.done_writing()
                     return

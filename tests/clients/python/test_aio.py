@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -431,6 +432,41 @@ def test_a_settlement_larger_than_a_request_travels_in_pieces_and_gets_one_answe
             assert len(sidecar.sessions[0].settlements) > 1
 
     asyncio.run(body())
+
+
+def test_a_handler_that_ends_the_process_is_heard_by_whoever_runs_the_worker(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with fake_sidecar(tmp_path) as sidecar:
+            await sidecar.offer([b"1"])
+
+            async def handle(batch: offramp.Batch) -> None:
+                sys.exit(3)
+
+            worker = aio.Worker("orders", handle, address=sidecar.address)
+            with pytest.raises(SystemExit) as caught:
+                await worker.run()
+            assert caught.value.code == 3
+            assert sidecar.of("NACK") == [b"1"]
+            assert sidecar.sessions[0].half_closed
+
+    asyncio.run(body())
+
+
+def test_draining_a_worker_that_is_done_does_nothing(tmp_path: Path) -> None:
+    async def handle(batch: offramp.Batch) -> None: ...
+
+    async def body() -> None:
+        async with fake_sidecar(tmp_path) as sidecar:
+            worker = aio.Worker("orders", handle, address=sidecar.address)
+            worker.drain()
+            await worker.run()
+            workers.append(worker)
+            with pytest.raises(RuntimeError, match="already"):
+                await worker.run()
+
+    workers: list[aio.Worker] = []
+    asyncio.run(body())
+    workers[0].drain()
 
 
 def test_a_plain_function_is_no_handler_for_tasks() -> None:

@@ -192,6 +192,7 @@ def test_a_worker_that_was_drained_before_it_ran_returns_at_once(sidecar: Blocki
     worker = offramp.Worker("orders", print, address=sidecar.address)
     worker.drain()
     worker.run()
+    worker.drain()
     with pytest.raises(RuntimeError, match="already"):
         worker.run()
 

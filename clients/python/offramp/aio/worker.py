@@ -1,10 +1,10 @@
 """A handler that gets batches, run in tasks."""
 
 import asyncio
+import contextlib
 import inspect
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Unpack
 
 from offramp.batches import Batch
@@ -50,6 +50,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._failure: BaseException | None = None
 
     @property
     def connected(self) -> bool:
@@ -60,8 +61,9 @@ class Worker:
         """Work until `drain` is called or, in the main thread, SIGTERM or SIGINT comes.
 
         Then no further batch is taken, those in hand are finished and settled, and the sidecar is told. Waits for the
-        sidecar for as long as it takes, also when it restarts. Raises `Refused` when the sidecar says no. When this
-        is cancelled, so are the handlers, and what they hold is left to the sidecar. A worker runs once.
+        sidecar for as long as it takes, also when it restarts. Raises `Refused` when the sidecar says no, and what a
+        handler raises to end the process (SystemExit, for one). When this is cancelled, so are the handlers, and what
+        they hold is left to the sidecar. A worker runs once.
         """
         if self._loop is not None:
             raise RuntimeError("this worker has been run already; make a new one")
@@ -78,8 +80,8 @@ class Worker:
                 self._cancel()
                 ends = await asyncio.gather(*self._tasks, return_exceptions=True)
                 await link.leave(None)
-        for end in ends:
-            if isinstance(end, Exception):
+        for end in [self._failure, *ends]:
+            if isinstance(end, Exception | KeyboardInterrupt | SystemExit):
                 raise end
 
     def drain(self) -> None:
@@ -87,7 +89,9 @@ class Worker:
         any signal handler, may call it."""
         self._draining = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._drain)
+            # A loop that is closed has no worker to drain.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         if self._link is not None:
@@ -99,9 +103,9 @@ class Worker:
         for task in self._tasks:
             task.cancel()
 
-    def _signals(self) -> AbstractContextManager[None]:
+    def _signals(self) -> contextlib.AbstractContextManager[None]:
         if not self._options.signals:
-            return nullcontext()
+            return contextlib.nullcontext()
         return draining_on((signal.SIGTERM, signal.SIGINT), self.drain, polite=False)
 
     async def _work(self, inbox: TaskInbox) -> None:
@@ -111,13 +115,18 @@ class Worker:
     async def _handle(self, batch: Batch) -> None:
         try:
             await self._handler(batch)
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        except (KeyboardInterrupt, SystemExit) as error:
+            # Raised by `run`: raised here, it would stop the loop before the sidecar could be told anything.
+            self._failure = self._failure or error
+            self._drain()
+            conclude(batch, error)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
                 # Interrupted, so that nobody can say how far it came: left to the sidecar.
                 raise
             conclude(batch, error)
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
+        except Exception as error:
+            conclude(batch, error)
         else:
             conclude(batch, None)
 
