@@ -17,17 +17,15 @@ CONSUME_BATCH_TAG = b"\x12"
 FETCH_BATCH_TAG = b"\x0a"
 
 _SMALL = [bytes([n]) for n in range(128)] + [bytes([n & 127 | 128, n >> 7]) for n in range(128, 1 << 14)]
+#: 14 bits that are followed by more
+_MORE = [bytes([n & 127 | 128, n >> 7 | 128]) for n in range(1 << 14)]
 
 
 def varint(number: int) -> bytes:
     if number < 1 << 14:
         return _SMALL[number]
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    # Positions and timestamps have many digits: two at a time.
+    return _MORE[number & 16383] + varint(number >> 14)
 
 
 def encode_header(header: Header) -> bytes:
@@ -48,20 +46,22 @@ def encode_frame(
     ref: bytes = b"",
 ) -> bytes:
     """A record as a field of a batch, tag and length included."""
-    parts = [b"" if key is None else b"\x0a" + varint(len(key)) + key]
-    if value is not None:
-        parts.append(b"\x12" + varint(len(value)) + value)
-    parts.extend(map(encode_header, headers))
+    head = b"" if key is None else b"\x0a" + varint(len(key)) + key
+    if value is None:
+        value = b""
+    else:
+        head += b"\x12" + varint(len(value))
+    tail = b"".join(map(encode_header, headers))
     if lane:
-        parts.append(b"\x20" + varint(lane))
+        tail += b"\x20" + varint(lane)
     if position:
-        parts.append(b"\x28" + varint(position))
+        tail += b"\x28" + varint(position)
     if ref:
-        parts.append(b"\x32" + varint(len(ref)) + ref)
+        tail += b"\x32" + varint(len(ref)) + ref
     if timestamp_ms > 0:
-        parts.append(b"\x38" + varint(timestamp_ms))
-    body = b"".join(parts)
-    return _RECORD_TAG + varint(len(body)) + body
+        tail += b"\x38" + varint(timestamp_ms)
+    # The value, which may be large, is copied once.
+    return b"".join((_RECORD_TAG, varint(len(head) + len(value) + len(tail)), head, value, tail))
 
 
 def record_bytes(frame: bytes) -> bytes:
