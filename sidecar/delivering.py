@@ -145,8 +145,8 @@ class Delivering:
     def _may_deliver(self, now: float) -> bool:
         if self.stopped:
             return False
-        if self._guard.down:
-            return self._probing is None and now >= self._next_probe
+        if self._guard.down and (self._probing is not None or now < self._next_probe):
+            return False
         return self._budget.allows(len(self._books.leases), now)
 
     def _room(self, session: Session) -> Room:
