@@ -35,6 +35,8 @@ class Fetching:
         self._take_in = take_in
         self._window_full = window_full
         self._regulate_wanted = asyncio.Event()
+        # One at a time: while a lane is being resumed it must not be taken for paused.
+        self._regulating = asyncio.Lock()
         #: nothing more is wanted of any lane
         self.stopped = False
         self.opened = False
@@ -89,6 +91,10 @@ class Fetching:
                     continue
 
     async def _regulate(self) -> None:
+        async with self._regulating:
+            await self._pause_and_resume()
+
+    async def _pause_and_resume(self) -> None:
         lanes = self._books.lanes.values()
         full = self._memory.full(
             Held(state, state.unsettled_records, state.unsettled_bytes, state.parked) for state in lanes
