@@ -27,6 +27,9 @@ class Background:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on the loop, and wait for what it answers or raises."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("on_result must not block: this would wait for the thread that it runs on")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def post(self, call: Callable[[], object]) -> None:

@@ -210,6 +210,16 @@ def test_workers_go_on_after_the_sidecar_restarts(sidecar: Blocking) -> None:
         run.result(timeout=30)
 
 
+def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(
+    sidecar: Blocking, caplog: pytest.LogCaptureFixture
+) -> None:
+    sidecar.offer([b"1"])
+    with offramp.connect("orders", address=sidecar.address, on_result=lambda *_: other.open()) as consumer:
+        other = offramp.connect("orders", address=sidecar.address)
+        assert next(consumer).ack().result(timeout=30).settled
+    assert "on_result must not block" in caplog.text
+
+
 def test_a_slow_thread_does_not_keep_other_batches_waiting(sidecar: Blocking) -> None:
     sidecar.offer([b"1"], [b"2"])
     with offramp.connect("orders", address=sidecar.address, patience=0.05) as consumer:
