@@ -1,0 +1,68 @@
+"""What a worker notes, before it says so to the sidecar: it is on the disk when `note` returns."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Word(StrEnum):
+    TOOK = "took"
+    ACKED = "acked"
+    #: the sidecar says that an ack counts
+    SETTLED = "settled"
+
+
+class Spot(NamedTuple):
+    """A record of the one topic there is."""
+
+    lane: int
+    position: int
+
+
+class Entry(NamedTuple):
+    #: seconds on a clock that all processes of the machine share
+    at: float
+    word: Word
+    spot: Spot
+    #: what a delivery said
+    attempt: int
+    possibly_processed: bool
+
+
+class Journal:
+    """Any thread may write; a line is written whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._lock = threading.Lock()
+
+    def note(self, word: Word, records: Iterable[tuple[int, int, int, bool]]) -> None:
+        """`records` are lane, position, attempt and possibly_processed of each."""
+        line = json.dumps([time.monotonic(), word, [*records]]) + "\n"
+        with self._lock:
+            os.write(self._file, line.encode())
+            os.fsync(self._file)
+
+
+class Reader:
+    """Reads a journal that may still grow: each call answers what came since the last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def news(self) -> Iterator[Entry]:
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            # The last line may be half written for ever: its writer was killed before it could act on it.
+            *lines, _ = file.read().split(b"\n")
+        for line in lines:
+            self._offset += len(line) + 1
+            at, word, records = json.loads(line)
+            for lane, position, attempt, possibly_processed in records:
+                yield Entry(at, Word(word), Spot(lane, position), attempt, possibly_processed)

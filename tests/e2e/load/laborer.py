@@ -1,0 +1,157 @@
+"""A worker process under load: `python -m tests.e2e.load.laborer WAY TARGET JOURNAL SLOW STUCK`.
+
+WAY is `threads` for the Python client with several workers, `stream` for the same with one worker that has one batch at
+a time, or `fetch` for a process that blocks, with generated stubs only.
+SLOW and STUCK are how many seconds records of these kinds take. It works until it is killed, or until SIGTERM.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import grpc
+
+from offramp import Batch, SettleResult, SettleStatus, Worker
+from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
+from tests.e2e.load.journal import Journal, Word
+from tests.e2e.load.kinds import Kind, kind_of
+
+SUBSCRIPTION = "orders"
+THREADS = 3
+#: seconds that a parked record asks for
+LATER = 1.0
+
+
+class Laborer:
+    """Decides, and notes what it decided. Both ways of getting batches share it."""
+
+    def __init__(self, journal: Journal, slow: float, stuck: float) -> None:
+        self._journal = journal
+        self._naps = {Kind.SLOW: slow, Kind.STUCK: stuck}
+
+    def work(self, records: Sequence[record_pb2.Record], told: Sequence[tuple[int, bool]]) -> list[record_pb2.Part]:
+        """The outcomes of a batch that differ from an ack. Raises `ValueError` for a batch that fails."""
+        noted = [(r.lane, r.position, *flags) for r, flags in zip(records, told, strict=True)]
+        self._journal.note(Word.TOOK, noted)
+        kinds = [kind_of(record.value) for record in records]
+        if Kind.KILLER in kinds:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if Kind.POISON in kinds:
+            raise ValueError("poison")
+        time.sleep(sum(self._naps.get(kind, 0.0) for kind in kinds))
+        outcomes = [_outcome(kind, attempt) for kind, (attempt, _) in zip(kinds, told, strict=True)]
+        # Before the sidecar hears of it: what it commits must be found here.
+        self._journal.note(
+            Word.ACKED, (one for one, said in zip(noted, outcomes, strict=True) if said == record_pb2.OUTCOME_ACK)
+        )
+        return [
+            record_pb2.Part(
+                first=index,
+                count=1,
+                outcome=outcome,
+                reason="no",
+                retry_after_ms=int(LATER * 1000) if kind is Kind.LATER else None,
+            )
+            for index, (kind, outcome) in enumerate(zip(kinds, outcomes, strict=True))
+            if outcome != record_pb2.OUTCOME_ACK
+        ]
+
+    def settled(self, batch: record_pb2.Batch, parts: Sequence[record_pb2.Part]) -> None:
+        """The sidecar counts it."""
+        others = {part.first for part in parts}
+        acked = (record for index, record in enumerate(batch.records) if index not in others)
+        self._journal.note(Word.SETTLED, ((record.lane, record.position, 0, False) for record in acked))
+
+
+def _outcome(kind: Kind, attempt: int) -> "record_pb2.Outcome":
+    if kind is Kind.BAD:
+        return record_pb2.OUTCOME_REJECT
+    if kind in (Kind.FLAKY, Kind.LATER) and attempt == 1:
+        return record_pb2.OUTCOME_NACK
+    return record_pb2.OUTCOME_ACK
+
+
+def stream(target: str, laborer: Laborer, *, workers: int = 1, prefetch: int | None = 0) -> None:
+    parts_of: dict[bytes, list[record_pb2.Part]] = {}
+
+    def handle(batch: Batch) -> None:
+        told = [batch.redelivery(index) for index in range(len(batch))]
+        try:
+            parts = laborer.work(batch.message.records, told)
+        except ValueError as error:
+            batch.nack(str(error))
+            return
+        for part in parts:
+            record = batch[part.first]
+            if part.outcome == record_pb2.OUTCOME_REJECT:
+                record.reject(part.reason)
+            else:
+                record.nack(part.reason, after=part.retry_after_ms / 1000 if part.HasField("retry_after_ms") else None)
+        parts_of[batch.lease] = parts
+
+    def answered(batch: Batch, result: SettleResult) -> None:
+        parts = parts_of.pop(batch.lease, None)
+        if parts is not None and result.status is SettleStatus.SETTLED:
+            laborer.settled(batch.message, parts)
+
+    worker = Worker(SUBSCRIPTION, handle, workers=workers, prefetch=prefetch, address=target, on_result=answered)
+    worker.run()
+
+
+def threads(target: str, laborer: Laborer) -> None:
+    stream(target, laborer, workers=THREADS, prefetch=None)
+
+
+def fetch(target: str, laborer: Laborer) -> None:
+    while True:
+        try:
+            with grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+                _fetch(consumer_pb2_grpc.ConsumerServiceStub(channel), laborer)  # type: ignore[no-untyped-call]
+        except grpc.RpcError:
+            # Not how a client should wait, but it needs no code.
+            time.sleep(0.05)
+
+
+def _fetch(stub: consumer_pb2_grpc.ConsumerServiceStub, laborer: Laborer) -> None:
+    # The session lives as long as this stream.
+    opened = stub.Open(consumer_pb2.OpenRequest(subscription=SUBSCRIPTION))
+    session = next(opened).welcome.session
+    said: list[record_pb2.Settlement] = []
+    waiting: dict[bytes, record_pb2.Batch] = {}
+    seq = 0
+    while True:
+        seq += 1
+        request = consumer_pb2.FetchRequest(session=session, seq=seq, settlements=said, wait_ms=100)
+        response = stub.Fetch(request, timeout=20.0)
+        for settlement, result in zip(said, response.results, strict=True):
+            batch = waiting.pop(settlement.lease)
+            if (settlement.outcome, result.status) == (record_pb2.OUTCOME_ACK, record_pb2.SETTLE_STATUS_SETTLED):
+                laborer.settled(batch, settlement.parts)
+        said = [_settle(batch, laborer) for batch in response.batches]
+        waiting = {batch.lease: batch for batch in response.batches}
+
+
+def _settle(batch: record_pb2.Batch, laborer: Laborer) -> record_pb2.Settlement:
+    try:
+        parts = laborer.work(batch.records, [*_told(batch)])
+    except ValueError as error:
+        return record_pb2.Settlement(lease=batch.lease, outcome=record_pb2.OUTCOME_NACK, reason=str(error))
+    return record_pb2.Settlement(lease=batch.lease, outcome=record_pb2.OUTCOME_ACK, parts=parts)
+
+
+def _told(batch: record_pb2.Batch) -> Iterator[tuple[int, bool]]:
+    for index in range(len(batch.records)):
+        known = (one for one in batch.redeliveries if one.first <= index < one.first + one.count)
+        yield next(((one.attempt, one.possibly_processed) for one in known), (1, False))
+
+
+def main(way: str, target: str, journal: str, slow: str, stuck: str) -> None:
+    laborer = Laborer(Journal(Path(journal)), float(slow), float(stuck))
+    {"threads": threads, "stream": stream, "fetch": fetch}[way](target, laborer)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
