@@ -11,6 +11,6 @@ _COMMON = {
     "phases": [Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
 }
 
-settings.register_profile("short", max_examples=150, stateful_step_count=40, derandomize=True, **_COMMON)
-settings.register_profile("long", max_examples=3_000, stateful_step_count=80, print_blob=True, **_COMMON)
+settings.register_profile("short", max_examples=100, stateful_step_count=30, derandomize=True, **_COMMON)
+settings.register_profile("long", max_examples=1_000, stateful_step_count=60, print_blob=True, **_COMMON)
 settings.load_profile("long" if os.environ.get("OFFRAMP_TEST_LONG") else "short")

@@ -1,0 +1,180 @@
+"""What is dense costs by runs, not by records. Calls are counted, not seconds, so a busy machine tells the same."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from sidecar.batching import Batching
+from sidecar.books import Books
+from sidecar.dispatcher import Dispatcher, Room
+from sidecar.model import Chunk, Order, Outcome, Part, Run, Settlement
+from sidecar.runs import RunSet
+from sidecar.settings import BatchSettings, Bytes, WindowSettings
+from tests.kit import chunk, lane_state
+
+FEW, MANY = 10, 1_000
+HUGE = Room(1 << 40, 1 << 40)
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions, of Python and of C, run for this."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+class Way:
+    """The way of a batch of so many contiguous records, with the calls of each stage."""
+
+    def __init__(self, records: int, order: Order) -> None:
+        self.calls: dict[str, int] = {}
+        dispatcher = Dispatcher(Batching(BatchSettings(records=100_000, bytes=Bytes(1 << 40))), order)
+        self.books = Books("orders", dispatcher, b"boot")
+        self.state = lane_state(order=order)
+        arrived: Chunk = chunk([*range(records)], keys=[b"key"] * records)
+        self._stage("track", lambda: self._track(arrived))
+        self._stage("pick", lambda: self._pick())
+        self._stage("lease", lambda: self._lease())
+        self._stage("settle", lambda: self._settle())
+        self._stage("commit", lambda: self._commit())
+        assert self.state.ledger.committed == records
+
+    def _stage(self, name: str, work: Callable[[], object]) -> None:
+        self.calls[name] = calls_of(work)
+
+    def _track(self, arrived: Chunk) -> None:
+        for span in self.state.track(arrived, 0.0):
+            self.state.ordering.add(span)
+        self.books.dispatcher.wake(self.state)
+
+    def _pick(self) -> None:
+        pick = self.books.dispatcher.pick(HUGE, 0.0)
+        assert pick is not None
+        self.spans = pick.spans
+
+    def _lease(self) -> None:
+        self.lease = self.books.leases.grant(None, self.spans, 0.0, 1.0, 1.0)  # type: ignore[arg-type]
+        self.books.in_flight(self.spans)
+
+    def _settle(self) -> None:
+        _, _, (settled,) = self.books.leases.settle(Settlement(self.lease.id, Outcome.ACK))
+        self.books.landed(settled.spans)
+        self.books.settle(settled.spans)
+
+    def _commit(self) -> None:
+        commit = self.state.ledger.committable(with_beyond=True)
+        assert commit is not None
+        self.state.ledger.commit_sent()
+        self.state.ledger.commit_done(commit)
+        self.state.window.commit(commit.position)
+
+
+@pytest.mark.parametrize("order", [Order.NONE, Order.LANE])
+def test_a_contiguous_batch_costs_the_same_for_ten_records_and_for_a_thousand(order: Order) -> None:
+    assert Way(FEW, order).calls == Way(MANY, order).calls
+
+
+def test_with_order_key_only_telling_the_keys_apart_costs_by_records() -> None:
+    few, many = Way(FEW, Order.KEY).calls, Way(MANY, Order.KEY).calls
+    by_runs = ("track", "lease", "commit")
+    assert {stage: few[stage] for stage in by_runs} == {stage: many[stage] for stage in by_runs}
+    assert many["pick"] < few["pick"] * (MANY / FEW) * 1.5
+    assert many["settle"] < few["settle"] * (MANY / FEW) * 1.5
+
+
+def test_a_settlement_with_one_exception_costs_the_same_for_ten_records_and_for_a_thousand() -> None:
+    def calls(records: int) -> int:
+        way = Way(records, Order.NONE)
+        state = lane_state()
+        (span,) = state.track(chunk([*range(records)]), 0.0)
+        lease = way.books.leases.grant(None, [span], 0.0, 1.0, 1.0)  # type: ignore[arg-type]
+        settlement = Settlement(lease.id, Outcome.ACK, parts=(Part(5, 1, Outcome.NACK),))
+
+        def settle() -> None:
+            _, _, settled = way.books.leases.settle(settlement)
+            assert len(settled) == 3
+            for each in settled:
+                if each.part.outcome is Outcome.ACK:
+                    way.books.settle(each.spans)
+
+        return calls_of(settle)
+
+    assert calls(FEW) == calls(MANY)
+
+
+def test_a_run_set_costs_by_runs() -> None:
+    def calls(length: int) -> int:
+        def work() -> None:
+            runs = RunSet()
+            for number in range(20):
+                runs.add(Run(number * 2 * length, number * 2 * length + length))
+            runs.discard(Run(length // 2, 10 * length))
+            assert runs.missing(Run(0, 50 * length))
+            assert runs.next_from(0) == 0
+
+        return calls_of(work)
+
+    assert calls(FEW) == calls(MANY)
+
+
+def test_a_slow_record_does_not_make_those_behind_it_dearer() -> None:
+    """A lane that trickles, one record in each chunk, behind one record that is not settled."""
+
+    def calls(behind: int) -> int:
+        window = WindowSettings(records=behind + 10, bytes=Bytes(1 << 40), span=1 << 40)
+        state = lane_state(window=window)
+        dispatcher = Dispatcher(Batching(BatchSettings()), Order.NONE)
+
+        def one_more(position: int) -> None:
+            for span in state.track(chunk([position]), 0.0):
+                state.ordering.add(span)
+            dispatcher.wake(state)
+            pick = dispatcher.pick(HUGE, 0.0)
+            assert pick is not None
+            if position:
+                state.settle(pick.spans)
+            assert not state.window.full()
+            commit = state.ledger.committable(with_beyond=True)
+            if commit is not None:
+                state.ledger.commit_sent()
+                state.window.commit(commit.position)
+
+        for position in range(behind):
+            one_more(position)
+        return calls_of(lambda: one_more(behind))
+
+    assert calls(FEW) == calls(MANY)
+
+
+def test_a_hot_key_costs_by_what_goes_not_by_what_waits() -> None:
+    def calls(waiting: int) -> int:
+        state = lane_state(order=Order.KEY)
+        dispatcher = Dispatcher(Batching(BatchSettings(records=5)), Order.KEY)
+        (span,) = state.track(chunk([*range(waiting)], keys=[b"hot"] * waiting), 0.0)
+        state.ordering.add(span)
+        dispatcher.wake(state)
+        first = dispatcher.pick(HUGE, 0.0)
+        assert first is not None
+        assert dispatcher.pick(HUGE, 0.0) is None, "the key is out"
+
+        def the_next() -> None:
+            state.settle(first.spans)
+            dispatcher.wake(state)
+            assert dispatcher.pick(HUGE, 0.0) is not None
+
+        return calls_of(the_next)
+
+    assert calls(100) == calls(MANY)
