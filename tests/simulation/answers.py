@@ -227,12 +227,20 @@ class Answers(Deliveries):
             return
         item.done = True
         item.done_at = self.world.now
-        item.epoch.held_records -= 1
-        item.epoch.held_bytes -= item.copy.size
+        if not item.dropped:
+            item.epoch.held_records -= 1
+            item.epoch.held_bytes -= item.copy.size
         if item.copy.key is not None and self.settings.order is Order.KEY:
             mine = item.epoch.by_key[item.copy.key]
             if item in mine:
                 mine.remove(item)
+
+    def _perhaps_dropped(self, item: Item) -> None:
+        """Lost by choice, unless it is seen again."""
+        if not item.dropped:
+            item.dropped = True
+            item.epoch.held_records -= 1
+            item.epoch.held_bytes -= item.copy.size
 
     def _let_go(self, hand: Hand) -> None:
         self.live.pop(hand.id, None)
@@ -262,8 +270,8 @@ class Answers(Deliveries):
             item.alone = True
             if item.deaths >= 3 and len(unit) == 1:
                 item.can_end = self._others_succeed(item, self.last_success)
-                if self.settings.retry.exhausted is Exhausted.DROP:
-                    item.dropped = item.can_end
+                if self.settings.retry.exhausted is Exhausted.DROP and item.can_end:
+                    self._perhaps_dropped(item)
 
     def _failed(
         self,
@@ -301,7 +309,7 @@ class Answers(Deliveries):
             # What is said in one breath may be taken in any order, so only earlier successes are sure to count.
             item.must_end = self._others_succeed(item, successes)
         if retry.exhausted is Exhausted.DROP and item.can_end:
-            item.dropped = True
+            self._perhaps_dropped(item)
 
     def _others_succeed(self, item: Item, success: float | None) -> bool:
         """An outage is not poison: a record is given up only if something succeeded since it first failed."""

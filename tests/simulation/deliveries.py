@@ -72,7 +72,10 @@ class Deliveries:
             item.copy.item = item
             item.copy.last_delivered_by = self.life
             item.waits = False
-            item.dropped = False
+            if item.dropped:
+                item.dropped = False
+                item.epoch.held_records += 1
+                item.epoch.held_bytes += item.copy.size
             item.epoch.leased += 1
         if self.settings.order is not Order.LANE:
             self._check_spread(session, items)

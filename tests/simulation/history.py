@@ -323,7 +323,13 @@ class History:
         self.world.happened("calm")
         self.faults.on = False
         self.handler.behave()
-        if self.plan.settings.retry.exhausted is Exhausted.HOLD or self.plan.settings.order is not Order.NONE:
+        settings = self.plan.settings
+        if (
+            settings.retry.exhausted is Exhausted.HOLD
+            or settings.order is not Order.NONE
+            or not settings.parking.enabled
+        ):
+            # Poison that cannot step aside holds up whatever would show that it is not an outage.
             self._heal()
         self._resume()
         for worker in self.workers:
@@ -339,7 +345,7 @@ class History:
             if self.truth.all_done():
                 self._check_end()
                 return
-            if self.world.now > fed + 2.0 and not self.truth.all_over():
+            if self.world.now > fed + 2.0:
                 # Something must succeed now and then, or the rest looks like an outage.
                 fed = self.world.now
                 self.produce(1, kinds=False)

@@ -202,24 +202,27 @@ class SimSource(Source):
         copies: list[Copy] = []
         used = 0
         skips = self._broker.skips_settled
-        for position in log.positions[at : at + min(records, rng.choice((1, 3, 10, 1000)))]:
-            copy = log.copies[position]
+        most = min(records, rng.choice((1, 3, 10, 1000)))
+        for position in log.positions[at:]:
             if skips and log.has_settled(position):
+                reading.next = position + 1
                 continue
+            copy = log.copies[position]
             used += len(copy.frame)
-            if used > size and (copies or not force):
+            if len(copies) == most or (used > size and (copies or not force)):
                 break
             copies.append(copy)
+            reading.next = position + 1
         if not copies:
             return None
-        reading.next = copies[-1].position + 1
         return Chunk(log.lane, [copy.position for copy in copies], [copy.frame for copy in copies])
 
     async def commit(self, commits: Mapping[Lane, Commit]) -> None:
         await self._living()
         world, faults = self._world, self._faults
         epochs = self._truth.commit_begins(self, commits)
-        readings = {lane: self.readings.get(lane) for lane in commits}
+        # One that was assigned again, and was not told so yet, is another epoch.
+        readings = {lane: reading for lane in commits if (reading := self.readings.get(lane)) and reading.told}
         applied = False
         try:
             if faults.strikes("commit hangs"):
@@ -247,13 +250,15 @@ class SimSource(Source):
             raise LaneGone(gone)
 
     def _apply(
-        self, commits: Mapping[Lane, Commit], readings: Mapping[Lane, Reading | None], epochs: Mapping[Lane, object]
+        self, commits: Mapping[Lane, Commit], readings: Mapping[Lane, Reading], epochs: Mapping[Lane, object]
     ) -> list[Lane]:
         gone = []
         for lane, commit in commits.items():
-            reading = readings[lane]
-            moved = self.readings.get(lane) is not reading or (self.dead and reading.log.owner is not None)
-            if reading is None or moved:
+            reading = readings.get(lane)
+            if reading is None or self.readings.get(lane) is not reading:
+                gone.append(lane)
+                continue
+            if self.dead and reading.log.owner is not None:
                 gone.append(lane)
                 continue
             self._truth.check_commit(lane, commit, epochs[lane])

@@ -170,7 +170,7 @@ class Truth(Answers):
         """The broker takes this commit: everything it covers must be settled."""
         assert isinstance(epoch, Epoch)
         self.catch_up()
-        if commit.position > epoch.tracked:
+        if commit.position > epoch.tracked and not epoch.was_settled(commit.position - 1):
             self.world.broken(NOTHING_IS_LOST, f"{lane}: commit {commit.position} is past {epoch.tracked}, what it saw")
         if epoch.checked < commit.position:
             self._check_covered(epoch, epoch.checked, commit.position)
