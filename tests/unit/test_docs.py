@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import offramp
 from sidecar import brokers, cli, config
 from sidecar.cli.parser import Parser
 from sidecar.config.build import keys_of
@@ -15,7 +16,7 @@ from sidecar.config.forms import Group, form_of
 from sidecar.config.reference import example, key_rows, with_tables
 from sidecar.metrics import METRICS
 from sidecar.settings import Settings, SubscriptionSettings
-from sidecar.version import VERSION
+from sidecar.version import PROTOCOL, PROTOCOL_MINOR, VERSION
 
 ROOT = Path(__file__).parents[2]
 STALE = "run `python -m sidecar.config.reference`"
@@ -123,6 +124,11 @@ def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
     headings = re.findall(r"(?m)^## (\S+)", read("CHANGELOG.md"))
     newest = headings[1] if headings[0] == "Unreleased" else headings[0]
     assert newest == VERSION
+
+
+def test_sidecar_and_client_speak_one_protocol() -> None:
+    # Importing it from the client would load gRPC for `offramp --help`.
+    assert (PROTOCOL, PROTOCOL_MINOR) == (offramp.protocol.PROTOCOL, offramp.protocol.PROTOCOL_MINOR)
 
 
 def test_sidecar_and_client_have_one_version() -> None:

@@ -1,4 +1,4 @@
-"""What this package speaks, in one place. The sidecar reads its own side of it from here too."""
+"""What this package speaks, in one place."""
 
 #: the package of the protocol: its major version is part of the name
 PROTOCOL = "offramp.v1"
