@@ -15,6 +15,7 @@ from sidecar.service.settlements import read_settlements
 from sidecar.subscription import Subscription
 
 STOPPING = "the sidecar is stopping"
+_DRAINING = Notice(NoticeKind.DRAINING, detail=STOPPING)
 _NO_BATCHES = Credit(0)
 
 
@@ -112,8 +113,10 @@ class FetchSession(Pull):
             allowed = f"{last.seq} or {last.seq + 1}" if last.seq else "1"
             raise OutOfTurn(f"seq {request.seq} is out of turn: it must be {allowed}")
         settlements = read_settlements(request.settlements)
-        if self.draining and not settlements:
-            raise Stopping(STOPPING)
+        if self.draining:
+            if not settlements:
+                raise Stopping(STOPPING)
+            super().notify(_DRAINING)
         turn = _Turn(request.seq, self._directory.settle(settlements))
         # The client went on without the answer to its last call, so nobody will ever see what it would have had.
         last.caller = None
@@ -164,7 +167,7 @@ async def fetch_alone(request: pb.FetchRequest, subscription: Subscription, dire
     except Stopping:
         if not settlements:
             raise
-        pull.notify(Notice(NoticeKind.DRAINING, detail=STOPPING))
+        pull.notify(_DRAINING)
         return pull.answer(results, 0, terms.max_message_bytes)[0]
     how = SessionEnd.ORDERLY
     try:

@@ -436,6 +436,7 @@ def test_a_waiting_fetch_is_answered_when_the_sidecar_stops_and_what_is_held_may
             assert [notice.kind for notice in settled_alone.notices] == [consumer_pb2.NOTICE_KIND_DRAINING]
             settled = await session.fetch(settlement(held.batches[0]))
             assert settled.results[0].status == SETTLED
+            assert [notice.kind for notice in settled.notices] == [consumer_pb2.NOTICE_KIND_DRAINING]
             assert await ended(session.call) == grpc.StatusCode.UNAVAILABLE
             await stop
 
