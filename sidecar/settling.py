@@ -47,6 +47,8 @@ class Settling:
         self._settled = settled
         self._pause = pause
         self.rejects = RejectWatch(settings.outage)
+        #: a record that is held because no connected client takes it
+        self._held: Parcel | None = None
         self._parks = settings.parking.enabled and settings.order is Order.NONE
         own_topics = {settings.retry_topic: settings.parking.lanes, settings.dead_letter_topic: 1}
         self.aside = AsideWriter(
@@ -73,6 +75,9 @@ class Settling:
             books.meters.settle_seconds.observe(now - lease.granted)
             self.delivering.take_home(lease)
             forget_records(lease)
+        if self._held is not None and self._held.state is not ParcelState.WAITING:
+            self._held = None
+            self._books.note("oversized", "")
         self._settled()
         return result
 
@@ -122,7 +127,10 @@ class Settling:
             where = f"{span.chunk.shown}/{span.chunk.positions[span.start]}"
             text = f"{bytes_} bytes are more than any connected client takes ({largest})"
             if self._settings.oversized is Oversized.HOLD:
-                self._books.note("oversized", f"the record {where} is held: {text}")
+                # One of them is enough to tell of.
+                if self._held is None or self._held.state is not ParcelState.WAITING:
+                    self._held = parcel
+                    self._books.note("oversized", f"the record {where} is held: {text}")
             else:
                 self._books.no_longer_waiting(parcel, ParcelState.ASIDE)
                 self._dead_letter(parcel.spans, f"TOO_LARGE: {text}", worker="")
