@@ -61,7 +61,7 @@ class Handler:
         self.world.exercised(habit)
         return True
 
-    def work(self, worker: "Worker") -> float:
+    def work(self) -> float:
         if self.has("is slow"):
             return self.rng.uniform(1.0, 15.0)
         return self.rng.expovariate(1.0) * self.speed
@@ -73,7 +73,7 @@ class Handler:
             worker.leave(SessionEnd.LOST)
             if rng.random() < 0.3:
                 # Its last words arrive after all.
-                worker.later(rng.uniform(0.0, 0.5), lambda: worker.settle(self._outcome(lease, copies)))
+                worker.later(rng.uniform(0.0, 0.5), lambda: worker.settle(self.outcome(lease, copies)))
             return
         if alive and self.has("leaves"):
             if worker.session is not None:
@@ -99,7 +99,7 @@ class Handler:
 
     def _settle(self, worker: "Worker", lease: bytes, copies: Sequence[Copy]) -> None:
         worker.busy.pop(lease, None)
-        settlement = self._outcome(lease, copies)
+        settlement = self.outcome(lease, copies)
         if len(copies) > 1 and settlement.outcome is not None and self.has("settles in parts"):
             cut = self.rng.randrange(1, len(copies))
             first = self.rng.randrange(0, cut)
@@ -120,7 +120,7 @@ class Handler:
             outcome = self.rng.choice((Outcome.ACK, Outcome.ACK, Outcome.NACK, Outcome.RELEASE))
             worker.settle(Settlement(old, outcome))
 
-    def _outcome(self, lease: bytes, copies: Sequence[Copy]) -> Settlement:
+    def outcome(self, lease: bytes, copies: Sequence[Copy]) -> Settlement:
         rng = self.rng
         if self.outage:
             self.world.exercised("the handler is down")

@@ -10,9 +10,11 @@ from typing import Any
 from sidecar.brokers.base import AtPosition, SeekTo
 from sidecar.errors import BrokerError
 from sidecar.model import Lane, Message, Order
+from sidecar.service.directory import Directory
 from sidecar.settings import Exhausted
 from tests.simulation.broker import SimBroker
 from tests.simulation.faults import Faults
+from tests.simulation.fetchers import Fetcher
 from tests.simulation.handler import Handler
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.plan import Plan, draw
@@ -24,7 +26,7 @@ from tests.simulation.world import Violation, World
 #: a history has at least so many events before its end begins
 EVENTS = 300
 #: and at most about so many records
-MOST_RECORDS = 200
+MOST_RECORDS = 100
 #: it ends after so many steps, however little happens
 _MOST_STEPS = 500
 #: seconds in which all must be done once nothing goes wrong any more
@@ -63,7 +65,12 @@ class History:
             storage.make_topic(topic, count)
         self.handler = Handler(world, storage.by_frame)
         self.subscription: WatchedSubscription | None = None
-        self.workers = [Worker(world, self.handler, f"worker-{n}", self.current) for n in range(self.plan.workers)]
+        self.workers: list[Worker | Fetcher] = [
+            Fetcher(world, self.handler, self.truth, f"fetcher-{n}", self.current)
+            if self.rng.random() < self.plan.fetchers
+            else Worker(world, self.handler, f"worker-{n}", self.current)
+            for n in range(self.plan.workers)
+        ]
         self._produced = 0
         self._restarting = False
 
@@ -110,7 +117,7 @@ class History:
     # Life
 
     async def _live(self) -> None:
-        self.produce(self.rng.randrange(5, 60))
+        self.produce(self.rng.randrange(5, 40))
         await self._start()
         for worker in self.workers:
             worker.later(self.rng.uniform(0.0, 0.2), worker.connect)
@@ -147,6 +154,7 @@ class History:
             clock=self.world.clock,
             rng=self.rng,
         )
+        self.subscription.directory = Directory(prefix[:8], {prefix: self.subscription})
         await self.subscription.start()
 
     async def _crash(self) -> None:
@@ -220,7 +228,7 @@ class History:
             self.broker.source.look()
 
     def _produce_some(self) -> None:
-        self.produce(self.rng.choice((1, 2, 5, 20)))
+        self.produce(self.rng.choice((1, 2, 5, 10)))
 
     def _some_lanes(self) -> list[Lane]:
         source = self.broker.source
@@ -333,7 +341,6 @@ class History:
             self._heal()
         self._resume()
         for worker in self.workers:
-            worker.max_message_bytes = 1 << 22
             worker.leave_soon()
         until = self.world.now + _BOUND
         fed = self.world.now

@@ -28,6 +28,8 @@ class Plan:
     #: lanes of each topic
     lanes: dict[str, int]
     workers: int
+    #: share of the workers that fetch
+    fetchers: float
     keeps_acks_beyond: bool
     #: share of records with a gap before them
     gaps: float
@@ -63,7 +65,7 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
             span=pick((5, 20, 100, 1000)),
         ),
         memory=MemorySettings(
-            records=pick((16, 24, 64, 1000)),
+            records=pick((16, 40, 100, 1000)),
             bytes=Bytes(pick((4096, 16384, 1 << 20))),
             poll_records=pick((1, 4, 16, 100)),
             poll_bytes=Bytes(pick((1024, 4096, 1 << 20))),
@@ -97,6 +99,7 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
         settings=settings,
         lanes={topic: pick((1, 1, 2, 3, 5)) for topic in topics},
         workers=pick((1, 2, 3, 5)),
+        fetchers=pick((0.0, 0.0, 0.3, 1.0)),
         keeps_acks_beyond=rng.random() < 0.5,
         gaps=pick((0.0, 0.0, 0.1, 0.4)),
         poison=pick((0.0, 0.0, 0.02, 0.1)),

@@ -202,7 +202,7 @@ class SimSource(Source):
         copies: list[Copy] = []
         used = 0
         skips = self._broker.skips_settled
-        most = min(records, rng.choice((1, 3, 10, 1000)))
+        most = min(records, rng.choice((1, 5, 1000, 1000)))
         for position in log.positions[at:]:
             if skips and log.has_settled(position):
                 reading.next = position + 1

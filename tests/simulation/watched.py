@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from sidecar.model import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
+from sidecar.service.directory import Directory
 from sidecar.sessions import Consumer, Session
 from sidecar.subscription import Subscription
 from tests.simulation.broker import SimBroker
@@ -31,6 +32,9 @@ class WatchedSubscription(Subscription):
     """Shipped code all the way; each call is also told to the checker."""
 
     broker: SimBroker
+
+    #: finds this subscription by its leases, as the service does
+    directory: Directory
 
     @property
     def truth(self) -> Truth:

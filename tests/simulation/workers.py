@@ -77,6 +77,7 @@ class Worker:
     def leave_soon(self) -> None:
         """Start over with a fresh session, as a worker that behaves."""
         self.credit = Credit(2)
+        self.max_message_bytes = 1 << 22
         self.lease = None
         if self.session is None:
             return
@@ -107,7 +108,7 @@ class Worker:
         if subscription is None or life != self._life or self.session is None:
             return
         subscription.written([lease])
-        self.later(self.handler.work(self), lambda: self._finish(lease, copies, life))
+        self.later(self.handler.work(), lambda: self._finish(lease, copies, life))
 
     # Working
 
