@@ -49,13 +49,17 @@ class Retention:
         return False
 
     def shrink(self, *, all_of_it: bool) -> bool:
-        """Give free pages of the file back to the file system. True: there are more to give."""
-        ((free,),) = self._connection.execute("PRAGMA freelist_count").fetchall()
-        ((pages,),) = self._connection.execute("PRAGMA page_count").fetchall()
-        if free <= (0 if all_of_it else max(_SPARE_PAGES, pages // 4)):
+        """Give free pages of the file back to the file system. True: there may be more to give."""
+        free = self._pragma("freelist_count")
+        if free <= (0 if all_of_it else max(_SPARE_PAGES, self._pragma("page_count") // 4)):
             return False
         self._connection.execute(f"PRAGMA incremental_vacuum({_SHRINK_PAGES})").fetchall()
-        return True
+        # A copy that was made by other means than ours may not be able to shrink.
+        return self._pragma("freelist_count") < free
+
+    def _pragma(self, name: str) -> int:
+        ((value,),) = self._connection.execute(f"PRAGMA {name}").fetchall()
+        return int(value)
 
     def _removable(self, lanes: list[StoredLane], now_ms: int) -> Iterator[_Candidate]:
         """The blocks of a topic that must go, oldest first."""

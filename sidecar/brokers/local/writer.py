@@ -35,10 +35,9 @@ class _Job:
     #: takes room on the disk for good: refused while the disk is full
     publishes: bool
     size: int
-
-
-#: a job, its result, its error
-_Answer = tuple[_Job, Any, BaseException | None]
+    #: how it went
+    result: Any = None
+    error: Exception | None = None
 
 
 class Writer:
@@ -91,13 +90,10 @@ class Writer:
         open_ = True
         while open_:
             jobs, open_ = self._take()
-            answers: list[_Answer] = []
-            changes: Sequence[LaneChange] = ()
-            if jobs:
-                answers, changes = self._work(jobs)
+            changes = self._work(jobs)
             if not self._reserve.held:
                 self._refill()
-            self._tell(answers, changes)
+            self._tell(jobs, changes)
         self._store.close()
 
     def _take(self) -> tuple[list[_Job], bool]:
@@ -116,55 +112,55 @@ class Writer:
             return jobs, True
         return jobs, False
 
-    def _work(self, jobs: list[_Job]) -> tuple[list[_Answer], Sequence[LaneChange]]:
-        refused: list[_Answer] = []
-        if not self._reserve.held:
-            jobs, refused = self._refuse_publishes(jobs)
+    def _work(self, jobs: list[_Job]) -> Sequence[LaneChange]:
+        """Do the jobs, and put down how each went. Answers the lanes that changed."""
+        reason: Exception
         try:
-            answers, changes = self._transact(jobs)
-        except sqlite3.Error as error:
-            if not is_full(error):
-                return refused + self._fail(jobs, error), ()
-            self._reserve.give_up()
-            jobs, more = self._refuse_publishes(jobs)
-            refused += more
+            if not self._reserve.held:
+                jobs = self._turn_away_publishes(jobs)
             try:
-                checkpoint(self._connection)
-                answers, changes = self._transact(jobs)
-            except sqlite3.Error as again:
-                return refused + self._fail(jobs, again), ()
+                return self._transact(jobs)
+            except sqlite3.Error as error:
+                if not is_full(error):
+                    raise
+            self._reserve.give_up()
+            jobs = self._turn_away_publishes(jobs)
+            checkpoint(self._connection)
+            return self._transact(jobs)
+        except sqlite3.Error as error:
+            reason = translate(error, self._path)
+            reason.__cause__ = error
         except Exception as error:
-            # A bug. Its callers must hear of it, and the others must be able to go on.
-            return refused + [(job, None, error) for job in jobs], ()
-        return refused + answers, changes
+            # A bug. Its callers must hear of it, and others must be able to go on.
+            reason = error
+        for job in jobs:
+            job.error = reason
+        return ()
 
-    def _transact(self, jobs: list[_Job]) -> tuple[list[_Answer], Sequence[LaneChange]]:
+    def _transact(self, jobs: list[_Job]) -> Sequence[LaneChange]:
         if not jobs:
-            return [], ()
-        answers: list[_Answer] = []
+            return ()
         try:
             self._store.begin()
             for job in jobs:
+                job.error = None
                 try:
-                    answers.append((job, job.run(self._store), None))
+                    job.result = job.run(self._store)
                 except sqlite3.Error:
                     raise
                 except Exception as error:
-                    answers.append((job, None, error))
-            return answers, self._store.commit()
+                    job.error = error
+            return self._store.commit()
         except BaseException:
             self._store.rollback()
             raise
 
-    def _refuse_publishes(self, jobs: list[_Job]) -> tuple[list[_Job], list[_Answer]]:
-        """The jobs that may still run, and answers for the others."""
-        answers: list[_Answer] = [(job, None, self._no_room()) for job in jobs if job.publishes]
-        return [job for job in jobs if not job.publishes], answers
-
-    def _fail(self, jobs: list[_Job], error: sqlite3.Error) -> list[_Answer]:
-        reason = translate(error, self._path)
-        reason.__cause__ = error
-        return [(job, None, reason) for job in jobs]
+    def _turn_away_publishes(self, jobs: list[_Job]) -> list[_Job]:
+        """The jobs that may still run. The others are refused."""
+        for job in jobs:
+            if job.publishes:
+                job.error = self._no_room()
+        return [job for job in jobs if not job.publishes]
 
     def _refill(self) -> None:
         """Try to make the reserve again: the disk may have room by now."""
@@ -185,24 +181,24 @@ class Writer:
             "Free some space, or lower `retention_bytes`; publishing goes on by itself then."
         )
 
-    def _tell(self, answers: list[_Answer], changes: Sequence[LaneChange]) -> None:
+    def _tell(self, jobs: list[_Job], changes: Sequence[LaneChange]) -> None:
         trouble = "" if self._reserve.held else str(self._no_room())
-        if not (answers or changes) and trouble == self._trouble:
+        if not jobs and trouble == self._trouble:
             return
         self._trouble = trouble
         try:
-            self._loop.call_soon_threadsafe(self._finish, answers, changes, trouble)
+            self._loop.call_soon_threadsafe(self._finish, jobs, changes, trouble)
         except RuntimeError:
             # The loop was closed under us: nobody is there to be told.
             self._closed = True
 
-    def _finish(self, answers: list[_Answer], changes: Sequence[LaneChange], trouble: str) -> None:
+    def _finish(self, jobs: list[_Job], changes: Sequence[LaneChange], trouble: str) -> None:
         self._on_change(changes)
         self._on_trouble(trouble)
-        for job, result, error in answers:
+        for job in jobs:
             if job.answer.done():
                 continue
-            if error is None:
-                job.answer.set_result(result)
+            if job.error is None:
+                job.answer.set_result(job.result)
             else:
-                job.answer.set_exception(error)
+                job.answer.set_exception(job.error)
