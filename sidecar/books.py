@@ -70,7 +70,7 @@ class Books:
         """Records wait for their next delivery."""
         for span in parcel.spans:
             span.lane.waiting += span.records
-        self.dispatcher.returns.add(parcel, now)
+        self.dispatcher.put_back(parcel, now)
 
     def no_longer_wait(self, spans: Iterable[Span]) -> None:
         """Records were taken from the parcels that they waited in; another move says where they are now."""

@@ -17,6 +17,8 @@ from sidecar.spans import Parcel, redeliveries
 
 #: bytes that a batch may add for each record
 _BESIDE = 24
+#: seconds that a session may be held back until it has nothing in hand, for a record that must be alone with it
+_PATIENCE = 5.0
 
 
 class Delivering:
@@ -49,6 +51,9 @@ class Delivering:
         self._probing: Lease[Session] | None = None
         self._probe_failures = 0
         self._next_probe = 0.0
+        #: gets nothing until it has nothing in hand
+        self._held_back: Session | None = None
+        self._held_back_until = 0.0
         self._pump_is_due = False
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -95,8 +100,10 @@ class Delivering:
         while self._hungry and self._may_deliver(now) and not dispatcher.idle(now):
             session = next(iter(self._hungry))
             del self._hungry[session]
-            room = self._room(session)
-            pick = dispatcher.probe(room, now) if self._guard.down else dispatcher.pick(room, now)
+            if self._is_held_back(session, now):
+                passed_over.append(session)
+                continue
+            pick = self._pick(session, now)
             too_large = dispatcher.too_large
             if too_large:
                 self._oversized(too_large)
@@ -118,9 +125,11 @@ class Delivering:
         times = [self._books.leases.next_deadline()]
         if self._hungry and not self.stopped:
             dispatcher = self._books.dispatcher
-            comes = [dispatcher.returns.next_due(), dispatcher.linger_ends(now), self._budget.next_token(now)]
+            comes = [dispatcher.next_due(), dispatcher.linger_ends(now), self._budget.next_token(now)]
             if self._guard.down and self._probing is None:
                 comes.append(self._next_probe)
+            if self._held_back is not None:
+                comes.append(self._held_back_until)
             # What is due already and did not go waits for something else than time: a worker, a commit, a key.
             times += [time for time in comes if time is not None and time > now]
         at = min((time for time in times if time is not None), default=None)
@@ -149,6 +158,29 @@ class Delivering:
             return False
         return self._budget.allows(len(self._books.leases), now)
 
+    def _is_held_back(self, session: Session, now: float) -> bool:
+        """Whether the session gets nothing now, so that it can soon take a record that must be alone with it.
+
+        One session at a time, and not for long: a worker that is slow must not keep others of its process waiting.
+        """
+        if not session.leases or self._guard.down or not self._books.dispatcher.has_suspect(now):
+            return False
+        if self._held_back is None or not self._held_back.has_room():
+            self._held_back, self._held_back_until = session, now + _PATIENCE
+        return session is self._held_back and now < self._held_back_until
+
+    def _pick(self, session: Session, now: float) -> Pick | None:
+        room, dispatcher = self._room(session), self._books.dispatcher
+        if self._guard.down:
+            return dispatcher.probe(room, now)
+        if (not session.leases or session is self._held_back) and dispatcher.has_suspect(now):
+            self._held_back = None
+            suspect = dispatcher.suspect(room, now)
+            if suspect is not None or dispatcher.too_large:
+                # In company, if it had to be: then a death proves nothing, but an ack is an ack.
+                return suspect and suspect._replace(solitary=not session.leases)
+        return dispatcher.pick(room, now)
+
     def _room(self, session: Session) -> Room:
         hard = session.hard_bytes
         # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
@@ -169,6 +201,7 @@ class Delivering:
         for parcel in pick.parcels:
             books.leases.left(parcel)
         session.leases[lease.id] = lease
+        session.solitary = pick.solitary
         session.unsettled_bytes += lease.size
         books.in_flight(spans)
         self._budget.sent(lease.records)

@@ -4,7 +4,8 @@ Fair to lanes: lanes with something ready stand in a ring, and each batch starts
 records and fresh ones take turns, so that neither starves the other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from sidecar.batching import Batching
@@ -34,6 +35,8 @@ class Pick(NamedTuple):
     setbacks: int = 0
     #: parcels that wait no more
     parcels: tuple[Parcel, ...] = ()
+    #: the session that gets it has nothing else in hand, and gets nothing else meanwhile
+    solitary: bool = False
 
 
 class Dispatcher:
@@ -41,6 +44,8 @@ class Dispatcher:
         self._batching = batching
         self._order = order
         self.returns = Returns()
+        #: of those that came back, the ones whose next delivery must tell whether they kill their worker
+        self._suspects = Returns()
         #: lanes that may have fresh records to give, in turn
         self._ring: dict[LaneState, None] = {}
         self._returns_turn = True
@@ -55,12 +60,26 @@ class Dispatcher:
         if lane.phase is LanePhase.ACTIVE and lane not in self._ring and lane.ordering.fresh_records:
             self._ring[lane] = None
 
+    def put_back(self, parcel: Parcel, now: float) -> None:
+        """Records came back, and wait."""
+        (self._suspects if parcel.suspected else self.returns).add(parcel, now)
+
+    def waiting(self) -> Iterator[Parcel]:
+        """All that came back and wait, in no particular order."""
+        return chain(self.returns, self._suspects)
+
+    def next_due(self) -> float | None:
+        """When the next parcel becomes due that is not due yet."""
+        return min(
+            (due for due in (self.returns.next_due(), self._suspects.next_due()) if due is not None), default=None
+        )
+
     def forget(self, lane: LaneState) -> list[Parcel]:
         """The lane goes: nothing of it is delivered any more. Answers the parcels that shrank."""
         self._ring.pop(lane, None)
         lane.ordering.clear()
         touched = []
-        for parcel in self.returns:
+        for parcel in self.waiting():
             left = [span for span in parcel.spans if span.lane is not lane]
             if len(left) < len(parcel.spans):
                 parcel.spans = left
@@ -71,7 +90,7 @@ class Dispatcher:
 
     def idle(self, now: float) -> bool:
         """Nothing can be picked now, whoever asks."""
-        return not self._ring and not self.returns.due(now)
+        return not self._ring and not self.returns.due(now) and not self._suspects.due(now)
 
     def pick(self, room: Room, now: float) -> Pick | None:
         """The next batch for a worker with this room; None if there is nothing for it now.
@@ -86,6 +105,16 @@ class Dispatcher:
         self._returns_turn = not self._returns_turn
         return pick
 
+    def has_suspect(self, now: float) -> bool:
+        """Whether `suspect` has something to give."""
+        due = self._suspects.due(now)
+        return bool(due) and any(p.state is ParcelState.WAITING and self._eligible(p.spans)[0] for p in due)
+
+    def suspect(self, room: Room, now: float) -> Pick | None:
+        """A record that was there when two workers died."""
+        self.too_large = []
+        return self._returned(room, now, self._suspects)
+
     def probe(self, room: Room, now: float) -> Pick | None:
         """A single record, each time from the next lane that has one."""
         self.too_large = []
@@ -93,7 +122,7 @@ class Dispatcher:
             spans = self._take(lane, 1, room)
             if spans:
                 return Pick(spans, ClosedBy.PROBE, apart=True)
-        pick = self._returned(room, now, probing=True)
+        pick = self._returned(room, now, probing=True) or self._returned(room, now, self._suspects, probing=True)
         if pick is None:
             return None
         self._probed = pick.spans[0].lane
@@ -155,8 +184,10 @@ class Dispatcher:
         self.returns.add(parcel, 0.0)
         self.too_large.append(parcel)
 
-    def _returned(self, room: Room, now: float, *, probing: bool = False) -> Pick | None:
-        due = self.returns.due(now)
+    def _returned(
+        self, room: Room, now: float, returns: Returns | None = None, *, probing: bool = False
+    ) -> Pick | None:
+        due = (self.returns if returns is None else returns).due(now)
         passed: list[Parcel] = []
         self._leased = []
         pick: Pick | None = None

@@ -44,6 +44,8 @@ class Session:
         self.lease = lease
         self.leases: dict[bytes, Lease[Any]] = {}
         self.unsettled_bytes = 0
+        #: it holds a record that must be alone with its worker process
+        self.solitary = False
         self.ended = False
         self._stopped = False
 
@@ -64,6 +66,8 @@ class Session:
 
     def has_room(self) -> bool:
         if self._stopped or self.ended or len(self.leases) >= self.credit.batches:
+            return False
+        if self.solitary and self.leases:
             return False
         return self.credit.bytes == 0 or self.unsettled_bytes < self.credit.bytes
 

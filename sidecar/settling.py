@@ -83,12 +83,14 @@ class Settling:
 
     def session_ended(self, session: Session, how: SessionEnd, now: float) -> None:
         counters = self._books.counters
+        # Only what a dead worker process had alone in its hands can be blamed for it.
+        alone = len(session.leases) == 1
         for lease in [*session.leases.values()]:
             spans = self._end(lease)
             failed = _failed(lease, spans)
             if how is SessionEnd.LOST:
                 counters.abandoned += count(spans)
-                self._apply(self._verdicts.abandoned(failed, now), lease, now, heirs=True)
+                self._apply(self._verdicts.abandoned(failed, now, alone=alone), lease, now, heirs=True)
             else:
                 counters.released += count(spans)
                 self._apply(self._verdicts.released(failed), lease, now, heirs=True)
@@ -111,7 +113,7 @@ class Settling:
         """A lane whose window is full waits for its slowest records: those that only wait are put aside."""
         if not self._parks:
             return
-        for parcel in [*self._books.dispatcher.returns]:
+        for parcel in [*self._books.dispatcher.waiting()]:
             if parcel.due > now and any(span.lane.window.full() and not span.lane.parked for span in parcel.spans):
                 self._books.no_longer_waiting(parcel, ParcelState.ASIDE)
                 self._park(parcel, now)

@@ -29,6 +29,9 @@ class History(NamedTuple):
     company: int = 0
 
 
+#: workers that must have died with a record in hand before it is suspected
+SUSPECTED = 2
+
 FRESH = History()
 DOUBTFUL = History(doubtful=True)
 
@@ -167,3 +170,8 @@ class Parcel:
     @property
     def size(self) -> int:
         return size(self.spans)
+
+    @property
+    def suspected(self) -> bool:
+        """Its record was there when two workers died. By then it travels alone."""
+        return self.spans[0].history.deaths >= SUSPECTED

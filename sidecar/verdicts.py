@@ -97,11 +97,11 @@ class Verdicts:
         after = self._backoff.wait(setbacks) if retry_after is None else retry_after
         return [Back(spans, after, True, failed.origin, setbacks)]
 
-    def abandoned(self, failed: Failed, now: float) -> list[Move]:
-        """After the session was lost: the worker died with these records in its hands."""
+    def abandoned(self, failed: Failed, now: float, *, alone: bool) -> list[Move]:
+        """After the session was lost: the worker died with these records in its hands; `alone`: and with no others."""
         together: list[Span] = []
         moves: list[Move] = []
-        alone = failed.meant == 1
+        alone = alone and failed.meant == 1
         for span in failed.spans:
             history = span.history
             died = span.with_history(

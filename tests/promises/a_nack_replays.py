@@ -1,5 +1,7 @@
 """Promise 2: a nack replays."""
 
+import asyncio
+
 from sidecar.model import ClosedBy, Outcome
 from sidecar.settings import WindowSettings
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry, values
@@ -161,6 +163,58 @@ class ANackReplays:
         assert [batch.attempts[-1] for batch in with_killer] == [1, 2, 3]
         (letter,) = await stage.dead_letters(subscription)
         assert (letter.record.value, letter.reason) == (b"3", "WORKER_DIED")
+
+    @promise
+    @needs("reads_ranges")
+    async def test_records_that_a_dead_process_had_beside_the_killer_are_not_blamed(self, stage: Stage) -> None:
+        """A process has many batches at a time, and nobody sees which of them killed it."""
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(40))
+        subscription = await stage.subscribe(topic)
+        with_killer: list[int] = []
+
+        def hire() -> None:
+            def handler(batch: Batch) -> None:
+                # Later, so that there are others in hand.
+                asyncio.get_running_loop().call_later(0.05, work, batch)
+
+            def work(batch: Batch) -> None:
+                if worker.session.ended:
+                    return
+                if batch.values == [b"7"]:
+                    with_killer.append(worker.session.unsettled)
+                    worker.die()
+                    hire()
+                else:
+                    batch.ack()
+
+            worker = stage.worker(subscription, handler, credit=6)
+
+        hire()
+        async with hurry(0.02):
+            await stage.commits(topic, at[39] + 1)
+        (letter,) = await stage.dead_letters(subscription)
+        assert (letter.record.value, letter.reason) == (b"7", "WORKER_DIED")
+        assert min(with_killer[:2]) > 1
+        assert with_killer[-1] == 1
+
+    @promise
+    async def test_a_suspected_record_waits_for_no_worker_that_is_slow(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(topic, b"suspect")
+        subscription = await stage.subscribe(topic)
+        for _ in range(2):
+            dying = stage.worker(subscription)
+            await dying.next()
+            dying.die()
+        await stage.publish(topic, b"slow", *numbered(5))
+        worker = stage.worker(subscription, credit=3)
+        assert (await worker.next()).values == [b"slow"]
+        worker.handler = lambda batch: batch.ack() if batch.values != [b"slow"] else None
+        # It is alone in its batch, though not with its worker.
+        async with hurry():
+            await until(lambda: [b"suspect"] in [batch.values for batch in worker.batches])
+            await until(lambda: len(worker.batches) == 7)
 
     @promise
     async def test_workers_that_all_die_are_not_the_fault_of_a_record(self, stage: Stage) -> None:

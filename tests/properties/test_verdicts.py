@@ -225,7 +225,7 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
 def _happens(verdicts: Verdicts, event: Event, failed: Failed, now: float) -> list[Move]:
     match event.what:
         case "lost":
-            return verdicts.abandoned(failed, now)
+            return verdicts.abandoned(failed, now, alone=True)
         case "released":
             return verdicts.released(failed)
         case "overloaded":
