@@ -1,0 +1,24 @@
+"""Brokers by kind."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sidecar import brokers
+from sidecar.brokers.base import Broker
+from sidecar.settings import BrokerSettings
+
+
+@pytest.mark.parametrize("kind", brokers.kinds())
+def test_a_broker_of_every_kind_can_be_made_with_its_defaults(kind: str) -> None:
+    options = brokers.options_class(kind)()
+    assert isinstance(brokers.create(BrokerSettings(name="any", type=kind, options=options)), Broker)
+
+
+def test_no_adapter_is_loaded_before_it_is_wanted() -> None:
+    code = (
+        "import sys, sidecar.settings, sidecar.brokers.base; print(*(m for m in sys.modules if 'sidecar.brokers' in m))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(loaded) == {"sidecar.brokers", "sidecar.brokers.base"}
