@@ -29,17 +29,20 @@ $(VENV)/.proto: $(VENV)/.run
 	@$(VENV)/generator/bin/pip install --quiet --disable-pip-version-check "grpcio-tools==1.76.0"
 	@touch $@
 
+generate = $(VENV)/generator/bin/python -m grpc_tools.protoc -Iproto --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTOS)
+
 .PHONY: demo
 demo: $(VENV)/.run ## the main job, for real, on the embedded broker
 	@$(BIN)/offramp demo
 
 .PHONY: test
-test: $(VENV)/.dev check ## everything, in its short form
-	$(BIN)/python -m pytest tests -m "not long"
+test: $(VENV)/.dev check check-proto ## everything, in its short form
+	$(BIN)/python -m pytest tests --ignore tests/simulation -n 2
+	$(BIN)/python -m pytest tests/simulation
 
 .PHONY: test-long
-test-long: $(VENV)/.dev ## the long forms: more rounds, more histories
-	OFFRAMP_TEST_LONG=1 $(BIN)/python -m pytest tests --timeout=3600
+test-long: $(VENV)/.dev ## the long forms of the same tests: more rounds, more histories
+	OFFRAMP_TEST_LONG=1 $(BIN)/python -m pytest tests --timeout=7200
 
 .PHONY: simulate
 simulate: $(VENV)/.dev ## N random histories of the whole subscription, on all cores
@@ -56,6 +59,12 @@ check: $(VENV)/.dev ## format, lint, types, protocol
 	elif git rev-parse -q --verify main:proto >/dev/null 2>&1; then \
 	  $(BIN)/buf breaking proto --against '.git#branch=main,subdir=proto'; fi
 
+.PHONY: check-proto
+check-proto: $(VENV)/.proto ## the stubs are what the protocol says
+	@rm -rf $(VENV)/stubs && mkdir -p $(VENV)/stubs
+	@$(call generate,$(VENV)/stubs)
+	@diff -r -x __init__.py -x __pycache__ $(VENV)/stubs/offramp/v1 $(STUBS)/offramp/v1 || { echo "the stubs are stale: run make proto"; exit 1; }
+
 .PHONY: format
 format: $(VENV)/.dev ## rewrite the code in the house's format
 	$(BIN)/ruff format .
@@ -64,7 +73,7 @@ format: $(VENV)/.dev ## rewrite the code in the house's format
 .PHONY: proto
 proto: $(VENV)/.proto ## generate the stubs again
 	rm -rf $(STUBS)/offramp/v1 && mkdir -p $(STUBS)/offramp/v1
-	$(VENV)/generator/bin/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --pyi_out=$(STUBS) --grpc_python_out=$(STUBS) $(PROTOS)
+	$(call generate,$(STUBS))
 	@printf '"""Generated from proto/offramp/v1 by `make proto`."""\n' > $(STUBS)/offramp/v1/__init__.py
 
 .PHONY: bench

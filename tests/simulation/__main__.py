@@ -28,7 +28,7 @@ def main() -> int:
         seed=arguments.seed,
         jobs=arguments.jobs,
         order=order,
-        progress=_progress(arguments.histories),
+        progress=_Progress(arguments.histories),
     )
     print(findings.table())
     for told in findings.failures:
@@ -60,7 +60,7 @@ def _show(told: Told, order: Order | None) -> None:
     print(f"once more: {again}")
 
 
-class _progress:
+class _Progress:
     """A bar on a terminal; now and then a line elsewhere."""
 
     def __init__(self, histories: int) -> None:
