@@ -98,6 +98,6 @@ async def _is_isolated(
     assert {spot for spot in stage.audit.dead if spot[0].topic == topic} == {(Lane(topic, 0), at[n]) for n in bad}
     # Further attempts of a record alone are no longer a search.
     calls = {tuple(batch.spots) for batch in worker.batches}
-    assert len(calls) <= 2 * len(bad) * math.log2(records) + 1
+    assert len(calls) <= 2 * len(bad) * math.ceil(math.log2(records)) + 1
     await subscription.close()
     stage.subscriptions.remove(subscription)
