@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Coroutine, Iterable
 from http import HTTPStatus
@@ -28,6 +29,8 @@ from sidecar.version import PROTOCOL, PROTOCOL_MINOR, VERSION
 
 #: seconds to wait for brokers at the start; those that take longer are opened while the sidecar serves
 _PATIENCE = 1.0
+#: seconds after which a thread that runs gives way to another that wants to
+_SWITCH = 0.0005
 #: seconds that streams get for their last words when the sidecar stops
 _FAREWELL = 1.0
 #: states in which a subscription does its job, or would if it were allowed to
@@ -40,6 +43,8 @@ def run(settings: Settings) -> int:
     """Run a sidecar until a signal stops it. Answers the exit code: 0 after a drain, 1 if it could not start or was
     told twice to stop."""
     logs.configure(settings.log)
+    # A broker's threads ask for the interpreter many times a poll; a busy loop would keep each waiting for 5 ms.
+    sys.setswitchinterval(_SWITCH)
     return asyncio.run(_run(settings))
 
 
