@@ -6,6 +6,7 @@ from typing import Any
 from sidecar.model import Extended, Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
 from sidecar.settings import Exhausted, SubscriptionSettings
 from tests.simulation.deliveries import Deliveries
+from tests.simulation.flow import Flow
 from tests.simulation.items import Doubt, Hand, Item, Phase
 from tests.simulation.world import World
 
@@ -27,23 +28,26 @@ class Answers(Deliveries):
     def connected(self, session: Any) -> None:
         self.sessions[session] = {}
         self._note_largest()
+        self.flow.session_changed(session)
 
     def session_ended(self, session: Any, how: SessionEnd) -> None:
         self.catch_up()
         self.world.happened("session ends", self.world.names[session], how.value)
         held = self.sessions.pop(session, {})
+        self.flow.session_changed(session)
         self._note_largest()
         if how is SessionEnd.DETACHED:
             self.detached.update(held)
             return
-        for hand in held.values():
+        alone = sum(len(hand.unsaid()) for hand in held.values()) == 1
+        for hand in [*held.values()]:
             hand.live = False
             hand.how = how.value
             self._let_go(hand)
             unit = [hand.items[index] for index in hand.unsaid()]
             if how is SessionEnd.LOST:
                 self.exercised("a worker dies")
-                self._died(unit)
+                self._died(unit, alone=alone)
             else:
                 self._came_back(unit, 0.0)
 
@@ -202,7 +206,7 @@ class Answers(Deliveries):
             case Outcome.ACK:
                 self.last_success = now
                 for item in unit:
-                    item.copy.acked = True
+                    item.acked = item.copy.acked = True
                     self._settled(item)
             case Outcome.NACK:
                 for item in unit:
@@ -213,9 +217,11 @@ class Answers(Deliveries):
             case Outcome.RELEASE:
                 self._came_back(unit, 0.0)
             case Outcome.OVERLOADED:
+                self.flow.overloaded()
                 self._came_back(unit, self._shortest(1) if retry_after is None else retry_after)
                 for item in unit:
                     item.waits = True
+                    item.ready = now + self._longest(retry_after)
             case Outcome.REJECT:
                 for item in unit:
                     item.rejected = True
@@ -226,7 +232,7 @@ class Answers(Deliveries):
         if item.done:
             return
         item.done = True
-        item.done_at = self.world.now
+        item.done_at = item.epoch.emptied = self.world.now
         if not item.dropped:
             item.epoch.held_records -= 1
             item.epoch.held_bytes -= item.copy.size
@@ -247,12 +253,14 @@ class Answers(Deliveries):
         held = self.sessions.get(hand.session)
         if held is not None:
             held.pop(hand.id, None)
+            self.flow.session_changed(hand.session)
 
     def _came_back(self, unit: Sequence[Item], after: float) -> None:
         for item in unit:
             item.not_before = item.ready = self.world.now + after
 
-    def _died(self, unit: Sequence[Item]) -> None:
+    def _died(self, unit: Sequence[Item], *, alone: bool) -> None:
+        """Its worker is gone. Only a record that was in its hands with nothing else can be blamed for that."""
         now = self.world.now
         for item in unit:
             item.failures += 1
@@ -266,9 +274,11 @@ class Answers(Deliveries):
                 item.not_before = item.ready = now
                 continue
             item.not_before = now + self._shortest(item.deaths - 1)
+            item.ready = now + self._longest(None)
             item.waits = True
             item.alone = True
-            if item.deaths >= 3 and len(unit) == 1:
+            item.epoch.suspects.append(item)
+            if item.deaths >= 3 and alone:
                 item.can_end = self._others_succeed(item, self.last_success)
                 if self.settings.retry.exhausted is Exhausted.DROP and item.can_end:
                     self._perhaps_dropped(item)
@@ -292,6 +302,7 @@ class Answers(Deliveries):
                 item.doubt = Doubt.MUST
             item.waits = True
             item.not_before = now + (retry_after or 0.0)
+            item.ready = now + self._longest(retry_after)
         if (len(unit) if stated is None else stated) > 1:
             return
         (item,) = unit
@@ -316,6 +327,11 @@ class Answers(Deliveries):
         if not self.settings.outage.enabled:
             return True
         return success is not None and item.first_failed is not None and success >= item.first_failed
+
+    flow: Flow
+
+    def _longest(self, retry_after: float | None) -> float:
+        return float(self.settings.retry.max) if retry_after is None else max(retry_after, self.settings.retry.max)
 
     def _shortest(self, failures: int) -> float:
         retry = self.settings.retry

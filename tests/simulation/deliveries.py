@@ -5,6 +5,7 @@ from typing import Any
 
 from sidecar.model import ClosedBy, Delivery, Lane, Order, Redelivery
 from sidecar.settings import SubscriptionSettings
+from tests.simulation.flow import Flow
 from tests.simulation.items import Doubt, Epoch, Hand, Item, Phase
 from tests.simulation.storage import Copy
 from tests.simulation.world import World
@@ -79,6 +80,7 @@ class Deliveries:
             item.epoch.leased += 1
         if self.settings.order is not Order.LANE:
             self._check_spread(session, items)
+        self.flow.delivered(session, hand, down=down)
 
     def catch_up(self) -> None:
         """Leases whose time is over have ended, whether or not anything showed it yet."""
@@ -184,11 +186,16 @@ class Deliveries:
         if flagged:
             self.exercised("possibly processed")
 
-    def _check_window(self, epoch: Epoch, position: int) -> None:
-        window = self.settings.window
+    def in_window(self, item: Item) -> bool:
+        epoch, position, window = item.epoch, item.position, self.settings.window
         records, size = epoch.used(position)
         within = records <= window.records and size <= window.bytes and position < epoch.committed + window.span
-        if not within and position != epoch.first_past_committed():
+        return within or position == epoch.first_past_committed()
+
+    def _check_window(self, epoch: Epoch, position: int) -> None:
+        if not self.in_window(epoch.items[position]):
+            window = self.settings.window
+            records, size = epoch.used(position)
             self.world.broken(
                 "5 one slow record holds up nobody else",
                 f"{epoch.lane}@{position} is {records} records, {size} bytes past {epoch.committed}: {window}",
@@ -231,6 +238,7 @@ class Deliveries:
                 return
 
     stopped: set[Any]
+    flow: Flow
 
     def lapse(self, hand: Hand) -> None:
         raise NotImplementedError

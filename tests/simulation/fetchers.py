@@ -101,9 +101,7 @@ class Fetcher:
                 if hand is None or handler.has("never settles"):
                     continue
                 copies = [item.copy for item in hand.items]
-                if self._session is not None and (
-                    handler.has("dies") or any(copy.kind == "killer" for copy in copies)
-                ):
+                if self._session is not None and (handler.has("dies") or any(copy.kind == "killer" for copy in copies)):
                     self._end(SessionEnd.LOST)
                     await asyncio.sleep(rng.uniform(0.0, 0.5))
                     break
@@ -118,6 +116,7 @@ class Fetcher:
             want=pb.Credit(batches=self._want),
             wait_ms=self.world.rng.choice((0, 200, 5_000)),
             lease_ms=self._lease,
+            client=pb.Client(name=self.name),
         )
         words, self._words = self._words, []
         directory = subscription.directory
@@ -146,22 +145,12 @@ class Fetcher:
         return pb.FetchResponse.FromString(answer)
 
     async def _call(self, request: pb.FetchRequest, session: FetchSession) -> pb.FetchResponse:
-        rng = self.world.rng
         if self._has("a call is out of turn"):
             await self._out_of_turn(request, session)
         if self._has("a call is cut"):
-            cut = self.world.loop.create_task(session.fetch(request))
-            await asyncio.sleep(rng.uniform(0.0, 0.3))
-            cut.cancel()
-            await asyncio.wait([cut])
+            await self._begin(request, session)
         if self._has("a call is repeated while it waits"):
-            first = self.world.loop.create_task(session.fetch(request))
-            await asyncio.sleep(rng.uniform(0.0, 0.3))
-            answer = await session.fetch(request)
-            await asyncio.wait([first])
-            error = first.exception()
-            if not isinstance(error, Superseded) and (error or first.result() != answer):
-                self.world.broken("the protocol", f"two calls of seq {request.seq} had two answers: {error!r}")
+            answer = await self._twice(request, session)
         else:
             answer = await session.fetch(request)
         if self._has("a reply is lost"):
@@ -172,6 +161,33 @@ class Fetcher:
             return pb.FetchResponse()
         return pb.FetchResponse.FromString(answer)
 
+    async def _begin(self, request: pb.FetchRequest, session: FetchSession) -> None:
+        """A call that its client gives up after a while."""
+        call = self.world.loop.create_task(session.fetch(request))
+        try:
+            await asyncio.sleep(self.world.rng.uniform(0.0, 0.3))
+        finally:
+            call.cancel()
+            call.add_done_callback(_hear)
+
+    async def _twice(self, request: pb.FetchRequest, session: FetchSession) -> bytes:
+        """A call, and the same again while the first one still waits."""
+        first = self.world.loop.create_task(session.fetch(request))
+        first.add_done_callback(_hear)
+        try:
+            await asyncio.sleep(self.world.rng.uniform(0.0, 0.3))
+            answer = await session.fetch(request)
+        finally:
+            if not first.done():
+                await asyncio.sleep(0)
+                first.cancel()
+        error = first.exception() if first.done() and not first.cancelled() else None
+        if not first.done() or (error is not None and not isinstance(error, Superseded)):
+            self.world.broken("the protocol", f"the first call of seq {request.seq} did not give way: {error!r}")
+        if error is None and first.result() != answer:
+            self.world.broken("the protocol", f"two calls of seq {request.seq} had two answers")
+        return answer
+
     async def _out_of_turn(self, request: pb.FetchRequest, session: FetchSession) -> None:
         wrong = pb.FetchRequest()
         wrong.CopyFrom(request)
@@ -181,6 +197,12 @@ class Fetcher:
         except OutOfTurn:
             return
         self.world.broken("the protocol", f"seq {wrong.seq} was answered, the turn was {self._seq}")
+
+
+def _hear(call: "asyncio.Task[bytes]") -> None:
+    """Take note of how a call ended: nobody else may."""
+    if not call.cancelled():
+        call.exception()
 
 
 def _to_proto(word: Settlement) -> record_pb2.Settlement:

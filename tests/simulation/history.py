@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import traceback
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from tests.simulation.fetchers import Fetcher
 from tests.simulation.handler import Handler
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.plan import Plan, draw
+from tests.simulation.source import Reading
 from tests.simulation.truth import Truth
 from tests.simulation.watched import WatchedSubscription
 from tests.simulation.workers import Worker
@@ -41,6 +43,9 @@ class Told:
     violation: str
     seen: frozenset[str]
     events: int
+    #: what happened when, in short; the same for the same seed wherever it runs
+    fingerprint: int
+    #: everything that happened, of a history that failed
     trace: tuple[tuple[Any, ...], ...]
     plan: str
 
@@ -58,6 +63,7 @@ class History:
         self.broker = SimBroker(
             world, self.truth, self.faults, keeps_acks_beyond=self.plan.keeps_acks_beyond, gaps=self.plan.gaps
         )
+        self.truth.reading = self._reading
         storage = self.broker.storage
         storage.lanes = lanes
         self.truth.by_frame = storage.by_frame
@@ -73,6 +79,10 @@ class History:
         ]
         self._produced = 0
         self._restarting = False
+
+    def _reading(self, lane: Lane) -> Reading | None:
+        source = self.broker.source
+        return source.readings.get(lane) if source is not None else None
 
     def current(self) -> WatchedSubscription | None:
         return self.subscription
@@ -98,6 +108,7 @@ class History:
             problem,
             frozenset(self.world.seen),
             len(self.world.trace),
+            zlib.crc32("".join(f"{event[0]:.9f}{event[1]}" for event in self.world.trace).encode()),
             tuple(self.world.trace) if problem else (),
             repr(self.plan),
         )
@@ -139,6 +150,7 @@ class History:
         if self.loop.errors:
             raise self.loop.errors[0]
         if self.subscription is not None:
+            self.truth.flow.check(down=self.subscription.guard.down)
             bug = self.subscription.books.troubles.get("bug")
             if bug:
                 raise AssertionError(bug)

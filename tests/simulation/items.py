@@ -55,7 +55,12 @@ class Epoch:
         self.held_bytes = 0
         #: in the hands of workers
         self.leased = 0
+        #: when the sidecar was told that the lane is about to move
         self.left_at: float | None = None
+        #: when the last record was settled
+        self.emptied = 0.0
+        #: records that have killed two workers
+        self.suspects: list[Item] = []
 
     def __repr__(self) -> str:
         return f"{self.lane} of life {self.life} from {self.start}"
@@ -83,6 +88,7 @@ class Item:
     """One copy in one epoch."""
 
     __slots__ = (
+        "acked",
         "alone",
         "arrived",
         "can_end",
@@ -123,6 +129,7 @@ class Item:
         #: settled in this epoch: acked, or durably aside
         self.done = False
         self.done_at = 0.0
+        self.acked = False
         #: it failed for good and was perhaps dropped, as the settings say
         self.dropped = False
         self.rejected = False
@@ -134,8 +141,8 @@ class Item:
         self.alone = copy.deaths >= 2
         #: it came back and may wait; when it can be delivered again at the latest is not known
         self.waits = False
-        #: since when it could be delivered, as far as it alone is concerned
-        self.ready = now
+        #: since when it could be delivered at the latest, as far as it alone is concerned
+        self.ready = max(now, copy.ready)
 
     def __repr__(self) -> str:
         return repr(self.copy)

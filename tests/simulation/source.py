@@ -36,12 +36,13 @@ class Lanes(frozenset[Lane]):
 class Reading:
     """Where this life is in one lane that it has."""
 
-    __slots__ = ("leaving", "log", "next", "paused", "start", "told")
+    __slots__ = ("leaving", "log", "next", "paused", "paused_at", "start", "told")
 
     def __init__(self, log: LaneLog) -> None:
         self.log = log
         self.start = self.next = log.committed
         self.paused = False
+        self.paused_at = 0.0
         #: its Assigned was polled
         self.told = False
         #: revoked: nothing more is sent; gone as soon as it is released, or when the grace is over
@@ -226,26 +227,33 @@ class SimSource(Source):
         applied = False
         try:
             if faults.strikes("commit hangs"):
+                self._truth.flow.commit_trouble = world.now + 1000.0
                 await asyncio.sleep(1000.0)
             elif faults.strikes("commit is slow"):
-                await asyncio.sleep(world.rng.uniform(0.05, 2.0))
+                delay = world.rng.uniform(0.05, 2.0)
+                self._truth.flow.commit_trouble = world.now + delay
+                await asyncio.sleep(delay)
             elif world.rng.random() < 0.5:
                 await asyncio.sleep(world.rng.uniform(0.0, 0.02))
             if faults.strikes("commit fails"):
+                self._truth.flow.commit_trouble = world.now
                 raise Unavailable("the commit failed")
             applied = True
             gone = self._apply(commits, readings, epochs)
         except asyncio.CancelledError:
             # Nobody waits for the answer any more; the broker may have got it all the same.
+            self._truth.flow.commit_trouble = world.now
             if not applied and faults.on and world.rng.random() < 0.5:
                 world.exercised("a commit is applied that nobody waits for")
                 self._apply(commits, readings, epochs)
             raise
         if faults.strikes("commit fails after it was applied"):
+            self._truth.flow.commit_trouble = world.now
             raise Unavailable("no answer to the commit")
         self._truth.committed({lane: commit for lane, commit in commits.items() if lane not in gone})
         if gone:
             world.exercised("a commit meets a lane that is gone")
+            self._truth.flow.commit_trouble = world.now
             self._truth.lanes_gone([lane for lane in gone if self._truth.epochs.get(lane) is epochs[lane]], "commit")
             raise LaneGone(gone)
 
@@ -283,6 +291,7 @@ class SimSource(Source):
         for lane in sorted(lanes):
             if lane in self.readings:
                 self.readings[lane].paused = True
+                self.readings[lane].paused_at = self._world.now
                 if self._faults.strikes("poll leaks a paused lane"):
                     self._leaks.add(lane)
 

@@ -34,6 +34,7 @@ class Copy:
         "parked",
         "position",
         "produced",
+        "ready",
         "removed",
         "root",
         "shown",
@@ -67,6 +68,8 @@ class Copy:
         self.doubtful = False
         self.first_failed: float | None = None
         self.not_before = 0.0
+        #: when it may be delivered again at the latest
+        self.ready = 0.0
         #: what became of it, in any life: acked, durably dead-lettered, durably parked again
         self.acked = False
         self.dead = False

@@ -4,16 +4,20 @@ Derived from the promises, not from the code: the checker keeps books of its own
 """
 
 import json
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from sidecar.brokers.base import Advanced, Assigned, Lost, Polled, Revoked
-from sidecar.model import Commit, Lane, Message, Notice, Order
+from sidecar.model import Commit, Lane, Message, Notice, NoticeKind, Order
 from sidecar.settings import Exhausted, SubscriptionSettings
 from tests.simulation.answers import Answers
+from tests.simulation.flow import Flow
 from tests.simulation.items import Doubt, Epoch, Hand, Item, Phase
 from tests.simulation.storage import Copy, LaneLog
 from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from tests.simulation.source import Reading
 
 NOTHING_IS_LOST = "1 nothing is lost"
 REPLAYS = "2 a nack replays"
@@ -38,7 +42,13 @@ class Truth(Answers):
         #: epochs that a seek has ended durably, and of which the sidecar is about to learn
         self._superseded: list[Epoch] = []
         self._sought: set[Lane] = set()
-        #: (time, largest message that any connected worker takes)
+        #: leases with records of lanes that are gone, whose workers must be told
+        self.unnotified: dict[Hand, None] = {}
+        #: when workers were last told that a lease is in vain
+        self.told: dict[bytes, float] = {}
+        self.flow = Flow(self)
+        self.reading: Callable[[Lane], Reading | None] = lambda _: None
+        self.drain_began = 0.0
         self.keeps_acks_beyond = False
         self._lanes_before = 0
         self._crowded = False
@@ -56,7 +66,9 @@ class Truth(Answers):
         self.draining = False
         self.paused = False
         self._superseded = []
+        self.unnotified = {}
         self.largest = [(self.world.now, 0)]
+        self.flow.new_life()
 
     def polled(self, source: Any, polled: Polled) -> None:
         world = self.world
@@ -92,6 +104,8 @@ class Truth(Answers):
         self.epochs[lane] = Epoch(self.logs[lane], event, self.life, sought=lane in self._sought)
         self._sought.discard(lane)
         self.world.happened("assigned", lane, event.start, event.settled)
+        if event.settled:
+            self.exercised(REMEMBERS)
 
     def _arrived(self, lane: Lane, positions: Collection[int], frames: Collection[bytes]) -> None:
         epoch = self.epochs[lane]
@@ -113,6 +127,8 @@ class Truth(Answers):
             else:
                 doubt = Doubt.MAY if within and not epoch.first else Doubt.NO
             item = epoch.items[position] = Item(copy, epoch, self.world.now, doubt)
+            if item.alone:
+                epoch.suspects.append(item)
             epoch.arrived(position, len(frame))
             epoch.held_records += 1
             epoch.held_bytes += copy.size
@@ -130,7 +146,12 @@ class Truth(Answers):
                 self._end(epoch)
 
     def _end(self, epoch: Epoch) -> None:
+        if epoch.phase is Phase.GONE:
+            return
         epoch.phase = Phase.GONE
+        for hand in self.live.values():
+            if any(item.epoch is epoch for item in hand.items) and self.told.get(hand.id) != self.world.now:
+                self.unnotified[hand] = None
 
     def sought(self, lane: Lane) -> None:
         """The lane moved durably; the sidecar learns of it soon."""
@@ -152,6 +173,11 @@ class Truth(Answers):
         self.world.happened("sought", *sorted(lanes))
 
     def released(self, source: Any, lanes: Collection[Lane]) -> None:
+        self.catch_up()
+        leaving = [lane for lane in lanes if lane in self.epochs and self.epochs[lane].phase is Phase.LEAVING]
+        self.flow.released(leaving)
+        if self.draining:
+            self.flow.drained([lane for lane in lanes if lane not in leaving], self.drain_began)
         self.lanes_gone(lanes, "released")
 
     def closed(self, source: Any) -> None:
@@ -262,7 +288,7 @@ class Truth(Answers):
         copy.failures, copy.strikes, copy.deaths = item.failures, item.strikes, item.deaths
         copy.first_failed = item.first_failed
         copy.doubtful = item.doubt is Doubt.MUST
-        copy.not_before = item.not_before
+        copy.not_before, copy.ready = item.not_before, item.ready
         origin.parked = True
         self._settled(item)
 
@@ -305,6 +331,10 @@ class Truth(Answers):
         return self.all_over()
 
     def notified(self, session: Any, notice: Notice) -> None:
+        if notice.kind is NoticeKind.REVOKED:
+            for lease in notice.leases:
+                self.unnotified.pop(self.hands[lease], None)
+                self.told[lease] = self.world.now
         self.world.happened("notice", self.world.names.get(session), notice.kind.name, *notice.leases)
 
     def _check_memory(self) -> None:

@@ -21,6 +21,7 @@ class WatchedConsumer:
     def deliver(self, delivery: Delivery) -> None:
         subscription = self._subscription
         subscription.truth.delivered(self.session, delivery, down=subscription.guard.down)
+        subscription.truth.flow.session_changed(self.session)
         self._consumer.deliver(delivery)
 
     def notify(self, notice: Notice) -> None:
@@ -54,6 +55,12 @@ class WatchedSubscription(Subscription):
         session.grant(credit)
         return session
 
+    def session_changed(self, session: Session) -> None:
+        if session._stopped:
+            self.truth.stopped.add(session)
+        self.truth.flow.session_changed(session)
+        super().session_changed(session)
+
     def session_ended(self, session: Session, how: SessionEnd) -> None:
         self.truth.session_ended(session, how)
         super().session_ended(session, how)
@@ -85,4 +92,5 @@ class WatchedSubscription(Subscription):
 
     async def drain(self, deadline: float) -> None:
         self.truth.draining = True
+        self.truth.drain_began = self.clock.now()
         await super().drain(deadline)
