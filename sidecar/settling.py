@@ -69,7 +69,8 @@ class Settling:
             result, settled = without_gone_lanes(lease, result, settled)
         if result.status is SettleStatus.STALE:
             books.counters.stale_settlements += 1
-        for each in settled:
+        # What succeeded first: a batch of which a part succeeds is no sign of an outage, whatever its order.
+        for each in sorted(settled, key=_failed_later) if len(settled) > 1 else settled:
             self._settle_part(lease, each, now)
         if lease.phase is LeasePhase.SETTLED and lease.id in lease.holder.leases:
             books.meters.settle_seconds.observe(now - lease.granted)
@@ -245,6 +246,10 @@ class Settling:
                 aside.span.lane.aside -= 1
                 self._books.settle([aside.span])
         self._settled()
+
+
+def _failed_later(settled: Settled) -> bool:
+    return settled.part.outcome is not Outcome.ACK
 
 
 def _failed(lease: Lease[Session], spans: Sequence[Span]) -> Failed:
