@@ -119,7 +119,7 @@ class Answers(Deliveries):
         named = {index for indexes, *_ in statements for index in indexes}
         if not stale <= named:
             world.broken(TRUTHFUL, f"{hand}: stale {sorted(stale)} names what was not settled: {sorted(named)}")
-        successes = self.last_success
+        successes = self.success_in_life
         # What succeeds counts for all that is said in one breath, whatever the order of its parts.
         statements.sort(key=lambda statement: statement[1] is not Outcome.ACK)
         for indexes, outcome, reason, retry_after in statements:
@@ -204,7 +204,7 @@ class Answers(Deliveries):
         self.exercised(outcome.name)
         match outcome:
             case Outcome.ACK:
-                self.last_success = now
+                self.last_success = self.success_in_life = now
                 for item in unit:
                     item.acked = item.copy.acked = True
                     self._settled(item)

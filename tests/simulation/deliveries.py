@@ -36,6 +36,7 @@ class Deliveries:
         self.paused = False
         #: when a batch was last acked, in any life
         self.last_success: float | None = None
+        self.success_in_life: float | None = None
         self.largest_record = 0
         #: (time, the largest message that any connected worker takes)
         self.largest: list[tuple[float, int]] = [(0.0, 0)]

@@ -67,11 +67,13 @@ class Truth(Answers):
         self.paused = False
         self._superseded = []
         self.unnotified = {}
+        self.success_in_life = None
         self.largest = [(self.world.now, 0)]
         self.flow.new_life()
 
     def polled(self, source: Any, polled: Polled) -> None:
         world = self.world
+        self.catch_up()
         for event in polled.events:
             match event:
                 case Assigned():
@@ -139,6 +141,7 @@ class Truth(Answers):
 
     def lanes_gone(self, lanes: Collection[Lane], how: str) -> None:
         """From now on the sidecar knows that these are not its own."""
+        self.catch_up()
         self.world.happened("gone", how, *sorted(lanes))
         for lane in lanes:
             epoch = self.epochs.pop(lane, None)
@@ -165,6 +168,7 @@ class Truth(Answers):
             copy.last_delivered_by = 0
 
     def lanes_gone_before_seek_returns(self, lanes: Collection[Lane]) -> None:
+        self.catch_up()
         superseded, self._superseded = self._superseded, []
         for epoch in superseded:
             if self.epochs.get(epoch.lane) is epoch:

@@ -76,10 +76,13 @@ class WatchedSubscription(Subscription):
         return answer
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
-        down = self.guard.down
-        results = super().settle(settlements)
-        for settlement, result in zip(settlements, results, strict=True):
-            self.truth.settled(settlement, result, down=(down, self.guard.down))
+        self.books.leases.check(settlements)
+        results = []
+        # One by one, which is the same, so that what follows from each is seen.
+        for settlement in settlements:
+            down = self.guard.down
+            results += super().settle([settlement])
+            self.truth.settled(settlement, results[-1], down=(down, self.guard.down))
         return results
 
     def pause(self, reason: str) -> None:
