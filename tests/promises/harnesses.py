@@ -3,11 +3,11 @@
 import shutil
 from pathlib import Path
 
-from sidecar.brokers.base import Broker
+from sidecar.brokers.base import Broker, Source
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.brokers.memory import MemoryBroker
 from sidecar.settings import Bytes
-from tests.promises.sharing import SharedBroker
+from tests.promises.sharing import SharedBroker, SharedSource
 
 
 class LocalHarness:
@@ -33,6 +33,9 @@ class LocalHarness:
         return await self._open()
 
     async def sibling(self) -> Broker:
+        raise NotImplementedError("one sidecar at a time")
+
+    async def lose(self, source: Source) -> None:
         raise NotImplementedError("one sidecar at a time")
 
     async def stop(self) -> None:
@@ -63,6 +66,10 @@ class MemoryHarness:
 
     async def sibling(self) -> Broker:
         return self._broker
+
+    async def lose(self, source: Source) -> None:
+        assert isinstance(source, SharedSource)
+        source.lose()
 
     async def stop(self) -> None:
         await self._broker.close()

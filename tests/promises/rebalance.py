@@ -6,7 +6,6 @@ from sidecar.brokers.base import AtPosition, SeekTo
 from sidecar.lanes import LanePhase
 from sidecar.model import Commit, Lane, NoticeKind, SettleStatus
 from sidecar.subscription import Subscription
-from tests.promises.sharing import SharedSource
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, values
 from tests.promises.timing import hurry, leap, until
 from tests.promises.worker import Batch
@@ -166,7 +165,7 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
         held = await worker.take(6)
         second = await _join(stage, subscription)
         (lost,) = _active(subscription, topic)
-        _lose(stage, subscription, [lost])
+        await stage.lose(subscription)
         before, *after = (batch for batch in held if batch.spots[0][0] == lost)
         # The sidecar has not heard of it yet.
         assert before.ack().status is SettleStatus.SETTLED
@@ -198,7 +197,7 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
                 batch.ack()
         second = await _join(stage, subscription)
         lost = _active(subscription, topic)
-        _lose(stage, subscription, lost)
+        await stage.lose(subscription)
         other = stage.worker(second, Batch.ack)
         async with hurry():
             await until(lambda: {lane for lane, _ in stage.audit.acked if lane.topic == topic} >= set(lost))
@@ -225,7 +224,7 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
                 acked = second.counters.acked
                 await until(lambda: second.counters.acked > acked + 20)  # noqa: B023 - waited for here
                 if len(stage.audit.acked) < 300:
-                    _lose(stage, second, _active(second, topic)[:1])
+                    await stage.lose(second)
                 await second.drain(2.0)
                 stage.subscriptions.remove(second)
             await until(lambda: not stage.audit.unsettled(topic))
@@ -243,12 +242,6 @@ def _active(subscription: Subscription, topic: str | None = None) -> list[Lane]:
     """Lanes that are delivered."""
     states = subscription.books.lanes.values()
     return [state.lane for state in states if state.phase is LanePhase.ACTIVE and topic in (None, state.lane.topic)]
-
-
-def _lose(stage: Stage, subscription: Subscription, lanes: list[Lane]) -> None:
-    source = stage.source(subscription).inner
-    assert isinstance(source, SharedSource)
-    source.broker.lose(source, lanes)
 
 
 def _seen(batches: list[Batch], lane: Lane) -> list[bytes]:

@@ -53,6 +53,17 @@ class SharedSource(MemorySource):
         self.tell(Revoked(lanes, GRACE))
         asyncio.get_running_loop().call_later(GRACE, self.let_go, lanes)
 
+    def lose(self) -> None:
+        """All lanes go to the others at once, and this member hears of it afterwards: it is thought dead, for good."""
+        self.broker.members.remove(self)
+        others = self.broker.members
+        lanes = sorted({*self.readings, *self.leaving})
+        self.readings.clear()
+        self.leaving.clear()
+        for number, lane in enumerate(lanes):
+            self.broker.give(lane, others[number % len(others)])
+        self.tell(Lost(frozenset(lanes)))
+
     def let_go(self, lanes: Collection[Lane]) -> None:
         for lane in self.leaving & set(lanes):
             self.leaving.discard(lane)
@@ -87,15 +98,6 @@ class SharedBroker(MemoryBroker):
         if source in self.members:
             self.members.remove(source)
 
-    def lose(self, source: SharedSource, lanes: Iterable[Lane]) -> None:
-        """The lanes go to somebody else at once, and the member hears of it afterwards: it was thought dead."""
-        lanes = frozenset(lanes)
-        others = [member for member in self.members if member is not source]
-        for number, lane in enumerate(sorted(lanes)):
-            del source.readings[lane]
-            self._give(lane, others[number % len(others)])
-        source.tell(Lost(lanes))
-
     def share_out(self, group: str) -> None:
         """Every lane to its member, as soon as the one that has it lets go."""
         if not self.members:
@@ -109,8 +111,8 @@ class SharedBroker(MemoryBroker):
                 member.revoke(moving)
         for lane, member in wanted.items():
             if lane not in self.owners:
-                self._give(lane, member)
+                self.give(lane, member)
 
-    def _give(self, lane: Lane, member: SharedSource) -> None:
+    def give(self, lane: Lane, member: SharedSource) -> None:
         self.owners[lane] = member
         member.assign(self.lane(lane))

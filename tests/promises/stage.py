@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from sidecar import dead_letters
-from sidecar.brokers.base import Broker
+from sidecar.brokers.base import Broker, Source
 from sidecar.dead_letters import DeadLetter
 from sidecar.model import Lane, Message
 from sidecar.settings import BatchSettings, OutageSettings, RetrySettings, Seconds, SubscriptionSettings
@@ -37,6 +37,11 @@ class Harness(Protocol):
 
     async def sibling(self) -> Broker:
         """The same broker for another sidecar. Asked only of those with the trait `rebalances`."""
+
+    async def lose(self, source: Source) -> None:
+        """Give all lanes of a source to others without asking it, as if it had been dead; it hears of it afterwards.
+
+        Asked only of those with the trait `rebalances`."""
 
     async def stop(self) -> None:
         """Close the broker, and clean up."""
@@ -101,6 +106,10 @@ class Stage:
     async def sibling(self) -> WatchedBroker:
         """The same broker for another sidecar."""
         return WatchedBroker(await self._harness.sibling(), self.audit)
+
+    async def lose(self, subscription: Subscription) -> None:
+        """The sidecar loses all its lanes to others, unasked."""
+        await self._harness.lose(self.source(subscription).inner)
 
     def worker(
         self,
