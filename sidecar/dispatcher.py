@@ -118,9 +118,10 @@ class Dispatcher:
     def probe(self, room: Room, now: float) -> Pick | None:
         """A single record, each time from the next lane that has one."""
         self.too_large = []
-        for lane in [*self._ring]:
+        for lane in sorted(self._ring, key=lambda lane: lane is self._probed):
             spans = self._take(lane, 1, room)
             if spans:
+                self._probed = lane
                 return Pick(spans, ClosedBy.PROBE, apart=True)
         pick = self._returned(room, now, probing=True) or self._returned(room, now, self._suspects, probing=True)
         if pick is None:

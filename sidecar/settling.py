@@ -70,8 +70,12 @@ class Settling:
         if result.status is SettleStatus.STALE:
             books.counters.stale_settlements += 1
         # What succeeded first: a batch of which a part succeeds is no sign of an outage, whatever its order.
+        in_outage: bool | None = None
         for each in sorted(settled, key=_failed_later) if len(settled) > 1 else settled:
-            self._settle_part(lease, each, now)
+            if in_outage is None and each.part.outcome is Outcome.NACK:
+                # Known before this batch failed: its own first part says nothing about its second.
+                in_outage = self._guard.down
+            self._settle_part(lease, each, now, in_outage=bool(in_outage))
         if lease.phase is LeasePhase.SETTLED and lease.id in lease.holder.leases:
             books.meters.settle_seconds.observe(now - lease.granted)
             self.delivering.take_home(lease)
@@ -138,7 +142,7 @@ class Settling:
                 self._books.no_longer_waiting(parcel, ParcelState.ASIDE)
                 self._dead_letter(parcel.spans, f"TOO_LARGE: {text}", worker="")
 
-    def _settle_part(self, lease: Lease[Session], settled: Settled, now: float) -> None:
+    def _settle_part(self, lease: Lease[Session], settled: Settled, now: float, *, in_outage: bool) -> None:
         spans, part, named, meant = settled
         counters = self._books.counters
         failed = Failed(spans, named, meant, lease.origin, lease.setbacks, lease.apart)
@@ -152,7 +156,7 @@ class Settling:
                     self._recovered()
             case Outcome.NACK:
                 counters.nacked += part.count
-                in_outage = self._batch_failed(lease, now)
+                self._batch_failed(lease, now)
                 moves = self._verdicts.failed(
                     failed, now, reason=part.reason, retry_after=part.retry_after, in_outage=in_outage
                 )
