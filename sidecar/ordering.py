@@ -208,7 +208,6 @@ class KeyOrder(Ordering):
                 expected[key] = positions.next_from(position + 1)
             else:
                 stay.append(single)
-                expected[key] = None
         return joined(go), joined(stay)
 
     def leave(self, spans: Sequence[Span]) -> None:

@@ -6,9 +6,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sidecar.model import Run
 from sidecar.runs import RunSet
 
-FAR = 40
-positions = st.integers(0, FAR)
-runs = st.builds(lambda start, length: Run(start, start + length), positions, st.integers(-1, 12))
+#: few positions, so that edges meet
+positions = st.integers(0, 14)
+runs = st.builds(lambda start, length: Run(start, start + length), positions, st.integers(-1, 6))
 
 
 class RunSetIsASetOfPositions(RuleBasedStateMachine):
