@@ -107,8 +107,8 @@ class LaneState:
 
     def would_be_replayed(self, *, keeps_acks_beyond: bool) -> int:
         """Records that were delivered and that the broker does not know to be settled."""
-        delivered = self.in_flight + self.waiting + self.aside + self.uncommitted
-        return delivered if keeps_acks_beyond else delivered + self.ledger.settled_beyond
+        unknown = self.uncommitted if keeps_acks_beyond else self.window.records - self.unsettled_records
+        return self.in_flight + self.waiting + self.aside + unknown
 
     def _forget_arrivals(self) -> int | None:
         """Of what went already. Answers the position of the record that would go next."""

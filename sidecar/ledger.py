@@ -90,9 +90,6 @@ class Ledger:
             self._raise_floor()
         self._changed = True
 
-    def is_settled(self, position: int) -> bool:
-        return position < self._floor or position in self._beyond
-
     def committable(self, *, with_beyond: bool) -> Commit | None:
         """What to tell the broker next, or None when it knows. `with_beyond`: acks beyond the floor are told too."""
         if with_beyond:

@@ -31,6 +31,11 @@ class Window:
         self._before: int | None = None
         self._full = False
 
+    @property
+    def records(self) -> int:
+        """How many arrived past the committed position."""
+        return self._records
+
     def track(self, chunk: Chunk, now: float) -> None:
         """Records arrived. Those that the broker gives for the second time do not count again."""
         first = bisect_left(chunk.positions, self._tracked)

@@ -41,6 +41,11 @@ class Known:
     #: what it waits in
     parcel: Parcel | None = None
 
+    @property
+    def suspected(self) -> bool:
+        """Two workers died with it in hand."""
+        return self.parcel is not None and self.parcel.spans[0].history.deaths >= 2
+
 
 class EveryRecordIsInOnePlace(RuleBasedStateMachine):
     @initialize(
@@ -107,7 +112,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
             for position in positions_of([span]):
                 known = self.known[span.lane, position]
                 known.where, known.parcel = Where.WAITING, parcel
-        self.dispatcher.returns.add(parcel, self.now)
+        self.dispatcher.put_back(parcel, self.now)
 
     @rule(later=st.sampled_from([1.0, 5.0]))
     def time_passes(self, later: float) -> None:
@@ -120,15 +125,28 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         pick = self.dispatcher.pick(room, self.now)
         self.note_too_large(room)
         if pick is None:
-            # Nothing that this worker could take may be left behind.
-            assert not [known for known in could_go if known.size <= hard]
+            # Nothing that this worker could take may be left behind, but what must travel all alone.
+            assert not [known for known in could_go if known.size <= hard and not known.suspected]
             return
         taken = self.taken(pick)
+        assert not any(each.suspected for each in taken)
         assert len(taken) <= self.batch.records
         assert sum(each.size for each in taken) <= room.bytes or len(taken) == 1
         assert all(each.size <= hard for each in taken)
         assert pick.closed_by is not ClosedBy.RECORDS or len(taken) == self.batch.records
         self.lease(pick, taken)
+
+    @rule()
+    def a_worker_takes_what_may_kill_it(self) -> None:
+        could_go = [known for known in self.could_go() if known.suspected]
+        assert self.dispatcher.has_suspect(self.now) == bool(could_go)
+        pick = self.dispatcher.suspect(Room(1_000, 1_000), self.now)
+        if pick is None:
+            assert not could_go
+            return
+        (one,) = self.taken(pick)
+        assert one.suspected
+        self.lease(pick, [one])
 
     @rule()
     def a_worker_probes(self) -> None:
@@ -208,6 +226,16 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
                 if part:
                     self.put_back(Parcel(part, due, apart, origin=1))
 
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), after=st.sampled_from([0.0, 1.0]))
+    def a_worker_dies_for_the_second_time(self, data: st.DataObject, after: float) -> None:
+        """Each of its records travels alone from now on."""
+        pick = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), "which"))
+        for span in pick.spans:
+            for single in span.with_history(History(failures=2, deaths=2)).singles():
+                if span.lane.phase is LanePhase.ACTIVE:
+                    self.put_back(Parcel([single], self.now + after, apart=True, origin=1))
+
     @rule(data=st.data())
     def a_lane_is_committed(self, data: st.DataObject) -> None:
         state = data.draw(st.sampled_from(self.lanes))
@@ -257,7 +285,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
             assert state.ordering.fresh_records == fresh[state]
         in_parcels = [
             (span.lane, position)
-            for parcel in self.dispatcher.returns
+            for parcel in self.dispatcher.waiting()
             for span in parcel.spans
             for position in positions_of([span])
         ]
