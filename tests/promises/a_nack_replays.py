@@ -208,9 +208,8 @@ class ANackReplays:
             await dying.next()
             dying.die()
         await stage.publish(topic, b"slow", *numbered(5))
-        worker = stage.worker(subscription, credit=3)
+        worker = stage.worker(subscription, lambda b: None if b.values == [b"slow"] else b.ack(), credit=3)
         assert (await worker.next()).values == [b"slow"]
-        worker.handler = lambda batch: batch.ack() if batch.values != [b"slow"] else None
         # It is alone in its batch, though not with its worker.
         async with hurry():
             await until(lambda: [b"suspect"] in [batch.values for batch in worker.batches])

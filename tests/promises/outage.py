@@ -119,7 +119,7 @@ class AnOutageIsNotPoison:
         bad = {at[number] for number in range(0, 60, 3)}
         stage.worker(subscription, lambda b: b.nack() if b.records[0].position in bad else b.ack())
         async with hurry():
-            while stage.committed(topic) <= at[59]:
+            while stage.audit.unsettled(topic):
                 await stage.turn_around(subscription)
         assert {position for _, position in stage.audit.dead} == bad
 
