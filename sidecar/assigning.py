@@ -130,7 +130,7 @@ class Assigning:
         await self.quiet(ends, lambda: not any(map(_is_busy, states)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.1, event.grace)):
-                await self.committing.commit(states)
+                await self.committing.commit_all(states)
         # One that was lost meanwhile may be ours again by now, in a new epoch, which must not be let go.
         mine = [state for state in states if state.phase is not LanePhase.GONE]
         self.gone(mine)
@@ -165,10 +165,15 @@ class Assigning:
             state.unsettled_bytes += larger
             self._books.bytes += larger
             single.chunk.drop(single.start, single.stop)
-            company.append(Span(state, back.chunk, 0, 1, single.low, back.history))
-            due = max(due, now + max(0, back.not_before_ms - wall) / 1000)
+            mine = Span(state, back.chunk, 0, 1, single.low, back.history)
+            its_due = now + max(0, back.not_before_ms - wall) / 1000
+            if back.history.company <= 1:
+                self._books.put_back(Parcel([mine], its_due, apart=back.history.company == 1), now)
+                continue
+            company.append(mine)
+            due = max(due, its_due)
             if len(company) >= back.history.company:
-                self._books.put_back(Parcel(company, due, apart=back.history.company > 0), now)
+                self._books.put_back(Parcel(company, due, apart=True), now)
                 company, due = [], 0.0
         if company:
             self._books.put_back(Parcel(company, due, apart=True), now)

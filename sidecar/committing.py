@@ -72,6 +72,19 @@ class Committing:
                 return True
             return await self._send(commits, sent)
 
+    async def commit_all(self, lanes: Iterable[LaneState]) -> None:
+        """Commit until nothing is left: what is settled while a commit is under way was promised to count too.
+
+        Gives up when a commit fails.
+        """
+        lanes = list(lanes)
+        while await self.commit(lanes) and any(map(self._has_news, lanes)):
+            pass
+
+    def _has_news(self, state: LaneState) -> bool:
+        news = state.ledger.committable(with_beyond=self._with_beyond)
+        return state.phase is not LanePhase.GONE and news is not None
+
     async def _send(self, commits: Mapping[Lane, Commit], sent: list[tuple[LaneState, Commit, int]]) -> bool:
         gone: frozenset[Lane] = frozenset()
         try:

@@ -140,7 +140,7 @@ class Subscription:
         # However little time is left, a last commit is worth a moment: it spares the next life a replay.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(1.0, ends - self.clock.now())):
-                await self._committing.commit(self.books.lanes.values())
+                await self._committing.commit_all(self.books.lanes.values())
         await self.close()
 
     async def close(self) -> None:
