@@ -318,7 +318,8 @@ class Answers(Deliveries):
             item.can_end = False
         elif known_down is not None and not known_down[1] and item.strikes >= retry.attempts:
             # What is said in one breath may be taken in any order, so only earlier successes are sure to count.
-            item.must_end = self._others_succeed(item, successes)
+            # A parked record knows when it first failed to the millisecond.
+            item.must_end = self._others_succeed(item, None if successes is None else successes - 0.003)
         if retry.exhausted is Exhausted.DROP and item.can_end:
             self._perhaps_dropped(item)
 

@@ -103,7 +103,7 @@ class SimBroker(Broker):
             origin = self._came_from(message)
             if topic == self.retry_topic:
                 copy = self.storage.park(message, lane, origin, now, self.gap())
-                self.truth.parked(origin, copy, redriven=redriven)
+                self.truth.parked(origin, copy, message, redriven=redriven)
                 self.world.happened("parked" if not redriven else "redriven", origin, copy)
             else:
                 copy = self.storage.lanes[lane].append(message, now, origin, self.gap())

@@ -133,6 +133,7 @@ class Fetcher:
         except (asyncio.CancelledError, Stopping):
             # Nobody knows whether it was heard: settling twice is harmless.
             self._words = words + self._words
+            self._seq -= 1
             raise
 
     async def _call_alone(

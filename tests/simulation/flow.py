@@ -60,7 +60,9 @@ class Flow:
         held = self.truth.sessions.get(session)
         easy = session.credit.bytes == 0 and session.max_message_bytes >= 1 << 20
         room = held is not None and len(held) < session.credit.batches and session not in self.truth.stopped
-        if room and easy:
+        # Who has a record that is to be alone gets nothing else.
+        alone = held is not None and any(item.alone for hand in held.values() for item in hand.items)
+        if room and easy and not alone:
             self.hungry.setdefault(session, self.world.now)
         else:
             self.hungry.pop(session, None)

@@ -237,7 +237,7 @@ class Truth(Answers):
     # Aside
 
     def origin_of_parked(self, message: Message) -> tuple[str, int, int]:
-        said = json.loads(message.headers[-1].value or b"")
+        said = _said_of_parked(message)
         return said["topic"], said["lane"], said["position"]
 
     def writes_aside(self, message: Message, copy: Copy, *, parked: bool) -> None:
@@ -253,6 +253,10 @@ class Truth(Answers):
                 self.world.broken(ORDERED, f"{copy} is parked, but parking is not for this order")
             if item is None or not item.waits:
                 self.world.broken(REPLAYS, f"{copy} is parked without a reason to wait")
+            said = _said_of_parked(message)
+            known = (item.failures, item.deaths, item.doubt is Doubt.MUST)
+            if item.epoch.phase is not Phase.GONE and known != (said["failures"], said["deaths"], said["doubtful"]):
+                self.world.broken(REPLAYS, f"{copy} is parked as {said}, known of it is {known}")
             return
         reason = next((h.value or b"").decode() for h in message.headers if h.name == "offramp-reason")
         if reason.startswith("REJECTED"):
@@ -278,7 +282,7 @@ class Truth(Answers):
             self.world.broken(ISOLATED, f"{copy} is dead-lettered for {reason!r}, not for {item.reason!r}")
         self.exercised(ISOLATED)
 
-    def parked(self, origin: Copy, copy: Copy, *, redriven: bool) -> None:
+    def parked(self, origin: Copy, copy: Copy, message: Message, *, redriven: bool) -> None:
         """The broker has it in the retry topic."""
         self.parks += 1
         if redriven:
@@ -289,9 +293,10 @@ class Truth(Answers):
         self.exercised("park")
         item = origin.item
         assert isinstance(item, Item)
-        copy.failures, copy.strikes, copy.deaths = item.failures, item.strikes, item.deaths
-        copy.first_failed = item.first_failed
-        copy.doubtful = item.doubt is Doubt.MUST
+        # As it was when the sidecar decided to: the lane may have moved meanwhile.
+        said = _said_of_parked(message)
+        copy.failures, copy.deaths, copy.doubtful = said["failures"], said["deaths"], said["doubtful"]
+        copy.strikes, copy.first_failed = item.strikes, item.first_failed
         copy.not_before, copy.ready = item.not_before, item.ready
         origin.parked = True
         self._settled(item)
@@ -364,4 +369,7 @@ class Truth(Answers):
             )
 
 
-__all__ = ["Hand", "Truth"]
+def _said_of_parked(message: Message) -> dict[str, Any]:
+    said = json.loads(message.headers[-1].value or b"")
+    assert isinstance(said, dict)
+    return said
