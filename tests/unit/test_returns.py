@@ -1,0 +1,45 @@
+"""Records that came back and wait for their next delivery."""
+
+from sidecar.returns import Returns
+from sidecar.spans import Parcel, ParcelState
+from tests.kit import span_of
+
+
+def parcel(due: float) -> Parcel:
+    return Parcel([span_of(1)], due)
+
+
+def test_a_parcel_waits_until_it_is_due() -> None:
+    returns = Returns()
+    one = parcel(due=5.0)
+    returns.add(one, now=0.0)
+    assert not returns.due(4.9)
+    assert returns.next_due() == 5.0
+    assert [*returns.due(5.0)] == [one]
+    assert returns.next_due() is None
+
+
+def test_parcels_become_due_by_their_time() -> None:
+    returns = Returns()
+    late, early = parcel(due=2.0), parcel(due=1.0)
+    returns.add(late, now=0.0)
+    returns.add(early, now=0.0)
+    assert [*returns.due(3.0)] == [early, late]
+
+
+def test_parcels_of_one_time_keep_the_order_in_which_they_came() -> None:
+    returns = Returns()
+    parcels = [parcel(due=1.0) for _ in range(5)]
+    for one in parcels:
+        returns.add(one, now=0.0)
+    assert [*returns.due(1.0)] == parcels
+
+
+def test_a_parcel_that_stopped_waiting_is_passed_over() -> None:
+    returns = Returns()
+    parked, late = parcel(due=1.0), parcel(due=2.0)
+    returns.add(parked, now=0.0)
+    returns.add(late, now=0.0)
+    parked.state = ParcelState.ASIDE
+    assert returns.next_due() == 2.0
+    assert [*returns] == [late]
