@@ -1,0 +1,119 @@
+"""Records that failed for good: how they are written, listed and sent back."""
+
+import asyncio
+
+from sidecar import dead_letters, parking
+from sidecar.brokers.memory import MemoryBroker
+from sidecar.model import Header, Lane, Record, Run
+from sidecar.spans import History
+from sidecar.wire import decode_frame
+from tests.kit import lane_state, span_of, subscription_settings
+
+SETTINGS = subscription_settings()
+WALL = 1_700_000_000_000
+
+
+async def bury(
+    broker: MemoryBroker, *positions: int, group: str = "orders", wall_ms: int = WALL, reason: str = "no"
+) -> None:
+    """Dead-letter records of lane 2 at these positions."""
+    for position in positions:
+        span = span_of([position], state=lane_state(2), history=History(failures=5))
+        message = dead_letters.write(span, group=group, reason=reason, worker="php-7", wall_ms=wall_ms)
+        await broker.publish(SETTINGS.dead_letter_topic, [message])
+
+
+async def listed(broker: MemoryBroker, *, limit: int = 0, ids: tuple[str, ...] = ()) -> list[str]:
+    return [letter.id for letter in await dead_letters.list_dead_letters(broker, SETTINGS, limit=limit, ids=ids)]
+
+
+def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
+    span = span_of([9], state=lane_state(2), keys=[b"key"], history=History(failures=5))
+    message = dead_letters.write(span, group="orders", reason="no such customer", worker="php-7", wall_ms=WALL)
+    assert message.key == b"key"
+    assert {header.name: header.value for header in message.headers if header.name.startswith("offramp-")} == {
+        "offramp-id": b"orders/2/9",
+        "offramp-topic": b"orders",
+        "offramp-lane": b"2",
+        "offramp-position": b"9",
+        "offramp-ref": b"",
+        "offramp-timestamp-ms": b"0",
+        "offramp-group": b"orders",
+        "offramp-reason": b"no such customer",
+        "offramp-attempts": b"5",
+        "offramp-worker": b"php-7",
+        "offramp-dead-lettered-ms": b"1700000000000",
+        "offramp-dead-lettered-at": b"2023-11-14T22:13:20.000+00:00",
+    }
+
+
+def test_a_record_rejected_at_its_first_delivery_had_one_attempt() -> None:
+    message = dead_letters.write(span_of(1), group="orders", reason="", worker="", wall_ms=WALL)
+    assert Header("offramp-attempts", b"1") in message.headers
+
+
+def test_a_record_that_offramp_did_not_write_is_no_dead_letter() -> None:
+    assert dead_letters.read(Record(b"key", b"value", (Header("offramp-id", b"orders/0/0"),), 0, 0)) is None
+
+
+def test_dead_letters_are_listed_oldest_first() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, wall_ms=WALL + 2)
+        await bury(broker, 7, wall_ms=WALL + 1)
+        assert await listed(broker) == ["orders/2/7", "orders/2/3"]
+        assert await listed(broker, limit=1) == ["orders/2/7"]
+        assert await listed(broker, ids=("orders/2/3", "orders/9/9")) == ["orders/2/3"]
+
+    asyncio.run(story())
+
+
+def test_one_that_was_written_twice_is_listed_once() -> None:
+    """Its write and the commit are not one step, so a crash between them writes it again."""
+
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, reason="first")
+        await bury(broker, 3, reason="second", wall_ms=WALL + 5)
+        (letter,) = await dead_letters.list_dead_letters(broker, SETTINGS)
+        assert letter.reason == "first"
+
+    asyncio.run(story())
+
+
+def test_dead_letters_of_another_group_are_not_listed() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, group="billing")
+        assert await listed(broker) == []
+
+    asyncio.run(story())
+
+
+def test_without_a_dead_letter_topic_there_are_none() -> None:
+    assert asyncio.run(listed(MemoryBroker())) == []
+
+
+def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
+    """To the origin topic they would reach every other group."""
+
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, 7)
+        assert await dead_letters.redrive(broker, SETTINGS, ids=["orders/2/7"], wall_ms=WALL) == ["orders/2/7"]
+        (chunk,) = [chunk async for chunk in broker.read(Lane(SETTINGS.retry_topic, 0), Run(0, 10), 1 << 20)]
+        back = parking.unpark(chunk, 0, now=0.0, wall_ms=WALL, doubtful=False)
+        record = decode_frame(back.chunk.frames[0])
+        assert (back.chunk.shown, record.position) == (Lane("orders", 2), 7)
+        assert [header.name for header in record.headers] == ["h"], "what Offramp wrote is taken off again"
+
+    asyncio.run(story())
+
+
+def test_redrive_of_everything_brings_everything_back() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, *range(5))
+        assert len(await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)) == 5
+
+    asyncio.run(story())
