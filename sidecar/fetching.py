@@ -1,7 +1,7 @@
 """Getting records from the broker: polled all the time, paused lane by lane when there is no room."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sidecar.books import Books
 from sidecar.brokers.base import LaneEnd, Polled, Source
@@ -118,9 +118,17 @@ class Fetching:
             self._window_full()
         if pause:
             await self._source.pause([state.lane for state in pause])
-            for state in pause:
-                state.paused = True
+            self._note_paused(pause, paused=True)
         if resume:
             await self._source.resume([state.lane for state in resume])
-            for state in resume:
-                state.paused = False
+            self._note_paused(resume, paused=False)
+
+    def _note_paused(self, states: Iterable[LaneState], *, paused: bool) -> None:
+        for state in states:
+            current = self._books.lanes.get(state.lane)
+            if current is state:
+                state.paused = paused
+            elif current is not None:
+                # Assigned again meanwhile: which of the two the call has met is not known.
+                current.paused = None
+                self.room_changed()

@@ -55,8 +55,8 @@ class LaneState:
         self.uncommitted = 0
         #: records that the broker removed before they could be read
         self.lost = 0
-        #: the broker was asked to send nothing of this lane
-        self.paused = False
+        #: the broker was asked to send nothing of this lane; None: not known, a seek may have left it paused
+        self.paused: bool | None = None
         self.held_by = ""
 
     def track(self, chunk: Chunk, now: float) -> list[Span]:

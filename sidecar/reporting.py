@@ -87,7 +87,7 @@ def _lane(state: LaneState, end: LaneEnd | None) -> LaneStatus:
         ready_records=state.ordering.fresh_records,
         in_flight_records=state.in_flight,
         waiting_records=state.waiting,
-        paused=state.paused,
+        paused=bool(state.paused),
         held_by=state.held_by,
         buffered_bytes=state.unsettled_bytes,
         parked=state.parked,
