@@ -34,6 +34,8 @@ class Deliveries:
         self.by_frame: dict[tuple[str, bytes], Copy] = {}
         self.draining = False
         self.paused = False
+        #: when the subscription last went on, after a pause or an outage
+        self.resumed_at = 0.0
         #: when a batch was last acked, in any life
         self.last_success: float | None = None
         self.success_in_life: float | None = None

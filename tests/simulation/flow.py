@@ -7,6 +7,7 @@ from sidecar.model import Lane, Order
 from tests.simulation.items import Epoch, Hand, Item, Phase
 
 if TYPE_CHECKING:
+    from tests.simulation.source import Reading
     from tests.simulation.truth import Truth
 
 HELD_UP = "5 one slow record holds up nobody else"
@@ -140,6 +141,8 @@ class Flow:
         """Nothing that can be done is left undone. Called between events, when all that follows from them is over."""
         truth = self.truth
         now = self.world.now
+        if down:
+            truth.resumed_at = now
         if self._unlimited and not (down or truth.paused or truth.draining):
             waiting = [session for session, since in self.hungry.items() if since < now - _SOON]
             if waiting and self._nobody_is_kept_alone():
@@ -175,6 +178,8 @@ class Flow:
             return False
         else:
             since = item.ready
+        # Room in the window, an earlier record of its key, a pause or an outage may have been in its way until then.
+        since = max(since, item.epoch.committed_at, item.epoch.emptied, self.truth.resumed_at)
         return since < now - _SOON and item.copy.size < _SMALL and self._surely_in_window(item)
 
     def _surely_in_window(self, item: Item) -> bool:
@@ -203,10 +208,13 @@ class Flow:
             reading = self.truth.reading(epoch.lane)
             if reading is None or not reading.paused or epoch.held_records or epoch.committed < epoch.tracked:
                 continue
-            if reading.log.end > reading.next and now - max(reading.paused_at, epoch.emptied) > _STARVED:
+            if reading.log.end > reading.next and self._calm_since(reading, epoch) < now - _STARVED:
                 self.world.broken(
                     BOUNDED, f"{epoch.lane} is paused since {reading.paused_at:.3f} with nothing in memory"
                 )
+
+    def _calm_since(self, reading: "Reading", epoch: Epoch) -> float:
+        return max(reading.paused_at, epoch.emptied, epoch.committed_at)
 
     def _check_committed(self, epoch: Epoch, before: float, what: str, promise: str) -> None:
         """What was settled before a time is committed, as far as the broker can carry it."""

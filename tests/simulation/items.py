@@ -46,8 +46,9 @@ class Epoch:
         self.by_key: dict[bytes, list[Item]] = {}
         #: everything before it has arrived or is a gap
         self.tracked = event.start
-        #: what the sidecar knows to be committed
+        #: what the sidecar knows to be committed, and since when
         self.committed = event.start
+        self.committed_at = 0.0
         #: commits up to here were checked
         self.checked = event.start
         #: not settled

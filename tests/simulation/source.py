@@ -90,7 +90,12 @@ class SimSource(Source):
         self._begin(log, first=first)
 
     def _begin(self, log: LaneLog, *, first: bool) -> None:
+        before = self.readings.get(log.lane)
         self.readings[log.lane] = Reading(log)
+        if before is not None:
+            # A seek moves a lane; whether it was paused is another matter.
+            self.readings[log.lane].paused = before.paused
+            self.readings[log.lane].paused_at = self._world.now
         self._events = [event for event in self._events if getattr(event, "lane", None) != log.lane]
         self._events.append(Assigned(log.lane, log.committed, log.beyond, first))
         self.look()

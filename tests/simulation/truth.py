@@ -233,6 +233,7 @@ class Truth(Answers):
             epoch = self.epochs.get(lane)
             if epoch is not None:
                 epoch.committed = max(epoch.committed, commit.position)
+                epoch.committed_at = self.world.now
 
     # Aside
 

@@ -82,6 +82,8 @@ class WatchedSubscription(Subscription):
         for settlement in settlements:
             down = self.guard.down
             results += super().settle([settlement])
+            if down:
+                self.truth.resumed_at = self.clock.now()
             self.truth.settled(settlement, results[-1], down=(down, self.guard.down))
         return results
 
@@ -91,6 +93,7 @@ class WatchedSubscription(Subscription):
 
     def resume(self) -> None:
         self.truth.paused = False
+        self.truth.resumed_at = self.clock.now()
         super().resume()
 
     async def drain(self, deadline: float) -> None:
