@@ -184,8 +184,7 @@ class Delivering:
     def _room(self, session: Session) -> Room:
         hard = session.hard_bytes
         # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
-        beside = min(hard // 8, _BESIDE * self._settings.batch.records)
-        room = min(int(self._settings.batch.bytes), hard - beside)
+        room = min(int(self._settings.batch.bytes), max(hard - _BESIDE * self._settings.batch.records, hard * 3 // 8))
         if session.credit.bytes:
             room = min(room, max(1, session.credit.bytes - session.unsettled_bytes))
         return Room(room, hard)

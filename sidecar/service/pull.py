@@ -83,7 +83,8 @@ class Pull:
     def answer(self, results: Sequence[SettleResult], batches: int, limit: int) -> tuple[bytes, list[bytes]]:
         """A FetchResponse of at most `batches` batches and `limit` bytes, and the leases in it.
 
-        One batch goes in whatever its size: the subscription keeps it within the client's limit.
+        A batch alone goes in whatever its size: the subscription keeps it within the client's limit. Beside results it
+        goes only if there is room; what is left over is for the caller to give back.
         """
         pieces = [encode.settle_result(encode.FETCH_RESULTS, result) for result in results]
         pieces.extend(encode.notice(encode.FETCH_NOTICES, notice) for notice in self._notices.take())
@@ -92,7 +93,7 @@ class Pull:
         while self._deliveries and len(leases) < batches:
             batch = encode_batch(FETCH_BATCH_TAG, self._deliveries[0])
             room -= sum(map(len, batch))
-            if leases and room < 0:
+            if pieces and room < 0:
                 break
             pieces.extend(batch)
             leases.append(self._deliveries.pop(0).lease)

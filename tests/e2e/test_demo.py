@@ -85,10 +85,12 @@ def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path: Path) -> 
         text=True,
     )
     assert process.stdout is not None
+    said = []
     for line in process.stdout:
-        if "worker processes dial the socket" in line:
+        said.append(line)
+        if "orders are on disk" in line:
             break
-    assert _running_in(tmp_path)
+    assert _running_in(tmp_path), "".join(said)
     process.send_signal(signal.SIGINT)
     _, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
