@@ -113,7 +113,8 @@ class AnOutageIsNotPoison:
     @promise
     async def test_failures_among_successes_are_no_outage(self, stage: Stage) -> None:
         topic = await stage.topic()
-        subscription = await stage.subscribe(topic, retry=retry(attempts=2))
+        # More than there are bad records, so that only their being alone could make them an outage.
+        subscription = await stage.subscribe(topic, retry=retry(attempts=2), outage=outage(failures=25))
         await stage.turn_around(subscription)
         at = await stage.publish(topic, *numbered(60))
         bad = {at[number] for number in range(0, 60, 3)}
