@@ -279,7 +279,7 @@ class Answers(Deliveries):
             item.alone = True
             item.epoch.suspects.append(item)
             if item.deaths >= 3 and alone:
-                item.can_end = self._others_succeed(item, self.last_success)
+                item.can_end = self._others_succeed(item, self._success_at_most())
                 if self.settings.retry.exhausted is Exhausted.DROP and item.can_end:
                     self._perhaps_dropped(item)
 
@@ -313,15 +313,18 @@ class Answers(Deliveries):
         retry = self.settings.retry
         if item.failures < retry.attempts:
             return
-        item.can_end = self._others_succeed(item, self.last_success)
+        item.can_end = self._others_succeed(item, self._success_at_most())
         if retry.exhausted is Exhausted.HOLD:
             item.can_end = False
         elif known_down is not None and not known_down[1] and item.strikes >= retry.attempts:
             # What is said in one breath may be taken in any order, so only earlier successes are sure to count.
-            # A parked record knows when it first failed to the millisecond.
             item.must_end = self._others_succeed(item, None if successes is None else successes - 0.003)
         if retry.exhausted is Exhausted.DROP and item.can_end:
             self._perhaps_dropped(item)
+
+    def _success_at_most(self) -> float | None:
+        # A parked record knows only to the millisecond when it first failed.
+        return None if self.last_success is None else self.last_success + 0.003
 
     def _others_succeed(self, item: Item, success: float | None) -> bool:
         """An outage is not poison: a record is given up only if something succeeded since it first failed."""

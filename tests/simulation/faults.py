@@ -14,14 +14,14 @@ RATES = {
     "commit hangs": 0.05,
     "commit is slow": 0.2,
     "dead letter fails": 0.4,
-    "dead letter fails after it was written": 0.3,
-    "dead letter is slow": 0.3,
-    "dead letter is written in part": 0.2,
-    "dead letter is refused for a while": 0.2,
+    "dead letter fails after it was written": 0.6,
+    "dead letter is slow": 0.5,
+    "dead letter is written in part": 0.9,
+    "dead letter is refused for a while": 0.3,
     "park fails": 0.4,
-    "park fails after it was written": 0.3,
-    "park is slow": 0.3,
-    "park is written in part": 0.2,
+    "park fails after it was written": 0.6,
+    "park is slow": 0.5,
+    "park is written in part": 0.9,
     "pause is slow": 0.2,
     "seek fails": 0.3,
 }
@@ -34,7 +34,7 @@ class Faults:
         rng = world.rng
         self._world = world
         self.on = True
-        share = rng.choice((0.0, 0.15, 0.4))
+        share = rng.choice((0.0, 0.2, 0.5))
         self._rates = {name: rate * rng.random() for name, rate in RATES.items() if rng.random() < share}
         self._until: dict[str, float] = {}
 

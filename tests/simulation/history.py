@@ -33,6 +33,8 @@ MOST_RECORDS = 100
 _MOST_STEPS = 500
 #: seconds in which all must be done once nothing goes wrong any more
 _BOUND = 400.0
+#: seconds without any success after which only an outage is left
+_UNDECIDABLE = 10.0
 
 
 @dataclass(frozen=True)
@@ -343,19 +345,13 @@ class History:
         self.world.happened("calm")
         self.faults.on = False
         self.handler.behave()
-        settings = self.plan.settings
-        if (
-            settings.retry.exhausted is Exhausted.HOLD
-            or settings.order is not Order.NONE
-            or not settings.parking.enabled
-        ):
-            # Poison that cannot step aside holds up whatever would show that it is not an outage.
+        if self.plan.settings.retry.exhausted is Exhausted.HOLD:
             self._heal()
         self._resume()
         for worker in self.workers:
             worker.leave_soon()
-        until = self.world.now + _BOUND
-        fed = self.world.now
+        began = fed = self.world.now
+        until = began + _BOUND
         while self.world.now < until:
             await asyncio.sleep(0.5)
             self._check()
@@ -364,6 +360,9 @@ class History:
             if self.truth.all_done():
                 self._check_end()
                 return
+            if self.world.now > max(began, self.truth.last_success or 0.0) + _UNDECIDABLE:
+                # Poison that holds up all that could succeed cannot be told from an outage: somebody mends the handler.
+                self._heal()
             if self.world.now > fed + 2.0:
                 # Something must succeed now and then, or the rest looks like an outage.
                 fed = self.world.now

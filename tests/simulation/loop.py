@@ -6,7 +6,7 @@ from typing import Any
 from sidecar.clock import Clock
 
 #: milliseconds since 1970 at which every history begins
-_EPOCH_MS = 1_700_000_000_000
+EPOCH_MS = 1_700_000_000_000
 
 
 class Stuck(Exception):
@@ -56,4 +56,4 @@ class VirtualClock(Clock):
         return self._loop._now
 
     def wall_ms(self) -> int:
-        return _EPOCH_MS + int(self._loop._now * 1000)
+        return EPOCH_MS + int(self._loop._now * 1000)

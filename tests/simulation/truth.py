@@ -13,6 +13,7 @@ from sidecar.settings import Exhausted, SubscriptionSettings
 from tests.simulation.answers import Answers
 from tests.simulation.flow import Flow
 from tests.simulation.items import Doubt, Epoch, Hand, Item, Phase
+from tests.simulation.loop import EPOCH_MS
 from tests.simulation.storage import Copy, LaneLog
 from tests.simulation.world import World
 
@@ -297,7 +298,8 @@ class Truth(Answers):
         # As it was when the sidecar decided to: the lane may have moved meanwhile.
         said = _said_of_parked(message)
         copy.failures, copy.deaths, copy.doubtful = said["failures"], said["deaths"], said["doubtful"]
-        copy.strikes, copy.first_failed = item.strikes, item.first_failed
+        copy.strikes = said["strikes"]
+        copy.first_failed = None if said["failed_ms"] is None else (said["failed_ms"] - EPOCH_MS) / 1000
         copy.not_before, copy.ready = item.not_before, item.ready
         origin.parked = True
         self._settled(item)
