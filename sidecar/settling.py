@@ -158,7 +158,9 @@ class Settling:
                     self._recovered()
             case Outcome.NACK:
                 counters.nacked += part.count
-                self._batch_failed(lease, now)
+                if not part.retry_after:
+                    # A handler that says when to come back is not down.
+                    self._batch_failed(lease, now)
                 moves = self._verdicts.failed(
                     failed, now, reason=part.reason, retry_after=part.retry_after, in_outage=in_outage
                 )
