@@ -6,7 +6,8 @@ from operator import attrgetter
 
 from sidecar.dispatcher import Dispatcher
 from sidecar.lanes import LanePhase, LaneState
-from sidecar.leases import Lease, Leases
+from sidecar.lease import Lease
+from sidecar.leases import Leases
 from sidecar.logs import Log
 from sidecar.model import Lane
 from sidecar.sessions import Session

@@ -8,7 +8,7 @@ from sidecar.books import Books
 from sidecar.budget import Budget
 from sidecar.clock import Clock
 from sidecar.dispatcher import Pick, Room
-from sidecar.leases import Lease
+from sidecar.lease import Lease
 from sidecar.model import ClosedBy, Delivery
 from sidecar.retry import Backoff, OutageGuard
 from sidecar.sessions import Session

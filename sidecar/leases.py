@@ -3,92 +3,28 @@
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic
 
-from sidecar.errors import InvalidRequest
+from sidecar.lease import (
+    Holder,
+    Lease,
+    LeasePhase,
+    Settled,
+    check_parts,
+    forget_unless_waiting,
+    positions_in,
+    settled_otherwise,
+    spread,
+    still_waiting,
+    take_from_heirs,
+    unsettled,
+)
 from sidecar.model import Extended, Outcome, Part, Range, Run, Settlement, SettleResult, SettleStatus
 from sidecar.runs import RunSet
-from sidecar.spans import Parcel, ParcelState, Span, between, count
+from sidecar.spans import Parcel, Span, between
 
 #: leases that ended are remembered so far back, so that settling twice, or too late, is answered truthfully
 REMEMBERED = 10_000
-
-Holder = TypeVar("Holder")
-
-
-class LeasePhase(Enum):
-    """HELD -> SETTLED (the worker said how it went), or HELD -> ENDED (expired, or its session ended).
-
-    An ENDED lease may still be settled as long as its records wait for their next delivery.
-    """
-
-    HELD = "held"
-    SETTLED = "settled"
-    ENDED = "ended"
-
-
-class Lease(Generic[Holder]):
-    __slots__ = (
-        "apart",
-        "deadline",
-        "granted",
-        "heirs",
-        "holder",
-        "id",
-        "limit",
-        "number",
-        "origin",
-        "outcomes",
-        "phase",
-        "records",
-        "refused",
-        "setbacks",
-        "settled",
-        "size",
-        "spans",
-        "written",
-    )
-
-    def __init__(self, number: int, id_: bytes, holder: Holder, spans: list[Span], now: float, limit: float) -> None:
-        self.number = number
-        self.id = id_
-        self.holder = holder
-        self.spans = spans
-        self.records = count(spans)
-        self.size = sum(span.size for span in spans)
-        self.phase = LeasePhase.HELD
-        self.granted = now
-        #: seconds from the delivery after which it ends whatever happens
-        self.limit = limit
-        #: its time starts when the batch was written to the worker
-        self.written = False
-        #: on the loop's clock
-        self.deadline = float("inf")
-        #: the lease that first failed with these records
-        self.origin = number
-        self.setbacks = 0
-        #: these records are delivered with nothing else
-        self.apart = False
-        #: indexes that are settled; None: none or, once it is SETTLED, all
-        self.settled: RunSet | None = None
-        #: what was said of which indexes, for settling twice
-        self.outcomes: list[tuple[int, int, Outcome]] = []
-        #: indexes of records that were settled when they were this sidecar's no more; None: none
-        self.refused: RunSet | None = None
-        #: where the records went when it ended
-        self.heirs: list[Parcel] = []
-
-
-class Settled(NamedTuple):
-    """Records that were settled just now, with one outcome."""
-
-    spans: list[Span]
-    part: Part
-    #: the worker named these records: the rest of the batch fared otherwise
-    named: bool
-    #: of how many unsettled records that was said in one breath: only of one alone is it known that it failed
-    meant: int
 
 
 class Leases(Generic[Holder]):
@@ -162,7 +98,7 @@ class Leases(Generic[Holder]):
         del self._held[lease.id]
         lease.phase = LeasePhase.ENDED
         self._remember(lease)
-        return _unsettled(lease)
+        return unsettled(lease)
 
     def check(self, settlements: Iterable[Settlement]) -> None:
         """Raises `InvalidRequest` if the parts of any settlement do not fit its batch."""
@@ -170,7 +106,7 @@ class Leases(Generic[Holder]):
             if settlement.parts:
                 lease = self._held.get(settlement.lease) or self._ended.get(settlement.lease)
                 if lease is not None:
-                    _check(lease.records, settlement)
+                    check_parts(lease.records, settlement)
 
     def settle(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[Settled]]:
         """Take a worker's word, which must have passed `check`. Answers the result, the lease, and what was settled."""
@@ -185,17 +121,17 @@ class Leases(Generic[Holder]):
             return SettleResult(id_, SettleStatus.SETTLED), lease, [Settled(lease.spans, part, False, lease.records)]
         settled = lease.settled if lease.settled is not None else RunSet()
         done: list[Settled] = []
-        parts = _spread(lease.records, settlement)
+        parts = spread(lease.records, settlement)
         missing = [settled.missing(Run(part.first, part.first + part.count)) for part in parts]
         own_words = set(map(id, settlement.parts))
-        others = sum(_positions(runs) for part, runs in zip(parts, missing, strict=True) if id(part) not in own_words)
+        others = sum(positions_in(runs) for part, runs in zip(parts, missing, strict=True) if id(part) not in own_words)
         for part, runs in zip(parts, missing, strict=True):
-            meant = _positions(runs) if id(part) in own_words else others
+            meant = positions_in(runs) if id(part) in own_words else others
             for start, stop in runs:
                 piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after)
                 named = piece.count < lease.records
                 done.append(Settled(between(lease.spans, start, stop - start), piece, named, meant))
-        stale = _otherwise(lease, parts)
+        stale = settled_otherwise(lease, parts)
         for settled_now in done:
             part = settled_now.part
             settled.add(Run(part.first, part.first + part.count))
@@ -210,21 +146,21 @@ class Leases(Generic[Holder]):
     def left(self, parcel: Parcel) -> None:
         """The parcel stopped waiting. An ended lease whose records wait no more keeps only what was said of it."""
         if parcel.ancestor is not None:
-            _forget_unless_waiting(parcel.ancestor)
+            forget_unless_waiting(parcel.ancestor)
 
     def _settle_ended(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[Settled]]:
         lease = self._ended.get(settlement.lease)
         if lease is None:
             detail = "no such lease: it is from before a restart, was settled long ago, or never was"
             return SettleResult(settlement.lease, SettleStatus.UNKNOWN, (), detail), None, []
-        parts = _spread(lease.records, settlement)
+        parts = spread(lease.records, settlement)
         stale = RunSet(Run(part.first, part.first + part.count) for part in parts)
         for first, records, _ in lease.outcomes:
             stale.discard(Run(first, first + records))
-        for range_ in _otherwise(lease, parts):
+        for range_ in settled_otherwise(lease, parts):
             stale.add(Run(range_.first, range_.first + range_.count))
         done: list[Settled] = []
-        for index, single in _still_waiting(lease):
+        for index, single in still_waiting(lease):
             part = next((p for p in parts if p.first <= index < p.first + p.count), None)
             if part is None:
                 continue
@@ -234,8 +170,8 @@ class Leases(Generic[Holder]):
                 piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
                 done.append(Settled([single], piece, named=True, meant=1))
                 lease.outcomes.append((index, 1, part.outcome))
-        _take_from_heirs(lease, done)
-        _forget_unless_waiting(lease)
+        take_from_heirs(lease, done)
+        forget_unless_waiting(lease)
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
         if not ranges:
             return SettleResult(lease.id, SettleStatus.SETTLED), lease, done
@@ -260,91 +196,3 @@ class Leases(Generic[Holder]):
             # Deadlines of leases that were settled long before them would pile up.
             self._deadlines = [(held.deadline, held.number, held) for held in self._held.values()]
             heapq.heapify(self._deadlines)
-
-
-def forget_records(lease: Lease[Holder]) -> None:
-    """Drop what a finished lease refers to: only what was said of it is kept."""
-    lease.spans = []
-    lease.heirs = []
-
-
-def _forget_unless_waiting(lease: Lease[Holder]) -> None:
-    if all(heir.state is not ParcelState.WAITING for heir in lease.heirs):
-        forget_records(lease)
-
-
-def _unsettled(lease: Lease[Holder]) -> list[Span]:
-    if lease.settled is None:
-        return lease.spans
-    out: list[Span] = []
-    for start, stop in lease.settled.missing(Run(0, lease.records)):
-        out.extend(between(lease.spans, start, stop - start))
-    return out
-
-
-def _positions(runs: Iterable[Run]) -> int:
-    return sum(run.stop - run.start for run in runs)
-
-
-def _check(records: int, settlement: Settlement) -> None:
-    after = 0
-    for part in settlement.parts:
-        if part.count < 1 or part.first < after or part.first + part.count > records:
-            raise InvalidRequest(
-                f"settlement of lease {settlement.lease.hex()}: the part of {part.count} records from {part.first} on "
-                f"does not fit: parts must ascend, must not overlap, and the batch has {records} records"
-            )
-        after = part.first + part.count
-
-
-def _spread(records: int, settlement: Settlement) -> list[Part]:
-    """The settlement as parts: those it names and, unless it is partial, the rest."""
-    if settlement.outcome is None:
-        return list(settlement.parts)
-    out: list[Part] = []
-    at = 0
-    for part in [*settlement.parts, None]:
-        stop = part.first if part else records
-        if stop > at:
-            out.append(Part(at, stop - at, settlement.outcome, settlement.reason, settlement.retry_after))
-        if part:
-            out.append(part)
-            at = part.first + part.count
-    return out
-
-
-def _otherwise(lease: Lease[Holder], parts: Iterable[Part]) -> tuple[Range, ...]:
-    """Ranges of the parts that were settled before with another outcome, or refused before."""
-    stale = RunSet()
-    for part in parts:
-        for first, records, outcome in lease.outcomes:
-            if outcome is not part.outcome:
-                start, stop = max(first, part.first), min(first + records, part.first + part.count)
-                stale.add(Run(start, stop))
-        for run in lease.refused or ():
-            stale.add(Run(max(run.start, part.first), min(run.stop, part.first + part.count)))
-    return tuple(Range(run.start, run.stop - run.start) for run in stale)
-
-
-def _still_waiting(lease: Lease[Holder]) -> list[tuple[int, Span]]:
-    """Records of an ended lease that were not given out again, with their indexes. Record by record: this is rare."""
-    waiting = {
-        (id(single.chunk), single.start)
-        for heir in lease.heirs
-        if heir.state is ParcelState.WAITING
-        for span in heir.spans
-        for single in span.singles()
-    }
-    singles = (single for span in lease.spans for single in span.singles())
-    return [(index, single) for index, single in enumerate(singles) if (id(single.chunk), single.start) in waiting]
-
-
-def _take_from_heirs(lease: Lease[Holder], done: Sequence[Settled]) -> None:
-    taken = {(id(span.chunk), span.start) for settled in done for span in settled.spans}
-    if not taken:
-        return
-    for heir in lease.heirs:
-        if heir.state is ParcelState.WAITING:
-            heir.spans = [s for span in heir.spans for s in span.singles() if (id(s.chunk), s.start) not in taken]
-            if not heir.spans:
-                heir.state = ParcelState.GONE

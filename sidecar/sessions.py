@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sidecar.leases import Lease
+from sidecar.lease import Lease
 from sidecar.model import ClientInfo, Credit, Delivery, Notice, SessionEnd
 
 if TYPE_CHECKING:

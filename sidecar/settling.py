@@ -12,7 +12,7 @@ from sidecar.budget import Budget
 from sidecar.clock import Clock
 from sidecar.delivering import Delivering
 from sidecar.lanes import LanePhase
-from sidecar.leases import Lease, LeasePhase, Settled, forget_records
+from sidecar.lease import Lease, LeasePhase, Settled, forget_records
 from sidecar.model import Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
 from sidecar.retry import Backoff, OutageGuard, RejectWatch
 from sidecar.sessions import Session

@@ -9,7 +9,7 @@ from sidecar.model import Chunk, Redelivery, Run
 
 if TYPE_CHECKING:
     from sidecar.lanes import LaneState
-    from sidecar.leases import Lease
+    from sidecar.lease import Lease
 
 
 class History(NamedTuple):

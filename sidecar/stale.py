@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sidecar.lanes import LanePhase
-from sidecar.leases import Holder, Lease, Settled
+from sidecar.lease import Holder, Lease, Settled
 from sidecar.model import Range, Run, SettleResult, SettleStatus
 from sidecar.runs import RunSet
 

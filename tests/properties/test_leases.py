@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sidecar.errors import InvalidRequest
-from sidecar.leases import Lease, LeasePhase, Leases
+from sidecar.lease import Lease, LeasePhase
+from sidecar.leases import Leases
 from sidecar.model import Extended, Outcome, Part, Range, Settlement, SettleStatus
 from sidecar.spans import Parcel, ParcelState, Span, count
 from tests.kit import positions_of, span_of

@@ -8,7 +8,7 @@ from sidecar.batching import Batching
 from sidecar.books import Books
 from sidecar.dispatcher import Dispatcher, Room
 from sidecar.lanes import LanePhase, LaneState
-from sidecar.leases import Lease
+from sidecar.lease import Lease
 from sidecar.model import ClientInfo, Order, Outcome, Settlement
 from sidecar.sessions import Session
 from sidecar.settings import BatchSettings

@@ -3,7 +3,8 @@
 import pytest
 
 from sidecar.errors import InvalidRequest
-from sidecar.leases import REMEMBERED, Lease, Leases, Settled
+from sidecar.lease import Lease, Settled
+from sidecar.leases import REMEMBERED, Leases
 from sidecar.model import Outcome, Part, Range, Settlement, SettleResult, SettleStatus
 from sidecar.spans import Parcel, ParcelState, Span
 from tests.kit import positions_of, span_of

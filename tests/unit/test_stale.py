@@ -1,7 +1,8 @@
 """Answering for records whose lane moved away."""
 
 from sidecar.lanes import LanePhase
-from sidecar.leases import Lease, Leases
+from sidecar.lease import Lease
+from sidecar.leases import Leases
 from sidecar.model import Outcome, Part, Range, Settlement, SettleResult, SettleStatus
 from sidecar.stale import without_gone_lanes
 from tests.kit import lane_state, places_of, span_of
