@@ -39,6 +39,8 @@ class Flow:
         self._lane_passed: dict[Epoch, int] = {}
         #: when a commit last failed, hung, was slow or met a lane that was gone
         self.commit_trouble = float("-inf")
+        #: when a dead letter or a park was last slow or failed: what was written may not be known to be
+        self.aside_trouble = float("-inf")
         self._last_probe: Hand | None = None
 
     def overloaded(self) -> None:
@@ -143,7 +145,8 @@ class Flow:
         now = self.world.now
         if down:
             truth.resumed_at = now
-        if self._unlimited and not (down or truth.paused or truth.draining):
+        held_aside = self.settings.order is not Order.NONE and now - self.aside_trouble < _OVER
+        if self._unlimited and not (down or truth.paused or truth.draining or held_aside):
             waiting = [session for session, since in self.hungry.items() if since < now - _SOON]
             if waiting and self._nobody_is_kept_alone():
                 self._check_nothing_waits(waiting[0], now)
@@ -164,9 +167,9 @@ class Flow:
             earlier = False
             for position in epoch.positions:
                 item = epoch.items[position]
-                if item.done or item.dropped:
+                if item.done:
                     continue
-                if self._could_go(item, now) and self._in_order(item, earlier=earlier):
+                if not item.dropped and self._could_go(item, now) and self._in_order(item, earlier=earlier):
                     name = self.world.names[session]
                     self.world.broken(HELD_UP, f"{item} could go since {item.ready:.3f}, and {name} waits for work")
                 earlier = True
@@ -200,7 +203,7 @@ class Flow:
         if item.copy.key is None:
             return True
         mine = item.epoch.by_key[item.copy.key]
-        return all(other.done or other.dropped or other.position >= item.position for other in mine)
+        return all(other.done or other.position >= item.position for other in mine)
 
     def _check_fetched(self, now: float) -> None:
         """A lane of which nothing is in memory is fetched, however much others hold."""

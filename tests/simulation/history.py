@@ -355,11 +355,11 @@ class History:
         while self.world.now < until:
             await asyncio.sleep(0.5)
             self._check()
-            self._give()
-            self._resume()
             if self.truth.all_done():
                 self._check_end()
                 return
+            self._give()
+            self._resume()
             if self.world.now > max(began, self.truth.last_success or 0.0) + _UNDECIDABLE:
                 # Poison that holds up all that could succeed cannot be told from an outage: somebody mends the handler.
                 self._heal()

@@ -302,7 +302,8 @@ class Truth(Answers):
         copy.first_failed = None if said["failed_ms"] is None else (said["failed_ms"] - EPOCH_MS) / 1000
         copy.not_before, copy.ready = item.not_before, item.ready
         origin.parked = True
-        self._settled(item)
+        if item.waits:
+            self._settled(item)
 
     def dead_lettered(self, origin: Copy, message: Message) -> None:
         """The broker has it in the dead-letter topic."""
@@ -310,10 +311,12 @@ class Truth(Answers):
         self.exercised("dead letter")
         origin.dead = True
         item = origin.item
-        if isinstance(item, Item):
+        if isinstance(item, Item) and (item.rejected or item.can_end or item.must_end):
             self._settled(item)
+            return
         current = self.epochs.get(origin.lane)
-        if current is not None and origin.position in current.items:
+        if current is not None and origin.position in current.items and current.items[origin.position].hand is None:
+            # Too large for anybody. Otherwise it was given up in an earlier epoch, and comes again in this one.
             self._settled(current.items[origin.position])
 
     # The end
