@@ -45,7 +45,8 @@ class Ordering(ABC):
 
     @abstractmethod
     def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[Span]:
-        """Fresh records that may go now: at most so many, of at most so many bytes, below position `before`.
+        """Fresh records that may go now: at most so many, of at most so many bytes, below position `before`, which
+        never falls.
 
         With `force` the first one is given even if it alone exceeds `size`. They are out from then on.
         """

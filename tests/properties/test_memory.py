@@ -24,7 +24,7 @@ class MemoryIsSharedFairly(RuleBasedStateMachine):
     def start(self, records: int, poll: int, record_size: int, memory: int, lanes: int, retry_lanes: int) -> None:
         """All records are of one size, so that a limit in bytes is one in records too."""
         self.record_size = record_size
-        self.limits = (records, memory * records * record_size // 20)
+        self.limits = (records, max(16, memory * records * record_size // 20))
         settings = MemorySettings(
             records=records, bytes=Bytes(self.limits[1]), poll_records=poll, poll_bytes=Bytes(poll * 10)
         )

@@ -39,6 +39,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         #: what a worker, or nobody, has: all the spans that are out
         self.out: list[Span] = []
         self.next_position = 0
+        self.window = 0
         self.low = 0
 
     @rule(
@@ -66,6 +67,8 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         force=st.booleans(),
     )
     def fresh_records_are_taken(self, records: int, size: int, before: int, force: bool) -> None:
+        # A window only moves forward.
+        self.window = before = max(self.window, before)
         available = self.ordering.available()
         spans = self.ordering.take(records, size, before, force=force)
         taken = [self.records[position] for position in positions_of(spans)]
