@@ -168,10 +168,6 @@ class Parcel:
         return count(self.spans)
 
     @property
-    def size(self) -> int:
-        return size(self.spans)
-
-    @property
     def suspected(self) -> bool:
         """Its record was there when two workers died. By then it travels alone."""
         return self.spans[0].history.deaths >= SUSPECTED
