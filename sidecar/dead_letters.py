@@ -1,6 +1,6 @@
 """Records that failed for good: how they are written, listed and sent back."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -29,6 +29,7 @@ HEADERS = (
 )
 _READ_BYTES = 1 << 20
 _REDRIVE_BATCH = 500
+_READ_AHEAD = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,10 @@ async def list_dead_letters(
     async for letter in _all(broker, settings):
         if not ids or letter.id in ids:
             found.setdefault(letter.id, letter)
-    letters = sorted(found.values(), key=lambda letter: (letter.dead_lettered_ms, letter.id))
+        if limit and len(found) > 2 * limit + _READ_AHEAD:
+            # There may be millions: only the oldest so far can be among the oldest in the end.
+            found = {letter.id: letter for letter in _oldest_first(found.values())[:limit]}
+    letters = _oldest_first(found.values())
     return letters[:limit] if limit else letters
 
 
@@ -126,6 +130,10 @@ def _number(text: str, limit: int = 1 << 63) -> int:
     if not 0 <= number < limit:
         raise ValueError(text)
     return number
+
+
+def _oldest_first(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    return sorted(letters, key=lambda letter: (letter.dead_lettered_ms, letter.id))
 
 
 def _frame(record: Record) -> bytes:

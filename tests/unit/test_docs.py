@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import offramp
-from sidecar import brokers, cli, config
+from sidecar import brokers, cli, config, dead_letters
 from sidecar.cli.parser import Parser
 from sidecar.config.build import keys_of
 from sidecar.config.forms import Group, form_of
@@ -110,6 +110,11 @@ def test_every_metric_is_documented_as_it_describes_itself() -> None:
     for metric in METRICS:
         row = f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {metric.help} |"
         assert row in document, f"docs/operations.md lacks the row {row}"
+
+
+def test_every_header_of_a_dead_letter_is_documented() -> None:
+    document = read("docs/operations.md")
+    assert [header for header in dead_letters.HEADERS if f"`{header}`" not in document] == []
 
 
 def test_every_room_of_the_sidecar_is_on_the_map() -> None:
