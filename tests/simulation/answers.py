@@ -43,6 +43,7 @@ class Answers(Deliveries):
         for hand in [*held.values()]:
             hand.live = False
             hand.how = how.value
+            self.isolation.disturb(hand)
             self._let_go(hand)
             unit = [hand.items[index] for index in hand.unsaid()]
             if how is SessionEnd.LOST:
@@ -67,6 +68,7 @@ class Answers(Deliveries):
         hand.live = False
         hand.how = "expired"
         self.exercised("a lease expires")
+        self.isolation.disturb(hand)
         self._let_go(hand)
         unit = [hand.items[index] for index in hand.unsaid()]
         if unit:
@@ -115,6 +117,7 @@ class Answers(Deliveries):
             world.broken(TRUTHFUL, f"{hand}: {result} says stale and does not say what, or the other way round")
         self.catch_up()
         stale = {index for each in result.stale for index in range(each.first, each.first + each.count)}
+        self.isolation.settled(hand, settlement)
         statements = _statements(len(hand.items), settlement)
         named = {index for indexes, *_ in statements for index in indexes}
         if not stale <= named:

@@ -6,6 +6,7 @@ from typing import Any
 from sidecar.model import ClosedBy, Delivery, Lane, Order, Redelivery
 from sidecar.settings import SubscriptionSettings
 from tests.simulation.flow import Flow
+from tests.simulation.isolation import Isolation
 from tests.simulation.items import Doubt, Epoch, Hand, Item, Phase
 from tests.simulation.storage import Copy
 from tests.simulation.world import World
@@ -43,7 +44,7 @@ class Deliveries:
         #: (time, the largest message that any connected worker takes)
         self.largest: list[tuple[float, int]] = [(0.0, 0)]
         self.deliveries = 0
-        self.used_lanes: dict[Any, set[Lane]] = {}
+        self.isolation = Isolation(world, settings.order)
 
     def delivered(self, session: Any, delivery: Delivery, *, down: bool) -> None:
         """A batch goes to a session. `down`: the subscription says that the handler is."""
@@ -69,6 +70,7 @@ class Deliveries:
         for epoch in {id(item.epoch): item.epoch for item in items}.values():
             self._check_window(epoch, max(item.position for item in items if item.epoch is epoch))
         self._check_order(items)
+        self.isolation.delivered(hand, delivery.closed_by)
         self.hands[hand.id] = self.live[hand.id] = hand
         self.sessions[session][hand.id] = hand
         for item in items:

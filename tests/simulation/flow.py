@@ -170,9 +170,14 @@ class Flow:
                 if item.done:
                     continue
                 if not item.dropped and self._could_go(item, now) and self._in_order(item, earlier=earlier):
-                    name = self.world.names[session]
-                    self.world.broken(HELD_UP, f"{item} could go since {item.ready:.3f}, and {name} waits for work")
+                    self._waits_in_vain(session, item)
                 earlier = True
+
+    def _waits_in_vain(self, session: Any, item: Item) -> None:
+        held = [hand for hand in self.truth.live.values() if any(other.epoch is item.epoch for other in hand.items)]
+        young = held and all(self.world.now - hand.granted < 1.0 for hand in held)
+        text = f"{item} could go since {item.ready:.3f}, and {self.world.names[session]} waits for work"
+        self.world.broken(ANY_WORKER if young else HELD_UP, text)
 
     def _could_go(self, item: Item, now: float) -> bool:
         if item.hand is None:

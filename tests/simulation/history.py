@@ -96,8 +96,8 @@ class History:
             self.loop.run_until_complete(self._live())
         except Violation as violation:
             problem = str(violation)
-        except Stuck:
-            problem = "nobody will ever do anything again"
+        except Stuck as stuck:
+            problem = str(stuck)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}\n" + "".join(traceback.format_exception(error))
         if self.world.violation is not None:

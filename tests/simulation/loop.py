@@ -9,8 +9,12 @@ from sidecar.clock import Clock
 EPOCH_MS = 1_700_000_000_000
 
 
+#: turns of the loop within which time must pass
+_MOST_TURNS = 50_000
+
+
 class Stuck(Exception):
-    """Nothing is ready and no timer is set: no one will ever do anything again."""
+    """Nothing is ready and no timer is set, or time does not pass any more."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -19,6 +23,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
+        self._turns = 0
         self._selector = self
         self._clock_resolution = 1e-9
         #: what went wrong in callbacks and in tasks that nobody awaited
@@ -31,9 +36,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> tuple[()]:
         """What the base class asks instead of the operating system: it costs no time to wait."""
         if timeout is None:
-            raise Stuck
+            raise Stuck("nobody will ever do anything again")
+        self._turns += 1
         if timeout > 0:
             self._now = self._scheduled[0].when()  # type: ignore[attr-defined]
+            self._turns = 0
+        elif self._turns > _MOST_TURNS:
+            raise Stuck("it is busy for ever in one moment")
         return ()
 
     def _process_events(self, _events: object) -> None:

@@ -5,22 +5,27 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from sidecar import leases, verdicts
 from sidecar.assigning import Assigning
 from sidecar.books import Books
 from sidecar.brokers.base import Revoked
 from sidecar.committing import Committing
+from sidecar.delivering import Delivering
 from sidecar.dispatcher import Dispatcher
 from sidecar.lanes import LanePhase, LaneState
+from sidecar.lease import Lease
 from sidecar.leases import Leases
 from sidecar.ledger import Ledger
-from sidecar.memory import Memory
-from sidecar.model import Commit, Run, Settlement
+from sidecar.memory import Held, Memory
+from sidecar.model import Commit, Order, Run, Settlement
 from sidecar.ordering import KeyOrder, LaneOrder, NoOrder
-from sidecar.retry import OutageGuard
+from sidecar.retry import Backoff, OutageGuard
+from sidecar.sessions import Session
 from sidecar.settling import Settling
-from sidecar.spans import Span
+from sidecar.spans import Span, cut
 from sidecar.subscription import Subscription
 from sidecar.verdicts import Failed, Verdicts
+from sidecar.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,8 @@ class Mutation:
     #: the number of the promise that it breaks
     promise: int
     mistake: str
-    where: type
+    #: the class or module whose method or function it is
+    where: Any
     method: str
     #: makes the wrong method from the right one
     spoil: Callable[[Any], Any]
@@ -38,8 +44,8 @@ class Mutation:
         return patch.object(self.where, self.method, self.spoil(getattr(self.where, self.method)))
 
     def is_found_by(self, violation: str) -> bool:
-        """Not by falling over: by a promise that does not hold."""
-        return violation.partition(" ")[0].isdigit() or violation.startswith("the ")
+        """Not by falling over, and not by what follows from it in the end: by the promise that it breaks."""
+        return violation.startswith(f"{self.promise} ")
 
     def __str__(self) -> str:
         return f"{self.promise} {self.mistake}"
@@ -151,21 +157,82 @@ def _beyond_is_forgotten(committable: Any) -> Any:
     return wrong
 
 
-def _delivers_while_draining(drain: Any) -> Any:
-    async def wrong(self: Subscription, deadline: float) -> None:
-        task = drain(self, deadline)
-        self._delivering.__class__.stopped = property(lambda self: False, lambda self, value: None)  # type: ignore[assignment]
-        try:
-            await task
-        finally:
-            del self._delivering.__class__.stopped
+def _settled_runs_are_forgotten(init: Any) -> Any:
+    def wrong(self: Ledger, start: int, settled: Iterable[Run] = ()) -> None:
+        init(self, start)
 
     return wrong
 
 
-def _last_commit_is_left_out(commit: Any) -> Any:
-    async def wrong(self: Committing, lanes: Iterable[LaneState]) -> bool:
-        return False if self._books.draining else await commit(self, lanes)
+def _delivers_when_stopped(may_deliver: Any) -> Any:
+    def wrong(self: Delivering, now: float) -> bool:
+        stopped, self.stopped = self.stopped, False
+        try:
+            return bool(may_deliver(self, now))
+        finally:
+            self.stopped = stopped
+
+    return wrong
+
+
+def _drains_without_a_commit(drain: Any) -> Any:
+    async def wrong(self: Subscription, deadline: float) -> None:
+        async def nothing(lanes: Iterable[LaneState]) -> None:
+            pass
+
+        self._committing.commit_all = nothing  # type: ignore[method-assign]
+        await drain(self, deadline)
+
+    return wrong
+
+
+def _no_window(before: Any) -> Any:
+    def wrong(self: Window) -> int:
+        return 1 << 60
+
+    return wrong
+
+
+def _last_come_first_served(session_changed: Any) -> Any:
+    def wrong(self: Delivering, session: Session) -> None:
+        session_changed(self, session)
+        if session in self._hungry:
+            self._hungry = {session: None, **self._hungry}
+
+    return wrong
+
+
+def _no_share_is_guaranteed(full_by: Any) -> Any:
+    def wrong(self: Memory, limit: int, fetch: int, lanes: Sequence[tuple[Held, int]]) -> set[Any]:
+        return {lane.name for lane, _ in lanes} if sum(used for _, used in lanes) >= limit / 4 else set()
+
+    return wrong
+
+
+def _seek_ends_no_epoch(seek: Any) -> Any:
+    async def wrong(self: Committing, targets: Any) -> Any:
+        return await self._source.seek(targets)
+
+    return wrong
+
+
+def _late_is_too_late(still_waiting: Any) -> Any:
+    def wrong(lease: Lease[Any]) -> list[tuple[int, Span]]:
+        return []
+
+    return wrong
+
+
+def _no_backoff(wait: Any) -> Any:
+    def wrong(self: Backoff, failures: int) -> float:
+        return float(wait(self, failures)) / 10
+
+    return wrong
+
+
+def _halves_are_not_halves(halves: Any) -> Any:
+    def wrong(spans: Sequence[Span], order: Order) -> Any:
+        return cut(spans, 1)
 
     return wrong
 
@@ -200,19 +267,31 @@ MUTATIONS = (
     Mutation(1, "a dead letter counts before it is written", Settling, "_dead_letter", _settled_before_written),
     Mutation(2, "an expired lease is not flagged as possibly processed", Verdicts, "failed", _never_doubtful),
     Mutation(2, "a lost session does not count as an attempt", Verdicts, "abandoned", _lost_is_released),
+    Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
     Mutation(3, "leases of another life are taken for this one's", Leases, "__init__", _no_boot_id),
     Mutation(3, "every settlement is said to count", Settling, "settle", _accepts_everything),
+    Mutation(3, "an ack after the expiry is always refused", leases, "still_waiting", _late_is_too_late),
     Mutation(4, "a lane does not wait for the batch before", LaneOrder, "take", _lane_does_not_wait),
     Mutation(4, "a retry does not wait for earlier records of its key", KeyOrder, "eligible", _key_does_not_wait),
     Mutation(
         5, "a lane that waited for its window is not looked at again", Subscription, "_committed", _commit_wakes_nobody
     ),
+    Mutation(5, "the window is not looked at", Window, "before", _no_window),
     Mutation(6, "a lane feeds one worker at a time", Dispatcher, "wake", _settled_wakes_nobody),
+    Mutation(6, "who came last is served first", Delivering, "session_changed", _last_come_first_served),
     Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
+    Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
     Mutation(8, "a revoked lane is let go, and nobody is told", Assigning, "_leave", _revoked_goes_unsaid),
     Mutation(8, "a lane that is gone still takes settlements", Books, "lane_is_gone", _lost_is_forgotten_but_alive),
+    Mutation(8, "a seek does not end what was before", Committing, "seek", _seek_ends_no_epoch),
     Mutation(9, "acks beyond the position are not told to the broker", Ledger, "committable", _beyond_is_forgotten),
+    Mutation(
+        9, "acks beyond the position are forgotten by the next life", Ledger, "__init__", _settled_runs_are_forgotten
+    ),
+    Mutation(10, "the last commit of a drain is left out", Subscription, "drain", _drains_without_a_commit),
+    Mutation(10, "stopping does not stop deliveries", Delivering, "_may_deliver", _delivers_when_stopped),
     Mutation(11, "a failing batch counts against each of its records", Verdicts, "failed", _company_counts),
+    Mutation(11, "a failing batch is not cut in the middle", verdicts, "halves", _halves_are_not_halves),
     Mutation(12, "a record is given up while nothing else succeeds", OutageGuard, "may_give_up", _always_gives_up),
     Mutation(12, "an outage is never noticed", OutageGuard, "failure", _never_down),
 )

@@ -154,6 +154,7 @@ class Truth(Answers):
             return
         epoch.phase = Phase.GONE
         for hand in self.live.values():
+            self.isolation.disturb(hand)
             if any(item.epoch is epoch for item in hand.items) and self.told.get(hand.id) != self.world.now:
                 self.unnotified[hand] = None
 
@@ -260,7 +261,7 @@ class Truth(Answers):
             if item.epoch.phase is not Phase.GONE and known != (said["failures"], said["deaths"], said["doubtful"]):
                 self.world.broken(REPLAYS, f"{copy} is parked as {said}, known of it is {known}")
             return
-        reason = next((h.value or b"").decode() for h in message.headers if h.name == "offramp-reason")
+        reason = _reason(message)
         if reason.startswith("REJECTED"):
             if item is None or not item.rejected:
                 self.world.broken(ISOLATED, f"{copy} is dead-lettered as rejected, but nobody rejected it")
@@ -275,6 +276,10 @@ class Truth(Answers):
     def _check_given_up(self, copy: Copy, item: Item | None, reason: str) -> None:
         if item is None or not (item.can_end or item.must_end):
             failures = item.failures if item else 0
+            if item is not None and (failures >= self.settings.retry.attempts or item.deaths >= 3):
+                self.world.broken(
+                    OUTAGE, f"{copy} is given up, and nothing has succeeded since it first failed: {reason}"
+                )
             self.world.broken(ISOLATED, f"{copy} is dead-lettered after {failures} failures: {reason}")
         if self.settings.retry.exhausted is not Exhausted.DEAD_LETTER:
             self.world.broken(
@@ -314,9 +319,9 @@ class Truth(Answers):
         if isinstance(item, Item) and (item.rejected or item.can_end or item.must_end):
             self._settled(item)
             return
+        # Otherwise it was given up in an earlier epoch, and comes again in this one.
         current = self.epochs.get(origin.lane)
-        if current is not None and origin.position in current.items and current.items[origin.position].hand is None:
-            # Too large for anybody. Otherwise it was given up in an earlier epoch, and comes again in this one.
+        if current is not None and origin.position in current.items and _reason(message).startswith("TOO_LARGE"):
             self._settled(current.items[origin.position])
 
     # The end
@@ -373,6 +378,10 @@ class Truth(Answers):
             self.world.broken(
                 BOUNDED, f"{records} of {limits.records} records, {size} of {limits.bytes} bytes are held"
             )
+
+
+def _reason(message: Message) -> str:
+    return next((header.value or b"").decode() for header in message.headers if header.name == "offramp-reason")
 
 
 def _said_of_parked(message: Message) -> dict[str, Any]:
