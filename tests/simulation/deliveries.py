@@ -28,6 +28,8 @@ class Deliveries:
         self.life = 0
         self.epochs: dict[Lane, Epoch] = {}
         self.hands: dict[bytes, Hand] = {}
+        #: of all lives
+        self.leases: set[bytes] = set()
         #: those that are not settled and have not ended
         self.live: dict[bytes, Hand] = {}
         #: the same by session
@@ -58,7 +60,7 @@ class Deliveries:
         world.happened(
             "delivered", hand, world.names[session], delivery.closed_by.name, items, _told(delivery.redeliveries)
         )
-        if delivery.lease in self.hands:
+        if delivery.lease in self.leases:
             world.broken("3 a settle is answered truthfully", f"{hand} was given out twice")
         self._check_shape(delivery, items)
         self._check_session(session, hand, delivery)
@@ -71,6 +73,7 @@ class Deliveries:
             self._check_window(epoch, max(item.position for item in items if item.epoch is epoch))
         self._check_order(items)
         self.isolation.delivered(hand, delivery.closed_by)
+        self.leases.add(hand.id)
         self.hands[hand.id] = self.live[hand.id] = hand
         self.sessions[session][hand.id] = hand
         for item in items:

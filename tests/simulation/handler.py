@@ -16,7 +16,7 @@ HABITS = {
     "nacks with retry_after": 0.2,
     "asks for a long wait": 0.15,
     "nacks a part": 0.2,
-    "rejects": 0.1,
+    "rejects": 0.15,
     "releases": 0.2,
     "overloaded": 0.15,
     "settles in parts": 0.3,
@@ -147,7 +147,7 @@ class Handler:
             part = Part(first, count, rng.choice((Outcome.NACK, Outcome.ACK)), "part")
             return Settlement(lease, rng.choice((Outcome.ACK, Outcome.NACK)), "rest", parts=(part,))
         if self.has("rejects"):
-            if len(copies) > 1 and rng.random() < 0.8:
+            if len(copies) > 1 and rng.random() < 0.4:
                 part = Part(rng.randrange(len(copies)), 1, Outcome.REJECT, "no good")
                 return Settlement(lease, Outcome.ACK, parts=(part,))
             return Settlement(lease, Outcome.REJECT, "no good")

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.brokers.base import AtPosition, SeekTo
+from sidecar.dead_letters import redrive
 from sidecar.errors import BrokerError
 from sidecar.model import Lane, Message, Order
 from sidecar.service.directory import Directory
 from sidecar.settings import Exhausted
-from tests.simulation.broker import SimBroker
+from tests.simulation.broker import Redriver, SimBroker
 from tests.simulation.faults import Faults
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.handler import Handler
@@ -216,6 +217,8 @@ class History:
             (self._outage, rng.choice((0.0, 0.0, 1.0))),
             (self._operator, rng.choice((0.0, 0.0, 1.0))),
             (self._burst, rng.choice((0.0, 1.0))),
+            (self._retention, rng.choice((0.0, 0.0, 0.5))),
+            (self._redrive, rng.choice((0.0, 0.0, 1.0))),
         ]
         return [action for action, _ in weights], [weight for _, weight in weights]
 
@@ -337,6 +340,24 @@ class History:
     def _burst(self) -> None:
         name = self.rng.choice(("poll fails", "commit fails", "dead letter fails", "park fails"))
         self.faults.strike_until(name, self.world.now + self.rng.uniform(0.5, 10.0))
+
+    def _retention(self) -> None:
+        """The oldest records that nobody has read are removed."""
+        lane = self.rng.choice([log.lane for topic in self.plan.lanes for log in self.broker.storage.topics[topic]])
+        reading, epoch = self._reading(lane), self.truth.epochs.get(lane)
+        if reading is not None and epoch is not None and reading.told:
+            removed = reading.log.remove(self.rng.randrange(1, 4), max(reading.next, epoch.tracked))
+            if removed:
+                self.world.exercised("records are removed by retention")
+                self.world.happened("removed", *removed)
+
+    async def _redrive(self) -> None:
+        """An operator sends all dead letters back."""
+        if self.broker.storage.topics.get(self.plan.settings.dead_letter_topic):
+            try:
+                await redrive(Redriver(self.broker), self.plan.settings, ids=(), wall_ms=self.world.clock.wall_ms())
+            except BrokerError as error:
+                self.world.happened("redrive failed", str(error))
 
     # The end
 

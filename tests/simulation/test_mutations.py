@@ -7,15 +7,17 @@ from tests.simulation.mutations import MUTATIONS, Mutation
 
 #: histories within which a mistake must be found
 WITHIN = 400
+#: failures among which one must name the promise that is broken
+ENOUGH = 15
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
 def test_the_simulation_finds_that(mutation: Mutation) -> None:
     with mutation.made():
-        findings = campaign(WITHIN)
+        findings = campaign(WITHIN, stop_at=ENOUGH)
     assert findings.failures, f"{findings.histories} histories did not notice that {mutation.mistake}"
-    found = findings.failures[0]
-    assert mutation.is_found_by(found.violation), f"that {mutation.mistake} was taken for: {found.violation}"
+    found = {told.violation.partition(":")[0] for told in findings.failures}
+    assert any(map(mutation.is_found_by, found)), f"that {mutation.mistake} was taken for: {found}"
 
 
 def test_every_promise_has_a_mutation() -> None:
