@@ -170,9 +170,11 @@ class Dispatcher:
         """Fresh records of a lane, which goes to the end of the ring, or out of it when it has no more."""
         while True:
             spans = lane.ordering.take(records, room.bytes - used, lane.window.before(), force=not used)
+            if used and not spans:
+                # Beside other lanes it found no room: it keeps its place, or it would never come first.
+                return spans
             self._ring.pop(lane, None)
-            # Beside other lanes it may have found no room, which says nothing about its next turn.
-            if (spans or used) and lane.ordering.available():
+            if spans and lane.ordering.available():
                 self._ring[lane] = None
             if used or size(spans) <= room.hard_bytes:
                 return spans
