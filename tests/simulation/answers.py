@@ -190,6 +190,9 @@ class Answers(Deliveries):
         if item.waits or item.can_end or item.must_end or item.rejected or item.epoch.phase is Phase.LEAVING:
             # It may be on its way to the dead letters or to the retry topic, which is as good as given out.
             return None, None
+        if any(0 < largest < item.copy.size for _, largest in self.largest):
+            # Nobody else may be able to take it: the same.
+            return None, None
         return False, None
 
     def _apply(

@@ -21,7 +21,7 @@ OUTAGE = "12 an outage is not poison"
 _SOON = 0.02
 #: seconds that a lane with nothing in memory may be left alone
 _STARVED = 3.0
-#: seconds after which trouble with commits is forgotten: the longest backoff, and a commit that hangs
+#: seconds after which trouble with commits or polls is forgotten: the longest backoff, and a commit that hangs
 _OVER = 15.0
 #: bytes of a record that every worker takes
 _SMALL = 2_000
@@ -41,6 +41,8 @@ class Flow:
         self.commit_trouble = float("-inf")
         #: when a dead letter or a park was last slow or failed: what was written may not be known to be
         self.aside_trouble = float("-inf")
+        #: when a poll last failed: the next may be a backoff away
+        self.poll_trouble = float("-inf")
         self._last_probe: Hand | None = None
 
     def overloaded(self) -> None:
@@ -150,7 +152,7 @@ class Flow:
             waiting = [session for session, since in self.hungry.items() if since < now - _SOON]
             if waiting and self._nobody_is_kept_alone():
                 self._check_nothing_waits(waiting[0], now)
-        if not truth.draining:
+        if not truth.draining and now - self.poll_trouble > _OVER:
             self._check_fetched(now)
         if now - self.commit_trouble > _OVER:
             for epoch in truth.epochs.values():

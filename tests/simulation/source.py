@@ -148,6 +148,7 @@ class SimSource(Source):
         rng = self._world.rng
         await self._living()
         if self._faults.strikes("poll fails"):
+            self._truth.flow.poll_trouble = self._world.now
             raise Unavailable("the broker does not answer")
         if self._faults.strikes("poll is slow"):
             await asyncio.sleep(rng.uniform(0.0, timeout))

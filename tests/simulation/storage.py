@@ -99,6 +99,8 @@ class LaneLog:
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.copies: dict[int, Copy] = {}
+        #: by retention; what the sidecar has read of them it may still write aside
+        self.removed: dict[int, Copy] = {}
         #: ascending; gaps are positions that never held a record, or hold none any more
         self.positions: list[int] = []
         self.end = 0
@@ -139,6 +141,7 @@ class LaneLog:
         del self.positions[at : at + count]
         for copy in gone:
             copy.removed = True
+            self.removed[copy.position] = copy
         return gone
 
 
@@ -170,7 +173,8 @@ class Storage:
         for header in message.headers:
             if header.name == MARK and header.value is not None:
                 return self._by_mark[header.value]
-        return self.lanes[Lane(topic, lane)].copies[position]
+        log = self.lanes[Lane(topic, lane)]
+        return log.copies.get(position) or log.removed[position]
 
     def park(self, message: Message, lane: Lane, origin: Copy, now: float, gap: int) -> Copy:
         """A copy in the retry topic. It is marked, and what a worker should get of it is known from here on."""

@@ -55,6 +55,8 @@ class Truth(Answers):
         self._crowded = False
         self.dead_letters = 0
         self.parks = 0
+        #: for which delivery's sake each message is written aside: a write may outlive its lane's epoch
+        self._asides: dict[int, tuple[Message, Item | None]] = {}
 
     # Lanes come and go
 
@@ -248,9 +250,9 @@ class Truth(Answers):
         self.catch_up()
         if (message.key, message.value) != (copy.key, copy.value):
             self.world.broken(NOTHING_IS_LOST, f"{copy} was changed on its way aside")
-        item = copy.item
-        if not isinstance(item, Item):
-            item = None
+        if id(message) not in self._asides:
+            self._asides[id(message)] = message, copy.item if isinstance(copy.item, Item) else None
+        item = self._aside_for(message)
         if parked:
             if self.settings.order is not Order.NONE or not self.settings.parking.enabled:
                 self.world.broken(ORDERED, f"{copy} is parked, but parking is not for this order")
@@ -272,6 +274,9 @@ class Truth(Answers):
                 )
         else:
             self._check_given_up(copy, item, reason)
+
+    def _aside_for(self, message: Message) -> Item | None:
+        return self._asides[id(message)][1]
 
     def _check_given_up(self, copy: Copy, item: Item | None, reason: str) -> None:
         if item is None or not (item.can_end or item.must_end):
@@ -298,8 +303,8 @@ class Truth(Answers):
             copy.kind = origin.kind
             return
         self.exercised("park")
-        item = origin.item
-        assert isinstance(item, Item)
+        item = self._aside_for(message)
+        assert item is not None
         # As it was when the sidecar decided to: the lane may have moved meanwhile.
         said = _said_of_parked(message)
         copy.failures, copy.deaths, copy.doubtful = said["failures"], said["deaths"], said["doubtful"]
@@ -315,8 +320,8 @@ class Truth(Answers):
         self.dead_letters += 1
         self.exercised("dead letter")
         origin.dead = True
-        item = origin.item
-        if isinstance(item, Item) and (item.rejected or item.can_end or item.must_end):
+        item = self._aside_for(message)
+        if item is not None and (item.rejected or item.can_end or item.must_end):
             self._settled(item)
             return
         # Otherwise it was given up in an earlier epoch, and comes again in this one.
