@@ -117,7 +117,7 @@ class Answers(Deliveries):
             world.broken(TRUTHFUL, f"{hand}: {result} says stale and does not say what, or the other way round")
         self.catch_up()
         stale = {index for each in result.stale for index in range(each.first, each.first + each.count)}
-        self.isolation.settled(hand, settlement)
+        self.isolation.settled(hand, settlement, down=any(down))
         statements = _statements(len(hand.items), settlement)
         named = {index for indexes, *_ in statements for index in indexes}
         if not stale <= named:
@@ -173,6 +173,8 @@ class Answers(Deliveries):
                 hand.said[index] = outcome
                 unit.append(item)
         if unit:
+            if outcome is Outcome.NACK and hand.fresh and not retry_after:
+                self.failing.add(hand.id)
             self._apply(unit, fresh, outcome, reason, retry_after, successes, down=down)
 
     def _expected(self, hand: Hand, item: Item, before: object, outcome: Outcome) -> tuple[bool | None, bool | None]:
@@ -211,6 +213,7 @@ class Answers(Deliveries):
         match outcome:
             case Outcome.ACK:
                 self.last_success = self.success_in_life = now
+                self.failing.clear()
                 for item in unit:
                     item.acked = item.copy.acked = True
                     self._settled(item)

@@ -46,6 +46,8 @@ class Deliveries:
         #: (time, the largest message that any connected worker takes)
         self.largest: list[tuple[float, int]] = [(0.0, 0)]
         self.deliveries = 0
+        #: batches that failed since the last success, each at the first delivery of its records
+        self.failing: set[bytes] = set()
         self.isolation = Isolation(world, settings.order)
 
     def delivered(self, session: Any, delivery: Delivery, *, down: bool) -> None:
@@ -57,6 +59,7 @@ class Deliveries:
         hand = Hand(delivery.lease, session, items, delivery.size, self.life, delivery.lease_for)
         hand.granted = world.now
         hand.probe = delivery.closed_by is ClosedBy.PROBE
+        hand.fresh = all(item.hand is None and item.copy.origin is None for item in items)
         world.happened(
             "delivered", hand, world.names[session], delivery.closed_by.name, items, _told(delivery.redeliveries)
         )
@@ -156,6 +159,10 @@ class Deliveries:
         limit = self.settings.budget.concurrency
         if limit and len(self.live) + 1 > limit:
             world.broken("the budget", f"{len(self.live) + 1} batches are in flight, allowed are {limit}")
+        outage = self.settings.outage
+        if not down and outage.enabled and len(self.failing) >= outage.failures:
+            text = f"{hand} is delivered as if nothing were wrong: {len(self.failing)} batches failed, none succeeded"
+            world.broken("12 an outage is not poison", text)
         if down:
             self.exercised("12 an outage is not poison")
             if len(items) > 1 or not hand.probe:

@@ -49,10 +49,12 @@ class Isolation:
                 self._searches[hand.id] = Search(hand.items)
             return
         parent = next(iter(before.values()))
+        middle = (len(parent.items) + 1) // 2
+        if parent.to_be_split and len(before) == 1 and len(hand.items) > middle:
+            self._world.broken(ISOLATED, f"{hand} has {len(hand.items)} of the {len(parent.items)} that failed")
         search = self._searches.get(parent.id)
         if search is None or len(parent.items) == 1:
             return
-        middle = (len(parent.items) + 1) // 2
         half = len(hand.items) in (middle, len(parent.items) - middle)
         if len(before) > 1 or not half or closed_by is ClosedBy.PROBE:
             for each in before.values():
@@ -67,7 +69,16 @@ class Isolation:
             text = f"{search.calls} calls for {search.bad} bad ones of {search.records}, at most {search.most}"
             self._world.broken(ISOLATED, text)
 
-    def settled(self, hand: Hand, settlement: Settlement) -> None:
+    def settled(self, hand: Hand, settlement: Settlement, *, down: bool) -> None:
+        """`down`: the subscription thinks that the handler is, before or after."""
+        hand.to_be_split = (
+            not down
+            and hand.live
+            and settlement.outcome is Outcome.NACK
+            and not settlement.parts
+            and not settlement.retry_after
+            and len(hand.unsaid()) == len(hand.items)
+        )
         bad = any(item.copy.kind == "poison" for item in hand.items)
         whole = Outcome.NACK if bad else Outcome.ACK
         if settlement.parts or settlement.outcome is not whole or settlement.retry_after:

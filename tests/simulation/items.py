@@ -154,6 +154,7 @@ class Hand:
 
     __slots__ = (
         "deadline",
+        "fresh",
         "granted",
         "how",
         "id",
@@ -165,6 +166,7 @@ class Hand:
         "said",
         "session",
         "size",
+        "to_be_split",
         "written",
     )
 
@@ -183,6 +185,10 @@ class Hand:
         #: what was said of each record, and accepted; "stale" where it was refused
         self.said: list[Outcome | str | None] = [None] * len(items)
         self.probe = False
+        #: none of its records was delivered before
+        self.fresh = False
+        #: it failed as a whole while the handler works: its records come back in halves
+        self.to_be_split = False
 
     def __repr__(self) -> str:
         return f"lease {self.id[-3:].hex()}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from sidecar import leases
+from sidecar import leases, verdicts
 from sidecar.assigning import Assigning
 from sidecar.books import Books
 from sidecar.brokers.base import Revoked
@@ -17,12 +17,12 @@ from sidecar.lease import Lease
 from sidecar.leases import Leases
 from sidecar.ledger import Ledger
 from sidecar.memory import Held, Memory
-from sidecar.model import Commit, Run, Settlement
+from sidecar.model import Commit, Order, Run, Settlement
 from sidecar.ordering import KeyOrder, LaneOrder, NoOrder
 from sidecar.retry import Backoff, OutageGuard
 from sidecar.sessions import Session
 from sidecar.settling import Settling
-from sidecar.spans import Span
+from sidecar.spans import Span, cut
 from sidecar.subscription import Subscription
 from sidecar.verdicts import Failed, Verdicts
 from sidecar.window import Window
@@ -232,6 +232,13 @@ def _no_backoff(wait: Any) -> Any:
     return wrong
 
 
+def _halves_are_not_halves(halves: Any) -> Any:
+    def wrong(spans: Sequence[Span], order: Order) -> Any:
+        return cut(spans, 1)
+
+    return wrong
+
+
 def _company_counts(failed: Any) -> Any:
     def wrong(self: Verdicts, what: Failed, now: float, **more: Any) -> Any:
         moves = []
@@ -246,6 +253,13 @@ def _company_counts(failed: Any) -> Any:
 def _always_gives_up(may_give_up: Any) -> Any:
     def wrong(self: OutageGuard, first_failed: float | None) -> bool:
         return True
+
+    return wrong
+
+
+def _never_down(failure: Any) -> Any:
+    def wrong(self: OutageGuard, origin: int, now: float) -> bool:
+        return False
 
     return wrong
 
@@ -279,5 +293,7 @@ MUTATIONS = (
     Mutation(10, "the last commit of a drain is left out", Subscription, "drain", _drains_without_a_commit),
     Mutation(10, "stopping does not stop deliveries", Delivering, "_may_deliver", _delivers_when_stopped),
     Mutation(11, "a failing batch counts against each of its records", Verdicts, "failed", _company_counts, also=2),
+    Mutation(11, "a failing batch is not cut in the middle", verdicts, "halves", _halves_are_not_halves),
     Mutation(12, "a record is given up while nothing else succeeds", OutageGuard, "may_give_up", _always_gives_up),
+    Mutation(12, "an outage is never noticed", OutageGuard, "failure", _never_down),
 )

@@ -71,6 +71,7 @@ class Truth(Answers):
         self._superseded = []
         self.unnotified = {}
         self.success_in_life = None
+        self.failing.clear()
         self.largest = [(self.world.now, 0)]
         self.flow.new_life()
 
@@ -167,8 +168,11 @@ class Truth(Answers):
         epoch = self.epochs.get(lane)
         if epoch is not None:
             self._superseded.append(epoch)
+        self._forget_deliveries(lane)
+
+    def _forget_deliveries(self, lane: Lane) -> None:
+        """Only what lies within one window of the new start is flagged after a seek."""
         for copy in self.logs[lane].copies.values():
-            # Only what lies within one window of the new start is flagged after a seek.
             copy.last_delivered_by = 0
 
     def lanes_gone_before_seek_returns(self, lanes: Collection[Lane]) -> None:
@@ -178,6 +182,9 @@ class Truth(Answers):
             if self.epochs.get(epoch.lane) is epoch:
                 del self.epochs[epoch.lane]
             self._end(epoch)
+        for lane in lanes:
+            # What was delivered while the broker had moved the lane already.
+            self._forget_deliveries(lane)
         self.world.happened("sought", *sorted(lanes))
 
     def released(self, source: Any, lanes: Collection[Lane]) -> None:
