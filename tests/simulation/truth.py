@@ -379,7 +379,7 @@ class Truth(Answers):
         # hold what will be theirs get their part all the same.
         lanes = len(self.epochs)
         if lanes != self._lanes_before and records:
-            self._crowded = lanes > self._lanes_before
+            self._crowded = self._crowded or lanes > self._lanes_before
             self._lanes_before = lanes
         if records < 0.4 * limits.records and size < 0.4 * limits.bytes:
             self._crowded = False
