@@ -112,17 +112,24 @@ async def list_dead_letters(
 async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collection[str], wall_ms: int) -> list[str]:
     """Send dead letters back to this group alone, through its retry topic. Answers the ids; `ids` empty: all.
 
-    Raises what `Broker.publish` raises; what was sent before the error is on its way.
+    In the order in which they stand in their topic, a few at a time: there may be millions. Raises what
+    `Broker.publish` raises; what was sent before the error is on its way.
     """
-    letters = await list_dead_letters(broker, settings, ids=ids)
     await broker.ensure_topic(settings.retry_topic, settings.parking.lanes)
-    for start in range(0, len(letters), _REDRIVE_BATCH):
-        messages = [
-            parking.redriven(_frame(letter.record), letter.topic, wall_ms=wall_ms)
-            for letter in letters[start : start + _REDRIVE_BATCH]
-        ]
-        await broker.publish(settings.retry_topic, messages)
-    return [letter.id for letter in letters]
+    # One that was written twice is sent once.
+    sent: dict[str, None] = {}
+    waiting: list[Message] = []
+    async for letter in _all(broker, settings):
+        if letter.id in sent or (ids and letter.id not in ids):
+            continue
+        sent[letter.id] = None
+        waiting.append(parking.redriven(_frame(letter.record), letter.topic, wall_ms=wall_ms))
+        if len(waiting) == _REDRIVE_BATCH:
+            await broker.publish(settings.retry_topic, waiting)
+            waiting = []
+    if waiting:
+        await broker.publish(settings.retry_topic, waiting)
+    return list(sent)
 
 
 def _number(text: str, limit: int = 1 << 63) -> int:

@@ -135,7 +135,7 @@ class AdminService:
         if request.ids and request.all:
             raise InvalidRequest("give either ids or all, not both")
         redriven = await dead_letters.redrive(
-            self._brokers.usable(settings.broker), settings, ids=list(request.ids), wall_ms=self._clock.wall_ms()
+            self._brokers.usable(settings.broker), settings, ids=set(request.ids), wall_ms=self._clock.wall_ms()
         )
         log.info("dead letters were sent back", subscription=request.subscription, records=len(redriven))
         return pb.RedriveResponse(redriven=len(redriven)).SerializeToString()

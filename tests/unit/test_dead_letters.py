@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from sidecar import dead_letters, parking
 from sidecar.brokers.memory import MemoryBroker
 from sidecar.model import Header, Lane, Record, Run
@@ -110,10 +112,16 @@ def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
     asyncio.run(story())
 
 
-def test_redrive_of_everything_brings_everything_back() -> None:
+def test_redrive_of_everything_brings_everything_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "_REDRIVE_BATCH", 2)
+
     async def story() -> None:
         broker = MemoryBroker()
-        await bury(broker, *range(5))
-        assert len(await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)) == 5
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(5), 3)
+        redriven = await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)
+        assert redriven == [f"orders/2/{position}" for position in range(5)]
+        (end,) = [end for lane, end in (await broker.lane_ends(SETTINGS.retry_topic)).items() if lane.number == 0]
+        assert end.end == 5
 
     asyncio.run(story())
