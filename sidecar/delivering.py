@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from sidecar.books import Books
 from sidecar.budget import Budget
 from sidecar.clock import Clock
-from sidecar.dispatcher import Pick, Room
 from sidecar.lease import Lease
 from sidecar.model import ClosedBy, Delivery
+from sidecar.picks import Pick, Room
 from sidecar.retry import Backoff, OutageGuard
 from sidecar.sessions import Session
 from sidecar.settings import SubscriptionSettings

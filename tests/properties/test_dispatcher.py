@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sidecar.batching import Batching
-from sidecar.dispatcher import Dispatcher, Pick, Room
+from sidecar.dispatcher import Dispatcher
 from sidecar.lanes import LanePhase, LaneState
 from sidecar.model import Chunk, ClosedBy, Lane, Order
+from sidecar.picks import Pick, Room
 from sidecar.settings import BatchSettings, Bytes, WindowSettings
 from sidecar.spans import FRESH, History, Parcel, ParcelState, Span
 from tests.kit import chunk, lane_state, positions_of
@@ -334,7 +335,7 @@ def test_returned_and_fresh_records_take_turns(fresh: int, returned: int, record
     back, rest = span.cut(returned * records)
     for single in back.singles():
         state.waiting += 1
-        dispatcher.returns.add(Parcel([single.with_history(FRESH._replace(failures=1))], 0.0), 0.0)
+        dispatcher.put_back(Parcel([single.with_history(FRESH._replace(failures=1))], 0.0), 0.0)
     state.ordering.add(rest)
     dispatcher.wake(state)
     kinds = []

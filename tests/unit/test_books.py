@@ -6,10 +6,11 @@ import pytest
 
 from sidecar.batching import Batching
 from sidecar.books import Books
-from sidecar.dispatcher import Dispatcher, Room
+from sidecar.dispatcher import Dispatcher
 from sidecar.lanes import LanePhase, LaneState
 from sidecar.lease import Lease
 from sidecar.model import ClientInfo, Order, Outcome, Settlement
+from sidecar.picks import Room
 from sidecar.sessions import Session
 from sidecar.settings import BatchSettings
 from sidecar.spans import Parcel, ParcelState, Span, count, size

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from sidecar.batching import Batching
-from sidecar.dispatcher import Dispatcher, Pick, Room
+from sidecar.dispatcher import Dispatcher
 from sidecar.lanes import LaneState
 from sidecar.model import ClosedBy, Lane, Order
+from sidecar.picks import Pick, Room
 from sidecar.settings import BatchSettings, Bytes, Seconds, WindowSettings
 from sidecar.spans import History, Parcel, Span, between
 from tests.kit import WIDE, chunk, lane_state, places_of, positions_of

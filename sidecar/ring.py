@@ -1,0 +1,119 @@
+"""Lanes with fresh records, in turn. Pure.
+
+Fair to lanes: those with something ready stand in a ring, and each batch starts with the next one.
+"""
+
+from collections.abc import Callable, Iterable
+
+from sidecar.batching import Batching
+from sidecar.lanes import LanePhase, LaneState
+from sidecar.model import ClosedBy, Order
+from sidecar.picks import Pick, Room
+from sidecar.spans import Span, count, size
+
+
+class Ring:
+    """`too_large` is called with a record that the worker at hand cannot take."""
+
+    def __init__(self, batching: Batching, order: Order, too_large: Callable[[list[Span]], None]) -> None:
+        self._batching = batching
+        self._order = order
+        self._too_large = too_large
+        self._ring: dict[LaneState, None] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any lane may have something to give."""
+        return bool(self._ring)
+
+    def wake(self, lane: LaneState) -> None:
+        """The lane may have something to give: records arrived or were settled, or its window moved."""
+        if lane.phase is LanePhase.ACTIVE and lane not in self._ring and lane.ordering.fresh_records:
+            self._ring[lane] = None
+
+    def forget(self, lane: LaneState) -> None:
+        self._ring.pop(lane, None)
+        lane.ordering.clear()
+
+    def probe(self, room: Room, last: LaneState | None) -> list[Span]:
+        """A single record, from another lane than the last one if there is one."""
+        for lane in sorted(self._ring, key=lambda lane: lane is last):
+            spans = self._take(lane, 1, room)
+            if spans:
+                return spans
+        return []
+
+    def linger_ends(self, now: float) -> float | None:
+        """When the next fresh records that wait for company go without it."""
+        if self._batching.linger == 0.0:
+            return None
+        ends = (_oldest(lanes) + self._batching.linger for lanes in self._by_topic().values())
+        return min((end for end in ends if end > now), default=None)
+
+    def pick(self, room: Room, now: float) -> Pick | None:
+        batching = self._batching
+        waiting_topics = self._lingering(now) if batching.linger else ()
+        for first in [*self._ring]:
+            if first.lane.topic in waiting_topics:
+                continue
+            spans = self._take(first, batching.records, room)
+            if not spans:
+                continue
+            records, bytes_ = count(spans), size(spans)
+            if self._order is not Order.LANE:
+                for lane in [*self._ring]:
+                    if records >= batching.records or bytes_ >= room.bytes:
+                        break
+                    if lane.lane.topic == first.lane.topic and lane is not first:
+                        more = self._take(lane, batching.records - records, room, bytes_)
+                        spans += more
+                        records += count(more)
+                        bytes_ += size(more)
+            if records >= batching.records:
+                return Pick(spans, ClosedBy.RECORDS)
+            return Pick(spans, ClosedBy.BYTES if self._has_more(first) else ClosedBy.LINGER)
+        return None
+
+    def _has_more(self, first: LaneState) -> bool:
+        """Whether there is more that could have gone into a batch which began with this lane."""
+        if self._order is Order.LANE:
+            return first in self._ring
+        return any(lane.lane.topic == first.lane.topic for lane in self._ring)
+
+    def _take(self, lane: LaneState, records: int, room: Room, used: int = 0) -> list[Span]:
+        """Fresh records of a lane, which goes to the end of the ring, or out of it when it has no more."""
+        while True:
+            spans = lane.ordering.take(records, room.bytes - used, lane.window.before(), force=not used)
+            if used and not spans:
+                # Beside other lanes it found no room: it keeps its place, or it would never come first.
+                return spans
+            self._ring.pop(lane, None)
+            if spans and lane.ordering.available():
+                self._ring[lane] = None
+            if used or size(spans) <= room.hard_bytes:
+                return spans
+            self._too_large(spans)
+
+    def _by_topic(self) -> dict[str, list[LaneState]]:
+        out: dict[str, list[LaneState]] = {}
+        for lane in self._ring:
+            if lane.ordering.available():
+                out.setdefault(lane.lane.topic, []).append(lane)
+        return out
+
+    def _lingering(self, now: float) -> set[str]:
+        """Topics whose ready records should wait for more."""
+        return {
+            topic
+            for topic, lanes in self._by_topic().items()
+            if self._batching.closed_by(
+                sum(lane.ordering.fresh_records for lane in lanes),
+                sum(lane.ordering.fresh_bytes for lane in lanes),
+                _oldest(lanes),
+                now,
+            )
+            is None
+        }
+
+
+def _oldest(lanes: Iterable[LaneState]) -> float:
+    return min(lane.fresh_since() for lane in lanes)
