@@ -11,7 +11,7 @@ from tests.simulation.exercises import EXPECTED
 from tests.simulation.history import run
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
-HISTORIES = 100_000 if LONG else 2_000
+HISTORIES = 20_000 if LONG else 2_000
 #: the simulation must not depend on where it starts
 SEED = 1_000_000
 
