@@ -36,13 +36,17 @@ demo: $(VENV)/.run ## the main job, for real, on the embedded broker
 	@$(BIN)/offramp demo
 
 .PHONY: test
-test: $(VENV)/.dev check check-proto ## everything, in its short form
+test: $(VENV)/.dev check check-proto servers ## everything, in its short form
 	$(BIN)/python -m pytest tests --ignore tests/simulation -n 2
 	$(BIN)/python -m pytest tests/simulation
 
 .PHONY: test-long
-test-long: $(VENV)/.dev ## the long forms of the same tests: more rounds, more histories
+test-long: $(VENV)/.dev servers ## the long forms of the same tests: more rounds, more histories
 	OFFRAMP_TEST_LONG=1 $(BIN)/python -m pytest tests --timeout=7200
+
+.PHONY: servers
+servers: $(VENV)/.dev ## fetch the servers that the tests run on, once
+	@$(BIN)/python -m tests.servers install
 
 .PHONY: simulate
 simulate: $(VENV)/.dev ## N random histories of the whole subscription, on all cores

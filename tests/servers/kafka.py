@@ -1,0 +1,335 @@
+"""A real Apache Kafka of one node: `kafka = KafkaServer.create(folder); kafka.start()`.
+
+It listens in the clear, with SASL, with TLS and with both. Who comes without SASL, and the user `ADMIN`, may do
+everything; `READER` may do what a test grants it. Groups are quick: members join within a second, and a member that
+is silent for six seconds is out.
+"""
+
+import base64
+import functools
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.servers import certificates
+from tests.servers.maven import Jars
+from tests.servers.process import PATIENCE, ServerProcess, await_, free_ports
+from tests.servers.tools import tool
+
+VERSION = "4.3.1"
+JARS = Jars(
+    "kafka-server",
+    VERSION,
+    [f"org.apache.kafka:kafka_2.13:{VERSION}", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"],
+    megabytes=45,
+)
+
+
+class User(NamedTuple):
+    name: str
+    password: str
+
+
+ADMIN = User("admin", "admin-secret")
+READER = User("reader", "reader-secret")
+
+#: small, and quick to start rather than quick in the long run
+SMALL = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+_LOG4J = """
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %c{{1}}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+#: what one small node needs, and what makes groups quick
+_PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
+    ),
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "ssl.keystore.type": "PEM",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:ANONYMOUS;User:{ADMIN.name}",
+    "auto.create.topics.enable": "false",
+    # A server that comes back after kill -9 is let in when its earlier life is thought dead.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "log.cleaner.threads": "1",
+    "log.cleaner.backoff.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.coordinator.append.linger.ms": "0",
+}
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """host:port of each listener."""
+
+    plain: str
+    sasl: str
+    ssl: str
+    sasl_ssl: str
+    controller: str
+
+    @classmethod
+    def free(cls) -> "Addresses":
+        return cls(*(f"127.0.0.1:{port}" for port in free_ports(5)))
+
+
+class KafkaServer:
+    """One server in one folder. It keeps its ports and its data over restarts."""
+
+    def __init__(self, folder: Path, addresses: Addresses, process: ServerProcess | None = None) -> None:
+        self.folder = folder
+        self.addresses = addresses
+        #: what it has to say
+        self.log = folder / "server.log"
+        self._process = process
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        jvm: tuple[str, ...] = SMALL,
+        owner: int | None = None,
+    ) -> "KafkaServer":
+        """Not started yet. `properties` come on top of those that make it small and quick; the server ends with the
+        process `owner`, which is this one unless told otherwise. Raises `Missing`."""
+        server = cls(folder, Addresses.free())
+        server._jvm = jvm
+        server._owner = owner or os.getpid()
+        folder.mkdir(parents=True, exist_ok=True)
+        server._write_configuration(properties or {})
+        server._format()
+        return server
+
+    _jvm: tuple[str, ...] = SMALL
+    _owner: int = 0
+
+    # Addresses
+
+    @property
+    def bootstrap(self) -> str:
+        """For clients that need no credentials."""
+        return self.addresses.plain
+
+    @property
+    def ca(self) -> Path:
+        """What clients of the TLS listeners trust."""
+        return self.folder / "certificates" / "ca.pem"
+
+    def settings(self, *, user: User | None = None, mechanism: str = "PLAIN", tls: bool = False) -> dict[str, str]:
+        """For a client of librdkafka, by the listener that has these."""
+        protocol, address = {
+            (False, False): ("plaintext", self.addresses.plain),
+            (True, False): ("sasl_plaintext", self.addresses.sasl),
+            (False, True): ("ssl", self.addresses.ssl),
+            (True, True): ("sasl_ssl", self.addresses.sasl_ssl),
+        }[user is not None, tls]
+        settings = {"bootstrap.servers": address, "security.protocol": protocol}
+        if user is not None:
+            settings |= {"sasl.mechanism": mechanism, "sasl.username": user.name, "sasl.password": user.password}
+        if tls:
+            settings["ssl.ca.location"] = str(self.ca)
+        return settings
+
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        """Somebody who may do everything."""
+        return AdminClient(dict(self.settings()), logger=QUIET)
+
+    def make_topic(self, topic: str, lanes: int = 1, **config: str) -> None:
+        """A new one, known to the broker when this returns. Dots of the names of `config` are written as `_`."""
+        named = {key.replace("_", "."): value for key, value in config.items()}
+        self.admin.create_topics([NewTopic(topic, lanes, config=named)])[topic].result(PATIENCE)
+
+    def publish(self, topic: str, *values: bytes | None, lane: int = 0, key: bytes | None = None) -> None:
+        """By a plain producer, as anybody's: acknowledged when this returns."""
+        producer = Producer(dict(self.settings()), logger=QUIET)
+        failed: list[KafkaError] = []
+        for value in values:
+            producer.produce(topic, value, key, lane, lambda error, _: failed.append(error) if error else None)
+        assert producer.flush(PATIENCE) == 0
+        assert not failed, failed
+
+    def committed(self, group: str, topic: str, lanes: Sequence[int]) -> dict[int, tuple[int, str | None]]:
+        """What a group has told the broker, by partition: offset (-1001 for none) and metadata.
+
+        Asked by a consumer that never joins. Not by the admin client: librdkafka 2.16 crashes the process there when
+        the group's coordinator is just starting.
+        """
+        consumer = Consumer({**self.settings(), "group.id": group}, logger=QUIET)
+        try:
+            found = consumer.committed([TopicPartition(topic, lane) for lane in lanes], timeout=3.0)
+        finally:
+            consumer.close()
+        return {one.partition: (one.offset, one.metadata) for one in found}
+
+    # Life
+
+    def start(self) -> None:
+        """Returns when it answers, and when groups can be joined."""
+        assert self._process is None or not self._process.is_running, "it runs already"
+        classes = f"{self.folder}{os.pathsep}{JARS.fetch()}/*"
+        command = [tool("java"), *self._jvm, "-cp", classes, "kafka.Kafka", str(self.folder / "server.properties")]
+        self._process = ServerProcess.start(
+            command, log=self.folder / "console.log", folder=self.folder, owner=self._owner
+        )
+        await_(self._answers, f"Kafka answers; see {self.log}")
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    def kill(self) -> None:
+        """kill -9. What it had acknowledged is there after a restart."""
+        self._running.kill()
+
+    def stop(self) -> None:
+        """In order."""
+        self._running.stop()
+
+    def restart(self) -> None:
+        """kill -9 and start again, with the same folder and ports."""
+        self.kill()
+        self.start()
+
+    def freeze(self) -> None:
+        """It keeps its connections and says nothing any more, as behind a network that swallows everything."""
+        self._running.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._running.signal(signal.SIGCONT)
+
+    def discard(self) -> None:
+        """End it, and remove its data."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _running(self) -> ServerProcess:
+        assert self._process is not None, "it was never started"
+        return self._process
+
+    # So that other processes of a test run can use it
+
+    def to_json(self) -> str:
+        return json.dumps({"folder": str(self.folder), "addresses": vars(self.addresses), "pid": self.pid})
+
+    @classmethod
+    def from_json(cls, text: str) -> "KafkaServer":
+        told: dict[str, Any] = json.loads(text)
+        return cls(Path(told["folder"]), Addresses(**told["addresses"]), ServerProcess(told["pid"]))
+
+    # Making it
+
+    def _write_configuration(self, properties: Mapping[str, str]) -> None:
+        made = certificates.make(self.folder / "certificates")
+        both = self.folder / "certificates" / "keystore.pem"
+        both.write_text(made.key.read_text() + made.certificate.read_text())
+        at = self.addresses
+        listeners = f"PLAINTEXT://{at.plain},SASL://{at.sasl},SSL://{at.ssl},SASL_SSL://{at.sasl_ssl}"
+        module = "org.apache.kafka.common.security"
+        users = " ".join(f'user_{name}="{password}"' for name, password in (ADMIN, READER))
+        scram = {
+            f"listener.name.{listener}.{mechanism}.sasl.jaas.config": f"{login} required;"
+            for listener in ("sasl", "sasl_ssl")
+            for mechanism, login in {
+                "plain": f"{module}.plain.PlainLoginModule",
+                "scram-sha-256": f"{module}.scram.ScramLoginModule",
+            }.items()
+        }
+        plain = {name: text.replace("required", f"required {users}") for name, text in scram.items() if "plain" in name}
+        lines = {
+            **_PROPERTIES,
+            "listeners": f"{listeners},CONTROLLER://{at.controller}",
+            "advertised.listeners": listeners,
+            "controller.quorum.voters": f"1@{at.controller}",
+            "log.dirs": str(self.folder / "data"),
+            "ssl.keystore.location": str(both),
+            **scram,
+            **plain,
+            **properties,
+        }
+        (self.folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        (self.folder / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+
+    def _format(self) -> None:
+        scram = [f"SCRAM-SHA-256=[name={user.name},password={user.password}]" for user in (ADMIN, READER)]
+        command = [
+            *(tool("java"), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-cp", f"{JARS.fetch()}/*", "kafka.tools.StorageTool", "format"),
+            *("-t", _uuid(), "-c", str(self.folder / "server.properties")),
+            *(word for one in scram for word in ("--add-scram", one)),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 0, f"Kafka's storage could not be made: {done.stdout}{done.stderr}"
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if not self._process.is_running:
+            said = (self.folder / "console.log").read_text()[-2000:]
+            raise RuntimeError(f"Kafka ended instead of starting; see {self.log}\n{said}")
+        try:
+            if not self.admin.list_topics(timeout=0.5).brokers:
+                return False
+            # The first question for a group makes the topic of the offsets, which takes a second.
+            self.committed("nobody", "nothing", [0])
+        except KafkaException:
+            return False
+        return True
+
+
+#: for clients of the tests: that a server is away is part of the play
+QUIET = logging.getLogger("tests.servers.quiet")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+def _uuid() -> str:
+    """As Kafka writes it."""
+    return base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
