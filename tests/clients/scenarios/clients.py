@@ -1,0 +1,34 @@
+"""The clients that there are, and how their runners are called."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """`command` and a scenario's name run that scenario. `missing` says in a sentence what is not there to run it, and
+    how to get it; empty if all is there. It may build what is to be built."""
+
+    name: str
+    command: tuple[str, ...]
+    missing: Callable[[], str] = str
+
+    def require(self) -> None:
+        """Skip on a laptop, fail where everything must be tested."""
+        if sentence := self.missing():
+            if os.environ.get("CI") == "true":
+                pytest.fail(sentence)
+            pytest.skip(sentence)
+
+
+CLIENTS = [
+    Client("python", (sys.executable, str(ROOT / "clients/python/scenarios/threads.py"))),
+    Client("python-aio", (sys.executable, str(ROOT / "clients/python/scenarios/tasks.py"))),
+]

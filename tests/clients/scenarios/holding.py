@@ -1,0 +1,77 @@
+"""Batches that are held: for too long, by processes that die, by processes that are stopped."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from tests.clients.scenarios.registry import scenario
+from tests.clients.scenarios.stage import NEVER, Stage
+
+#: seconds; gRPC waits for the answer to a ping for one minute at the most, and asks every two hours, or when it
+#: measures a line
+STOPPED = 210.0 if os.environ.get("OFFRAMP_TEST_LONG") else 2.0
+#: seconds of the lease that a client asks for and then extends
+LEASE = 1.5
+
+
+@scenario()
+def lease_expiry(stage: Stage) -> None:
+    stage.publish_numbers(1)
+    with stage.runner(records=1) as runner:
+        runner.passes()
+    stage.counts(expired=1, acked=1, stale_settlements=1)
+    stage.all_is_committed()
+
+
+@scenario()
+def lease_extended(stage: Stage) -> None:
+    stage.publish_numbers(1)
+    with stage.runner(records=1) as runner:
+        runner.next("holding")
+        # The time itself is the point: the first lease must be over.
+        time.sleep(LEASE + 0.2)
+        runner.go()
+        runner.passes()
+    stage.counts(acked=1)
+
+
+@scenario(batch={"records": 3}, **NEVER)
+def killed_while_holding(stage: Stage) -> None:
+    stage.publish_numbers(3, lane=0)
+    with stage.runner(part=1, records=3) as runner:
+        runner.next("holding")
+        assert stage.status().in_flight_records == 3
+        runner.kill()
+    with stage.runner(part=2, records=3) as runner:
+        runner.passes()
+    stage.counts(abandoned=3, acked=3)
+
+
+@scenario(batch={"records": 3}, **NEVER)
+def child_lives_on(stage: Stage) -> None:
+    stage.publish_numbers(3, lane=0)
+    with stage.runner(part=1, records=3) as first:
+        child = int(first.next("holding"))
+        first.kill()
+        with stage.runner(part=2, records=3) as second:
+            second.passes()
+        assert "sleep" in Path(f"/proc/{child}/cmdline").read_text()
+    stage.counts(abandoned=3, acked=3)
+
+
+@scenario(batch={"records": 1})
+def blocked(stage: Stage) -> None:
+    stage.publish_numbers(1, lane=0)
+    with stage.runner(records=2) as runner:
+        runner.next("holding")
+        (session,) = stage.status().sessions
+        runner.signal(signal.SIGSTOP)
+        stage.publish_numbers(2, start=1, lane=0)
+        time.sleep(STOPPED)
+        assert [one.session for one in stage.status().sessions] == [session.session]
+        runner.signal(signal.SIGCONT)
+        runner.go()
+        runner.passes()
+    stage.counts(acked=2)
+    assert stage.status().counters.redelivered == 0
