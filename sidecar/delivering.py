@@ -121,7 +121,7 @@ class Delivering:
         self.set_alarm(now)
 
     def set_alarm(self, now: float) -> None:
-        """Wake when time alone will change something. Waking too early is harmless; too late never happens."""
+        """Wake when time alone will change something. Waking too early is harmless; it may be a moment late."""
         times = [self._books.leases.next_deadline()]
         if self._hungry and not self.stopped:
             dispatcher = self._books.dispatcher

@@ -176,7 +176,8 @@ class Subscription:
         self.sessions.pop(session, None)
         self._delivering.session_changed(session)
         if how is not SessionEnd.DETACHED:
-            self._settling.session_ended(session, how, self.clock.now())
+            now = self._up_to_date()
+            self._settling.session_ended(session, how, now)
 
     def written(self, leases: Iterable[bytes]) -> None:
         """The batches were written to their worker: their time starts now."""
@@ -186,7 +187,8 @@ class Subscription:
         self._delivering.set_alarm(now)
 
     def extend(self, lease: bytes, lease_for: float) -> Extended:
-        return self.books.leases.extend(lease, lease_for, self.settings.lease.max, self.clock.now())
+        now = self._up_to_date()
+        return self.books.leases.extend(lease, lease_for, self.settings.lease.max, now)
 
     def check(self, settlements: Sequence[Settlement]) -> None:
         """Raises `InvalidRequest` if any of them does not fit its batch. For those who settle elsewhere first."""
@@ -195,7 +197,7 @@ class Subscription:
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
         """Take the word of workers. Raises `InvalidRequest` before anything is applied."""
         self.check(settlements)
-        now = self.clock.now()
+        now = self._up_to_date()
         return [self._settling.settle(settlement, now) for settlement in settlements]
 
     # Operators
@@ -249,9 +251,14 @@ class Subscription:
             self.fetching.room_changed()
         self._delivering.pump_soon()
 
-    def _sweep(self) -> None:
+    def _up_to_date(self) -> float:
+        """The time, once what it has ended has ended: the alarm may be a moment late."""
         now = self.clock.now()
         self._settling.expire(now)
+        return now
+
+    def _sweep(self) -> None:
+        now = self._up_to_date()
         self._settling.relieve(now)
         self._delivering.pump()
 
