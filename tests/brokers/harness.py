@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import itertools
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +19,8 @@ T = TypeVar("T")
 PATIENCE = 20.0
 
 _numbers = itertools.count(1)
+#: makes names that no other process has, where tests share a server
+_PROCESS = os.urandom(3).hex()
 
 
 class Harness(Protocol):
@@ -39,11 +42,12 @@ class Stage:
     def __init__(self, harness: Harness, broker: Broker) -> None:
         self.broker = broker
         self._harness = harness
+        self._number = next(_numbers)
         self._consumers: list[Consumer] = []
 
     async def topic(self, lanes: int = 1) -> str:
         """A new topic."""
-        name = f"topic-{next(_numbers)}"
+        name = f"topic-{_PROCESS}-{next(_numbers)}"
         await self.broker.ensure_topic(name, lanes)
         return name
 
@@ -54,8 +58,9 @@ class Stage:
         start: Start = Start.EARLIEST,
         own_topics: Mapping[str, int] | None = None,
     ) -> "Consumer":
-        """A source that is open."""
-        source = self.broker.subscribe(SourceSpec(group, topics, start, own_topics or {}))
+        """A source that is open. The group is this stage's own, whatever others call theirs."""
+        own_group = f"{group}-{_PROCESS}-{self._number}"
+        source = self.broker.subscribe(SourceSpec(own_group, topics, start, own_topics or {}))
         await source.open()
         consumer = Consumer(source)
         self._consumers.append(consumer)

@@ -2,7 +2,8 @@
 
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from sidecar import dead_letters
 from sidecar.brokers.base import Broker, Source
 from sidecar.dead_letters import DeadLetter
+from sidecar.lanes import LanePhase
 from sidecar.model import Lane, Message
 from sidecar.settings import BatchSettings, OutageSettings, RetrySettings, Seconds, SubscriptionSettings
 from sidecar.subscription import Subscription
@@ -21,6 +23,11 @@ from tests.promises.watched import WatchedBroker, WatchedSource
 from tests.promises.worker import AROUND, Batch, Handler, Worker
 
 _numbers = itertools.count(1)
+#: makes names that no other process has, where tests share a server
+_PROCESS = os.urandom(3).hex()
+
+#: lanes of the topic of records that only go around: whichever way they are shared out, every sidecar has one
+_AROUND_LANES = 4
 
 
 class Harness(Protocol):
@@ -55,15 +62,14 @@ class Stage:
         self.broker = WatchedBroker(broker, self.audit)
         self.subscriptions: list[Subscription] = []
         self._harness = harness
-        number = next(_numbers)
-        self._group = f"group-{number}"
-        self._around = f"around-{number}"
+        self._group = _name("group")
+        self._around = _name("around")
 
     # Records
 
     async def topic(self, lanes: int = 1) -> str:
         """A new topic."""
-        name = f"topic-{next(_numbers)}"
+        name = _name("topic")
         await self.broker.ensure_topic(name, lanes)
         return name
 
@@ -91,10 +97,11 @@ class Stage:
     ) -> Subscription:
         subscription = Subscription(settings, broker or self.broker, prefix=os.urandom(10), clock=LeapingClock())
         self.subscriptions.append(subscription)
-        await self.broker.ensure_topic(self._around, 1)
+        await self.broker.ensure_topic(self._around, _AROUND_LANES)
         await subscription.start()
         if with_lanes:
-            await until(subscription.lanes, "lanes are assigned")
+            lanes = {lane for topic in settings.topics for lane in await self.broker.lane_ends(topic)}
+            await until(lambda: lanes <= set(subscription.lanes()), "lanes are assigned")
         return subscription
 
     def source(self, subscription: Subscription) -> WatchedSource:
@@ -107,9 +114,14 @@ class Stage:
         """The same broker for another sidecar."""
         return WatchedBroker(await self._harness.sibling(), self.audit)
 
-    async def lose(self, subscription: Subscription) -> None:
-        """The sidecar loses all its lanes to others, unasked."""
-        await self._harness.lose(self.source(subscription).inner)
+    @asynccontextmanager
+    async def losing(self, subscription: Subscription) -> AsyncIterator[None]:
+        """The sidecar loses all its lanes to others, unasked. It has not heard of it within, and hears of it after."""
+        source = self.source(subscription)
+        source.hears.clear()
+        await self._harness.lose(source.inner)
+        yield
+        source.hears.set()
 
     def worker(
         self,
@@ -145,15 +157,18 @@ class Stage:
 
     # What became of it
 
-    def committed(self, topic: str, lane: int = 0) -> int:
-        """How far the broker was told that the lane has come, by this life of the sidecar."""
-        commit = self.broker.committed.get(Lane(topic, lane))
+    def committed(self, topic: str, lane: int = 0, *, by: Subscription | None = None) -> int:
+        """How far the broker was told that the lane has come, by this life of the sidecar (the first, if not said)."""
+        broker = by.broker if by else self.broker
+        assert isinstance(broker, WatchedBroker)
+        commit = broker.committed.get(Lane(topic, lane))
         return commit.position if commit else 0
 
-    async def commits(self, topic: str, position: int, lane: int = 0) -> None:
+    async def commits(self, topic: str, position: int, lane: int = 0, *, by: Subscription | None = None) -> None:
         """Wait until the broker was told that everything before the position is settled."""
-        await until(lambda: self.committed(topic, lane) >= position, f"{topic}/{lane} is committed to {position}")
-        assert self.committed(topic, lane) == position
+        what = f"{topic}/{lane} is committed to {position}"
+        await until(lambda: self.committed(topic, lane, by=by) >= position, what)
+        assert self.committed(topic, lane, by=by) == position
 
     async def turn_around(self, subscription: Subscription) -> None:
         """A batch goes all the way from the publish to the commit, and the handler is seen to work.
@@ -161,11 +176,18 @@ class Stage:
         What the subscription would have done of itself before, it has done when this returns.
         """
         values = [AROUND] * subscription.settings.batch.records
-        positions = await self.publish(self._around, *values)
+        await until(lambda: self._lanes_around(subscription), "the sidecar has a lane to go around in")
+        (lane, *_) = self._lanes_around(subscription)
+        positions = await self.publish(self._around, *values, lane=lane)
         # In case that nobody else has room. It takes what there is, and gives back what is not its own.
         worker = self.worker(subscription, credit=1000, name="around")
-        await self.commits(self._around, positions[-1] + 1)
+        await self.commits(self._around, positions[-1] + 1, lane, by=subscription)
         worker.leave()
+
+    def _lanes_around(self, subscription: Subscription) -> list[int]:
+        states = subscription.books.lanes.values()
+        active = (state.lane for state in states if state.phase is LanePhase.ACTIVE)
+        return sorted(lane.number for lane in active if lane.topic == self._around)
 
     async def dead_letters(self, subscription: Subscription) -> list[DeadLetter]:
         return await dead_letters.list_dead_letters(self.broker, subscription.settings)
@@ -181,6 +203,10 @@ class Stage:
         assert len(self.subscriptions) == 1, "whose restart is it?"
         await stop()
         self.subscriptions.clear()
+
+
+def _name(kind: str) -> str:
+    return f"{kind}-{_PROCESS}-{next(_numbers)}"
 
 
 Body = Callable[[Any, Stage], Awaitable[None]]

@@ -1,13 +1,14 @@
 """Real time that can leap: an hour passes when the test says so.
 
 Threads, sockets and disks work as ever, so that real brokers can be used; only what waits for a time of the
-event loop finds that it has come.
+event loop finds that it has come. Time does not leap while a broker is asked something: what takes a server a few
+milliseconds would seem to take it minutes.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from sidecar.clock import Clock
@@ -16,9 +17,19 @@ from sidecar.clock import Clock
 PATIENCE = 20.0
 
 
+#: seconds of the real clock that time stands still for one question; a broker that takes longer is slow
+STILL = 2.0
+
+
 class LeapingLoop(asyncio.SelectorEventLoop):
     #: seconds that were leapt over
     leapt = 0.0
+    #: questions to brokers that are under way, by when they were asked
+    asked: dict[object, float]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = {}
 
     def time(self) -> float:
         return super().time() + self.leapt
@@ -31,8 +42,20 @@ class LeapingClock(Clock):
         return super().wall_ms() + int(_loop().leapt * 1000)
 
 
+@contextmanager
+def standing_still() -> Iterator[None]:
+    """Time does not leap meanwhile."""
+    asked, question = _loop().asked, object()
+    asked[question] = time.monotonic()
+    try:
+        yield
+    finally:
+        del asked[question]
+
+
 async def leap(seconds: float) -> None:
     """Let so much time pass at once. Returns when what was due in between has had its turn."""
+    await until(lambda: all(time.monotonic() - since > STILL for since in _loop().asked.values()), "brokers answer")
     _loop().leapt += seconds
     # Once for the timers, once for what they called soon.
     for _ in range(2):

@@ -1,5 +1,6 @@
 """A broker with somebody who watches what is asked of it, and who can make it fail."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
@@ -7,6 +8,7 @@ from sidecar.brokers.base import Broker, LaneEnd, Polled, SeekTarget, Source, So
 from sidecar.errors import BrokerError
 from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
 from tests.promises.audit import Audit
+from tests.promises.timing import standing_still
 
 
 class WatchedBroker(Broker):
@@ -40,12 +42,14 @@ class WatchedBroker(Broker):
         if topic in self.publish_faults:
             self.failed_publishes[topic] += 1
             raise self.publish_faults[topic]
-        places = await self.inner.publish(topic, messages)
+        with standing_still():
+            places = await self.inner.publish(topic, messages)
         self.audit.published_to(topic, messages, places)
         return places
 
     async def ensure_topic(self, topic: str, lanes: int) -> None:
-        await self.inner.ensure_topic(topic, lanes)
+        with standing_still():
+            await self.inner.ensure_topic(topic, lanes)
 
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
         return await self.inner.lane_ends(topic)
@@ -66,14 +70,19 @@ class WatchedSource(Source):
         #: records that came, by lane
         self.polled: dict[Lane, int] = defaultdict(int)
         self.paused: set[Lane] = set()
+        #: whether what the broker says reaches the sidecar
+        self.hears = asyncio.Event()
+        self.hears.set()
 
     async def open(self) -> None:
         self.calls.append("open")
-        await self.inner.open()
+        with standing_still():
+            await self.inner.open()
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
         self.calls.append("poll")
         polled = await self.inner.poll(max_records, max_bytes, timeout)
+        await self.hears.wait()
         for chunk in polled.chunks:
             self.polled[chunk.lane] += len(chunk.frames)
         return polled
@@ -83,7 +92,8 @@ class WatchedSource(Source):
         if self._broker.commit_fault is not None:
             self._broker.failed_commits += 1
             raise self._broker.commit_fault
-        await self.inner.commit(commits)
+        with standing_still():
+            await self.inner.commit(commits)
         self.calls.append("commit")
         self._broker.committed.update(commits)
 
@@ -102,7 +112,8 @@ class WatchedSource(Source):
         await self.inner.resume(lanes)
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        positions = await self.inner.seek(lanes)
+        with standing_still():
+            positions = await self.inner.seek(lanes)
         for lane, position in positions.items():
             self._broker.audit.skipped(lane, position)
             self._broker.committed[lane] = Commit(position)

@@ -1,0 +1,105 @@
+"""A group of Kafka, seen and disturbed from outside: who is in it, and throwing a member out.
+
+Written on a socket by hand: no client library takes the leave of somebody else's member, and a test should not use
+the library that it tests.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import ConsumerGroupType
+
+from tests.servers.kafka import KafkaServer
+from tests.servers.process import PATIENCE
+
+_LEAVE_GROUP, _HEARTBEAT = 13, 68
+#: the epoch of a member that leaves
+_LEAVES = -1
+_UNKNOWN_MEMBER = 25
+
+
+def members(kafka: KafkaServer, group: str) -> dict[str, str]:
+    """Member ids by the `client.id` of each member."""
+    found = kafka.admin.describe_consumer_groups([group])[group].result(PATIENCE)
+    return {member.client_id: member.member_id for member in found.members}
+
+
+def throw_out(kafka: KafkaServer, group: str, client_id: str) -> None:
+    """The broker takes the member for gone, which it hears of by its next heartbeat. Its lanes go to the others."""
+    described = kafka.admin.describe_consumer_groups([group])[group].result(PATIENCE)
+    (member,) = (one.member_id for one in described.members if one.client_id == client_id)
+    if described.type == ConsumerGroupType.CONSUMER:
+        error = _leave_as_consumer(kafka, group, member)
+    else:
+        error = _leave_as_classic(kafka, group, member)
+    assert error in (0, _UNKNOWN_MEMBER), f"Kafka answers with error {error}"
+
+
+def _leave_as_consumer(kafka: KafkaServer, group: str, member: str) -> int:
+    """KIP-848: a heartbeat that says goodbye."""
+    body = b"".join(
+        (
+            _compact(group),
+            _compact(member),
+            struct.pack(">i", _LEAVES),
+            _compact(None),  # instance
+            _compact(None),  # rack
+            struct.pack(">i", -1),  # rebalance timeout
+            b"\0",  # topics
+            _compact(None),  # assignor
+            b"\0",  # partitions
+            b"\0",  # tags
+        )
+    )
+    answer = _ask(kafka, _HEARTBEAT, 0, body, flexible=True)
+    # Tags of the header, throttle time, error.
+    (error,) = struct.unpack_from(">h", answer, 1 + 4)
+    return int(error)
+
+
+def _leave_as_classic(kafka: KafkaServer, group: str, member: str) -> int:
+    body = _plain(group) + struct.pack(">i", 1) + _plain(member) + _plain(None)
+    answer = _ask(kafka, _LEAVE_GROUP, 3, body, flexible=False)
+    # Throttle time, error.
+    (error,) = struct.unpack_from(">h", answer, 4)
+    return int(error)
+
+
+def _ask(kafka: KafkaServer, api: int, version: int, body: bytes, *, flexible: bool) -> bytes:
+    header = struct.pack(">hhi", api, version, 1) + _plain("tests") + (b"\0" if flexible else b"")
+    request = header + body
+    with _connected(kafka) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", _receive(connection, 4))
+        return _receive(connection, size)[4:]
+
+
+@contextmanager
+def _connected(kafka: KafkaServer) -> Iterator[socket.socket]:
+    host, _, port = kafka.bootstrap.partition(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        yield connection
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    got = b""
+    while len(got) < size:
+        part = connection.recv(size - len(got))
+        assert part, "Kafka closed the connection"
+        got += part
+    return got
+
+
+def _plain(text: str | None) -> bytes:
+    """A string as the older requests have it."""
+    return struct.pack(">h", -1) if text is None else struct.pack(">h", len(text)) + text.encode()
+
+
+def _compact(text: str | None) -> bytes:
+    """A string as the newer requests have it; short ones only."""
+    if text is None:
+        return b"\0"
+    assert len(text) < 127
+    return bytes([len(text) + 1]) + text.encode()
