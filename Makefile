@@ -80,6 +80,19 @@ proto: $(VENV)/.proto ## generate the stubs again
 	$(call generate,$(STUBS))
 	@printf '"""Generated from proto/offramp/v1 by `make proto`."""\n' > $(STUBS)/offramp/v1/__init__.py
 
+JAVA_SOURCES := $(shell find clients/java -name target -prune -o -type f \( -name '*.java' -o -name pom.xml \) -print)
+
+.PHONY: java
+java: clients/java/target/.built ## build the Java client, if there is a JDK and Maven
+
+clients/java/target/.built: $(JAVA_SOURCES) $(PROTOS)
+	@if command -v javac >/dev/null && command -v mvn >/dev/null; then \
+	  echo "building the Java client" && clients/java/build && mkdir -p $(@D) && touch $@; \
+	else \
+	  echo "javac and mvn are not there: the Java client is not built. On Debian: apt install openjdk-17-jdk-headless maven"; \
+	  [ "$$CI" != true ]; \
+	fi
+
 .PHONY: bench
 bench: $(VENV)/.run ## measure
 	$(BIN)/python -m benchmarks

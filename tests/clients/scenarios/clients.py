@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.java import build as java
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -31,4 +33,6 @@ class Client:
 CLIENTS = [
     Client("python", (sys.executable, str(ROOT / "clients/python/scenarios/threads.py"))),
     Client("python-aio", (sys.executable, str(ROOT / "clients/python/scenarios/tasks.py"))),
+    Client("java", java.RUNNER, java.missing),
+    Client("java-async", (*java.RUNNER, "--async"), java.missing),
 ]

@@ -1,0 +1,62 @@
+package io.offramp;
+
+/**
+ * Where a sidecar listens.
+ *
+ * @param path of the unix socket; null for TCP
+ */
+record Address(String text, String path, String host, int port) {
+    /** {@code unix:/path}, {@code /path} or {@code host:port}. Null: the environment's, or the usual one. */
+    static Address parse(String address) {
+        if (address == null || address.isEmpty()) {
+            String configured = System.getenv("OFFRAMP_ADDRESS");
+            address = configured == null || configured.isEmpty() ? Protocol.DEFAULT_ADDRESS : configured;
+        }
+        if (address.startsWith("/")) {
+            return new Address("unix:" + address, address, null, 0);
+        }
+        if (address.startsWith("unix:")) {
+            String path = address.substring("unix:".length());
+            // gRPC writes absolute paths with slashes before them, too.
+            return unix(address, path.startsWith("///") ? path.substring(2) : path);
+        }
+        int colon = address.lastIndexOf(':');
+        String host = colon < 0 ? "" : address.substring(0, colon);
+        int port = colon < 0 ? -1 : port(address.substring(colon + 1));
+        if (host.isEmpty() || port < 0) {
+            throw new IllegalArgumentException(
+                    "address: \"" + address + "\" is none of unix:/path, /path and host:port");
+        }
+        return new Address(address, null, host, port);
+    }
+
+    private static Address unix(String address, String path) {
+        if (path.isEmpty()) {
+            throw new IllegalArgumentException("address: \"" + address + "\" has no path");
+        }
+        return new Address(address, path, null, 0);
+    }
+
+    private static int port(String text) {
+        try {
+            int port = Integer.parseInt(text);
+            return port > 0 && port < 65_536 ? port : -1;
+        } catch (NumberFormatException error) {
+            return -1;
+        }
+    }
+
+    boolean isUnix() {
+        return path != null;
+    }
+
+    /** On this host, where the kernel tells when the other side is gone. */
+    boolean isLocal() {
+        return isUnix() || host.equals("localhost") || host.equals("127.0.0.1") || host.equals("[::1]");
+    }
+
+    @Override
+    public String toString() {
+        return text;
+    }
+}

@@ -1,0 +1,31 @@
+package io.offramp;
+
+import java.util.random.RandomGenerator;
+
+/**
+ * How long to wait before the sidecar is tried again: times that grow, each drawn from the upper half of its range, so
+ * that clients do not come back all at once. Pure.
+ */
+final class Backoff {
+    /** A sidecar that restarts in place is back soon. */
+    static final long FIRST_MS = 50;
+    /** It is next door, so that trying costs nearly nothing. */
+    static final long LONGEST_MS = 2_000;
+
+    private final RandomGenerator random;
+    private long most = FIRST_MS;
+
+    Backoff(RandomGenerator random) {
+        this.random = random;
+    }
+
+    long nextMs() {
+        long range = most;
+        most = Math.min(LONGEST_MS, range * 2);
+        return random.nextLong(range / 2, range + 1);
+    }
+
+    void reset() {
+        most = FIRST_MS;
+    }
+}

@@ -1,0 +1,85 @@
+package io.offramp;
+
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** As many loops as there are workers, on threads of an executor. */
+final class BlockingCrew extends Crew {
+    private final Handler handler;
+    private final int workers;
+    private final Executor executor;
+    /** Whether the threads are ours to interrupt. */
+    private final boolean owned;
+
+    private final Set<Thread> threads = ConcurrentHashMap.newKeySet();
+    private final AtomicInteger running = new AtomicInteger();
+
+    /** {@code executor}: null for threads of its own. */
+    BlockingCrew(Inbox inbox, Runnable onIdle, Handler handler, int workers, Executor executor, String name) {
+        super(inbox, onIdle);
+        this.handler = handler;
+        this.workers = workers;
+        this.owned = executor == null;
+        ThreadFactory factory = Threads.daemons(name);
+        this.executor = owned ? task -> factory.newThread(task).start() : executor;
+    }
+
+    @Override
+    void start() {
+        running.set(workers);
+        for (int started = 0; started < workers; started++) {
+            try {
+                executor.execute(this::work);
+            } catch (RejectedExecutionException error) {
+                running.addAndGet(started - workers);
+                throw error;
+            }
+        }
+    }
+
+    private void work() {
+        threads.add(Thread.currentThread());
+        enter();
+        try {
+            for (Batch batch; (batch = inbox.take(Long.MAX_VALUE, 1)) != null; ) {
+                handle(batch);
+                if (owned) {
+                    // What a handler does to its thread is not for the next one; `take` would end this worker.
+                    Thread.interrupted();
+                }
+            }
+        } catch (InterruptedException error) {
+            // Given up, or the owner of the executor wants its thread back.
+            Thread.currentThread().interrupt();
+        } finally {
+            exit();
+            threads.remove(Thread.currentThread());
+            if (running.decrementAndGet() == 0) {
+                idle();
+            }
+        }
+    }
+
+    private void handle(Batch batch) {
+        Throwable failure = null;
+        try {
+            handler.handle(batch);
+        } catch (Throwable error) {
+            // Errors too: a record that overflows the stack is one that fails.
+            failure = error;
+        }
+        conclude(batch, failure);
+    }
+
+    @Override
+    void giveUp() {
+        super.giveUp();
+        if (owned) {
+            threads.forEach(Thread::interrupt);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+package io.offramp;
+
+import com.google.protobuf.ByteString;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Deque;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+
+/** Batches that wait for a worker, in the order in which they came. For any thread. */
+final class Inbox {
+    private final Deque<Batch> ready = new ArrayDeque<>();
+    // Not `synchronized`: virtual threads may wait here.
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Condition changed = lock.newCondition();
+    private int waiting;
+    private boolean closed;
+    /** Called by a taker that finds nothing. */
+    private volatile Runnable onWait = () -> {};
+
+    void onWait(Runnable call) {
+        onWait = call;
+    }
+
+    void put(Batch batch) {
+        lock.lock();
+        try {
+            ready.add(batch);
+            changed.signal();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /**
+     * The next batch; null when there will be none, or if none came within so many nanoseconds.
+     *
+     * @param slots how many batches the taker could work on
+     */
+    Batch take(long nanos, int slots) throws InterruptedException {
+        lock.lockInterruptibly();
+        try {
+            while (ready.isEmpty()) {
+                if (closed || nanos <= 0) {
+                    return null;
+                }
+                waiting += slots;
+                try {
+                    onWait.run();
+                    nanos = changed.awaitNanos(nanos);
+                } finally {
+                    waiting -= slots;
+                }
+            }
+            Batch batch = ready.remove();
+            batch.takenAt = System.nanoTime();
+            return batch;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Those of these leases that nobody has taken; null: all. */
+    List<Batch> takeBack(Collection<ByteString> leases) {
+        lock.lock();
+        try {
+            List<Batch> back = new ArrayList<>();
+            for (Iterator<Batch> batches = ready.iterator(); batches.hasNext(); ) {
+                Batch batch = batches.next();
+                if (leases == null || leases.contains(batch.lease())) {
+                    batches.remove();
+                    back.add(batch);
+                }
+            }
+            return back;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The batch that waits longest, or null. */
+    Batch oldest() {
+        lock.lock();
+        try {
+            return ready.peek();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    int size() {
+        lock.lock();
+        try {
+            return ready.size();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Batches that workers could take now, if they were here. */
+    int waiting() {
+        lock.lock();
+        try {
+            return waiting;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** No batch comes any more: takers get null. */
+    void close() {
+        lock.lock();
+        try {
+            closed = true;
+            changed.signalAll();
+        } finally {
+            lock.unlock();
+        }
+    }
+}

@@ -1,0 +1,113 @@
+package io.offramp;
+
+import io.grpc.Status;
+
+/**
+ * Everything that can go wrong, as one tree. The text is for people: what, which value, what is allowed.
+ *
+ * <pre>
+ * OfframpException
+ * ├── Refused               the sidecar said no and would say no again: a person must change something
+ * │   ├── NotFound          no such subscription, broker or topic; the text lists those there are
+ * │   ├── InvalidRequest    an option or a message that the sidecar can never take
+ * │   ├── Incompatible      nobody at that address speaks a version of the protocol that this client can work with
+ * │   └── Forbidden         the sidecar does not let this client in
+ * ├── Unavailable           not now; a retry may help
+ * │   └── OutOfRoom         the broker has no room for what is published
+ * ├── AlreadySettled        a batch or a record was settled a second time
+ * ├── Closed                used after it was closed
+ * └── ProtocolBroken        the sidecar broke a rule of the protocol
+ * </pre>
+ *
+ * <p>Workers and consumers never throw {@code Unavailable}: they wait for the sidecar and go on. What a handler throws
+ * to say how a batch is to be settled is no error; see {@link SettleAs}.
+ */
+public class OfframpException extends RuntimeException {
+    OfframpException(String text, Throwable cause) {
+        super(text, cause);
+    }
+
+    public static class Refused extends OfframpException {
+        Refused(String text, Throwable cause) {
+            super(text, cause);
+        }
+    }
+
+    public static final class NotFound extends Refused {
+        NotFound(String text, Throwable cause) {
+            super(text, cause);
+        }
+    }
+
+    public static final class InvalidRequest extends Refused {
+        InvalidRequest(String text, Throwable cause) {
+            super(text, cause);
+        }
+    }
+
+    public static final class Incompatible extends Refused {
+        Incompatible(String text, Throwable cause) {
+            super(text, cause);
+        }
+    }
+
+    public static final class Forbidden extends Refused {
+        Forbidden(String text, Throwable cause) {
+            super(text, cause);
+        }
+    }
+
+    public static class Unavailable extends OfframpException {
+        Unavailable(String text, Throwable cause) {
+            super(text, cause);
+        }
+    }
+
+    public static final class OutOfRoom extends Unavailable {
+        OutOfRoom(String text, Throwable cause) {
+            super(text, cause);
+        }
+    }
+
+    public static final class AlreadySettled extends OfframpException {
+        AlreadySettled(String text) {
+            super(text, null);
+        }
+    }
+
+    public static final class Closed extends OfframpException {
+        Closed(String text) {
+            super(text, null);
+        }
+    }
+
+    public static final class ProtocolBroken extends OfframpException {
+        ProtocolBroken(String text) {
+            super(text, null);
+        }
+    }
+
+    /** The exception for a status that no retry will change, or null for one that may pass. */
+    static Refused refusal(Throwable error, String address) {
+        Status status = Status.fromThrowable(error);
+        String text = address + ": " + describe(status);
+        return switch (status.getCode()) {
+            case NOT_FOUND -> new NotFound(text, error);
+            case INVALID_ARGUMENT -> new InvalidRequest(text, error);
+            case FAILED_PRECONDITION -> new Incompatible(text, error);
+            case UNIMPLEMENTED -> new Incompatible(
+                    address + ": what listens there is no Offramp sidecar, or one of another version: "
+                            + describe(status),
+                    error);
+            case UNAUTHENTICATED, PERMISSION_DENIED -> new Forbidden(text, error);
+            default -> null;
+        };
+    }
+
+    /** A status in one line, with what is behind it: gRPC says little more than "io exception" itself. */
+    static String describe(Status status) {
+        String text = status.getDescription() == null ? status.getCode().name() : status.getDescription();
+        Throwable cause = status.getCause();
+        return cause == null || cause.getMessage() == null ? text : text + " (" + cause.getMessage() + ")";
+    }
+}

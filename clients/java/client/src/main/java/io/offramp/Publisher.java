@@ -1,0 +1,169 @@
+package io.offramp;
+
+import io.grpc.ConnectivityState;
+import io.grpc.ManagedChannel;
+import io.grpc.Status;
+import io.grpc.stub.StreamObserver;
+import io.offramp.v1.PublishRequest;
+import io.offramp.v1.PublishResponse;
+import io.offramp.v1.PublishServiceGrpc;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Publishes to the broker of a subscription, or to a broker by its name. Any number of threads may use it.
+ *
+ * <p>Made by {@link Offramp#publisher}. Every call waits for the sidecar if it is not there, and is answered when the
+ * broker has the messages durably. It fails with {@link OfframpException.Refused} for what can never work, and with
+ * {@link OfframpException.Unavailable} if it did not work in time: then some messages may have been published, and
+ * publishing again may duplicate them and loses nothing.
+ */
+public final class Publisher implements AutoCloseable {
+    /** The sidecar is next door: trying every now and then, while somebody waits for it, costs nearly nothing. */
+    private static final long AGAIN_MS = 250;
+
+    private final Transport transport;
+    private final ManagedChannel channel;
+    private final PublishServiceGrpc.PublishServiceStub stub;
+    private final PublishRequest target;
+    private final Duration timeout;
+    private final Runnable onEnd;
+
+    private Publisher(Builder builder) {
+        this.transport = builder.offramp.transport();
+        this.channel = transport.open(Protocol.DEFAULT_MESSAGE_BYTES);
+        this.stub = PublishServiceGrpc.newStub(channel).withWaitForReady();
+        this.target = builder.target;
+        this.timeout = builder.timeout;
+        this.onEnd = builder.offramp.opened(this);
+        watch();
+    }
+
+    /** Publish one message, and say where it went. Blocks. */
+    public Place publish(String topic, Message message) {
+        return publish(topic, List.of(message)).get(0);
+    }
+
+    /** Publish messages to one topic in one call, and say where they went, in their order. Blocks. */
+    public List<Place> publish(String topic, List<Message> messages) {
+        try {
+            return publishAsync(topic, messages).join();
+        } catch (CompletionException error) {
+            // Once more, so that the trace shows who called.
+            if (error.getCause() instanceof OfframpException cause) {
+                cause.addSuppressed(new Exception("published from here"));
+                throw cause;
+            }
+            throw error;
+        }
+    }
+
+    /**
+     * As {@link #publish}, without blocking. Stages that depend on the answer run on the thread that talks to the
+     * sidecar, unless they are {@code async}: they must not block.
+     */
+    public CompletableFuture<List<Place>> publishAsync(String topic, List<Message> messages) {
+        if (channel.isShutdown()) {
+            throw new OfframpException.Closed("the publisher is closed");
+        }
+        PublishRequest.Builder request = target.toBuilder().setTopic(topic);
+        for (Message message : messages) {
+            request.addMessages(message.message());
+        }
+        Answer answer = new Answer();
+        stub.withDeadlineAfter(timeout.toMillis(), TimeUnit.MILLISECONDS).publish(request.build(), answer);
+        return answer.places;
+    }
+
+    /** Calls that are under way fail. */
+    @Override
+    public void close() {
+        channel.shutdownNow();
+        onEnd.run();
+    }
+
+    /** gRPC waits for up to two minutes before it tries again; here nobody has to. */
+    private void watch() {
+        ConnectivityState state = channel.getState(false);
+        if (state == ConnectivityState.SHUTDOWN) {
+            return;
+        }
+        if (state == ConnectivityState.TRANSIENT_FAILURE) {
+            transport.timer().schedule(channel::resetConnectBackoff, AGAIN_MS, TimeUnit.MILLISECONDS);
+        }
+        channel.notifyWhenStateChanged(state, this::watch);
+    }
+
+    private OfframpException failure(Throwable error) {
+        String address = transport.address().toString();
+        OfframpException refusal = OfframpException.refusal(error, address);
+        if (refusal != null) {
+            return refusal;
+        }
+        Status status = Status.fromThrowable(error);
+        String text = address + ": " + OfframpException.describe(status);
+        return status.getCode() == Status.Code.RESOURCE_EXHAUSTED
+                ? new OfframpException.OutOfRoom(text, error)
+                : new OfframpException.Unavailable(text + "; some of it may have been published", error);
+    }
+
+    private final class Answer implements StreamObserver<PublishResponse> {
+        final CompletableFuture<List<Place>> places = new CompletableFuture<>();
+
+        @Override
+        public void onNext(PublishResponse response) {
+            List<Place> published = new ArrayList<>(response.getPublishedCount());
+            response.getPublishedList().forEach(one -> published.add(new Place(one.getLane(), one.getPosition())));
+            places.complete(published);
+        }
+
+        @Override
+        public void onError(Throwable error) {
+            places.completeExceptionally(failure(error));
+        }
+
+        @Override
+        public void onCompleted() {}
+    }
+
+    /** What a publisher can be told before it opens. */
+    public static final class Builder {
+        private final Offramp offramp;
+        private PublishRequest target = PublishRequest.getDefaultInstance();
+        private Duration timeout = Duration.ofSeconds(30);
+
+        Builder(Offramp offramp) {
+            this.offramp = offramp;
+        }
+
+        /** To the broker of this subscription. */
+        public Builder subscription(String name) {
+            target = PublishRequest.newBuilder().setSubscription(name).build();
+            return this;
+        }
+
+        /** To the broker of this name, instead of a subscription's. */
+        public Builder broker(String name) {
+            target = PublishRequest.newBuilder().setBroker(name).build();
+            return this;
+        }
+
+        /** For a call, waiting for the sidecar included. Default: 30 seconds. */
+        public Builder timeout(Duration timeout) {
+            this.timeout = Objects.requireNonNull(timeout, "timeout");
+            return this;
+        }
+
+        public Publisher open() {
+            if (target.getTargetCase() == PublishRequest.TargetCase.TARGET_NOT_SET) {
+                throw new IllegalArgumentException("either a subscription (to publish to its broker) or a broker must be given");
+            }
+            return new Publisher(this);
+        }
+    }
+}

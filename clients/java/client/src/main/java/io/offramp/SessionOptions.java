@@ -1,0 +1,99 @@
+package io.offramp;
+
+import java.time.Duration;
+import java.util.Objects;
+import java.util.function.BiConsumer;
+
+/**
+ * What workers and consumers can be told alike.
+ *
+ * @param <B> the builder itself
+ */
+abstract class SessionOptions<B extends SessionOptions<B>> {
+    private final String subscription;
+    private long creditBytes;
+    private int maxMessageBytes = Protocol.DEFAULT_MESSAGE_BYTES;
+    private Duration lease;
+    private Duration patience = Duration.ofSeconds(1);
+    private String name;
+    private int needsMinor = Protocol.NEEDS_MINOR;
+    private BiConsumer<Batch, SettleResult> onResult;
+
+    SessionOptions(String subscription) {
+        if (subscription == null || subscription.isEmpty()) {
+            throw new IllegalArgumentException("subscription: a name is needed, as in the sidecar's configuration");
+        }
+        this.subscription = subscription;
+    }
+
+    abstract B self();
+
+    /** For people: shown in the status and in dead letters. Default: host and pid. */
+    public B name(String name) {
+        this.name = Objects.requireNonNull(name, "name");
+        return self();
+    }
+
+    /**
+     * Ask for leases with this deadline, to be extended by {@link Batch#extend}. Default: a lease lasts as long as the
+     * session, up to the subscription's {@code lease.max}.
+     */
+    public B lease(Duration lease) {
+        if (lease.toMillis() < 1) {
+            throw new IllegalArgumentException("lease: " + lease + " is too short; leave it out for one that lasts");
+        }
+        this.lease = lease;
+        return self();
+    }
+
+    /** The largest gRPC message that this process takes, and so the largest record. Default: 4 MiB. */
+    public B maxMessageBytes(int bytes) {
+        this.maxMessageBytes = atLeast("maxMessageBytes", bytes, 4_096);
+        return self();
+    }
+
+    /** Bytes of batches that may be unsettled at a time. Default: 0, no limit but the sidecar's. */
+    public B creditBytes(long bytes) {
+        if (bytes < 0) {
+            throw new IllegalArgumentException("creditBytes: " + bytes + " is less than 0");
+        }
+        this.creditBytes = bytes;
+        return self();
+    }
+
+    /** How long a prefetched batch may wait for a worker before it is given back. Default: 1 second. */
+    public B patience(Duration patience) {
+        if (patience.isNegative() || patience.isZero()) {
+            throw new IllegalArgumentException("patience: " + patience + " is not more than 0");
+        }
+        this.patience = patience;
+        return self();
+    }
+
+    /**
+     * Called with every answer to a settlement, on the thread that talks to the sidecar: it must not block. What was
+     * not counted is logged in any case.
+     */
+    public B onResult(BiConsumer<Batch, SettleResult> onResult) {
+        this.onResult = Objects.requireNonNull(onResult, "onResult");
+        return self();
+    }
+
+    /** For the scenario of a client that is newer than its sidecar. */
+    B needsProtocolMinor(int minor) {
+        this.needsMinor = minor;
+        return self();
+    }
+
+    Settings settings(int credit) {
+        return new Settings(
+                subscription, credit, creditBytes, maxMessageBytes, lease, patience, name, needsMinor, onResult);
+    }
+
+    static int atLeast(String option, int value, int least) {
+        if (value < least) {
+            throw new IllegalArgumentException(option + ": " + value + " is less than " + least);
+        }
+        return value;
+    }
+}

@@ -1,0 +1,55 @@
+package io.offramp;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * The answer to a settlement.
+ *
+ * @param stale ranges of records of the batch that were not settled, with status STALE
+ * @param detail for people
+ */
+public record SettleResult(SettleStatus status, List<Range> stale, String detail) {
+    /** The records {@code first} to {@code first + count - 1} of a batch. */
+    public record Range(int first, int count) {}
+
+    /** By far the most frequent answer. */
+    static final SettleResult SETTLED = new SettleResult(SettleStatus.SETTLED, List.of(), "");
+
+    static SettleResult unanswered(String why) {
+        return new SettleResult(SettleStatus.UNANSWERED, List.of(), why);
+    }
+
+    /** The sidecar counts all of it. */
+    public boolean settled() {
+        return status == SettleStatus.SETTLED;
+    }
+
+    static SettleResult read(io.offramp.v1.SettleResult message) {
+        SettleStatus status = switch (message.getStatus()) {
+            case SETTLE_STATUS_SETTLED -> SettleStatus.SETTLED;
+            case SETTLE_STATUS_STALE -> SettleStatus.STALE;
+            case SETTLE_STATUS_UNKNOWN -> SettleStatus.UNKNOWN;
+            default -> SettleStatus.UNANSWERED;
+        };
+        if (status == SettleStatus.SETTLED) {
+            return SETTLED;
+        }
+        List<Range> stale =
+                message.getStaleList().stream().map(one -> new Range(one.getFirst(), one.getCount())).toList();
+        return new SettleResult(status, stale, message.getDetail());
+    }
+
+    /** One answer for a settlement that travelled in pieces: the worst. */
+    static SettleResult merge(List<SettleResult> results) {
+        SettleResult worst = SETTLED;
+        List<Range> stale = new ArrayList<>();
+        for (SettleResult result : results) {
+            stale.addAll(result.stale);
+            if (!result.settled() && (worst.settled() || result.status.compareTo(worst.status) > 0)) {
+                worst = result;
+            }
+        }
+        return new SettleResult(worst.status, List.copyOf(stale), worst.detail);
+    }
+}

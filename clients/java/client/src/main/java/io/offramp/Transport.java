@@ -1,0 +1,83 @@
+package io.offramp;
+
+import io.grpc.ManagedChannel;
+import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.netty.shaded.io.netty.channel.Channel;
+import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.epoll.Epoll;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollDomainSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollIoHandler;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.nio.NioIoHandler;
+import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioDomainSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
+import io.grpc.netty.shaded.io.netty.util.concurrent.DefaultThreadFactory;
+import java.net.SocketAddress;
+import java.net.UnixDomainSocketAddress;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+
+/** Channels to one sidecar, all served by one thread. */
+final class Transport implements AutoCloseable {
+    /** Servers take pings that are more frequent than every five minutes for an attack, unless told otherwise. */
+    private static final long PING_SECONDS = 330;
+
+    private final Address address;
+    /** Epoll where it is to be had; Java's own sockets elsewhere, and where its native library cannot be unpacked. */
+    private final boolean epoll = Epoll.isAvailable();
+    private final EventLoopGroup group;
+
+    Transport(Address address) {
+        this.address = address;
+        this.group = new MultiThreadIoEventLoopGroup(
+                1,
+                new DefaultThreadFactory("offramp-io", true),
+                epoll ? EpollIoHandler.newFactory() : NioIoHandler.newFactory());
+    }
+
+    Address address() {
+        return address;
+    }
+
+    /** For small tasks that must happen later. */
+    ScheduledExecutorService timer() {
+        return group;
+    }
+
+    /** A new channel, which tries at once: when to try again is for its owner to say, not for gRPC's own backoff. */
+    ManagedChannel open(int maxMessageBytes) {
+        NettyChannelBuilder builder = address.isUnix()
+                ? NettyChannelBuilder.forAddress(socketAddress()).overrideAuthority("localhost")
+                : NettyChannelBuilder.forAddress(address.host(), address.port());
+        if (!address.isLocal()) {
+            builder.keepAliveTime(PING_SECONDS, TimeUnit.SECONDS);
+        }
+        return builder.eventLoopGroup(group)
+                .channelType(channelType())
+                .usePlaintext()
+                .directExecutor()
+                // The sidecar is in this pod: a proxy for the world outside is not for it.
+                .proxyDetector(target -> null)
+                .disableRetry()
+                .maxInboundMessageSize(maxMessageBytes)
+                .build();
+    }
+
+    private SocketAddress socketAddress() {
+        return epoll ? new DomainSocketAddress(address.path()) : UnixDomainSocketAddress.of(address.path());
+    }
+
+    private Class<? extends Channel> channelType() {
+        if (address.isUnix()) {
+            return epoll ? EpollDomainSocketChannel.class : NioDomainSocketChannel.class;
+        }
+        return epoll ? EpollSocketChannel.class : NioSocketChannel.class;
+    }
+
+    @Override
+    public void close() {
+        group.shutdownGracefully(0, 1, TimeUnit.SECONDS);
+    }
+}

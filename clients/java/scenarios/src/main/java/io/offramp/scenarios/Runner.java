@@ -1,0 +1,65 @@
+package io.offramp.scenarios;
+
+import static io.offramp.scenarios.Talk.say;
+
+import io.offramp.Offramp;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * Plays a scenario of clients/SCENARIOS.md: {@code Runner [--async] <scenario>}.
+ *
+ * <p>With {@code --async}, scenarios by handler are played by one that returns a stage.
+ */
+public final class Runner {
+    interface Scenario {
+        void play(Play play) throws Exception;
+    }
+
+    private static final Map<String, Scenario> SCENARIOS = new TreeMap<>(Map.ofEntries(
+            Map.entry("plain_ack", Outcomes::plainAck),
+            Map.entry("nack_then_success", Outcomes::nackThenSuccess),
+            Map.entry("settle_per_record", Outcomes::settlePerRecord),
+            Map.entry("partial_settle", Outcomes::partialSettle),
+            Map.entry("reject", Outcomes::reject),
+            Map.entry("release", Outcomes::release),
+            Map.entry("overloaded", Outcomes::overloaded),
+            Map.entry("chosen_delay", Outcomes::chosenDelay),
+            Map.entry("poison_isolated", Outcomes::poisonIsolated),
+            Map.entry("lease_expiry", Leases::leaseExpiry),
+            Map.entry("lease_extended", Leases::leaseExtended),
+            Map.entry("killed_while_holding", Leases::killedWhileHolding),
+            Map.entry("child_lives_on", Leases::childLivesOn),
+            Map.entry("blocked", Leases::blocked),
+            Map.entry("sidecar_comes_later", Sidecars::sidecarComesLater),
+            Map.entry("sidecar_killed", Sidecars::sidecarKilled),
+            Map.entry("sidecar_drained", Sidecars::sidecarDrained),
+            Map.entry("drain", Sidecars::drain),
+            Map.entry("null_empty_and_binary", Travel::echo),
+            Map.entry("duplicate_headers", Travel::echo),
+            Map.entry("large_records", Travel::largeRecords),
+            Map.entry("record_too_large", Travel::recordTooLarge),
+            Map.entry("publish_and_reply", Travel::publishAndReply),
+            Map.entry("order_by_key", Travel::orderByKey),
+            Map.entry("two_subscriptions", Travel::twoSubscriptions),
+            Map.entry("unknown_subscription", Refusals::unknownSubscription),
+            Map.entry("version_mismatch", Refusals::versionMismatch)));
+
+    private Runner() {}
+
+    public static void main(String[] args) {
+        List<String> words = List.of(args);
+        String name = words.isEmpty() ? "" : words.get(words.size() - 1);
+        try (Offramp offramp = Offramp.connect()) {
+            Scenario scenario = SCENARIOS.get(name);
+            Talk.expect(scenario != null, "no scenario \"" + name + "\"; there are " + SCENARIOS.keySet());
+            scenario.play(new Play(offramp, words.contains("--async")));
+        } catch (Exception | AssertionError error) {
+            error.printStackTrace();
+            say("fail:", error.getClass().getSimpleName() + ":", Talk.inOneLine(error));
+            System.exit(1);
+        }
+        say("pass");
+    }
+}

@@ -1,0 +1,71 @@
+package io.offramp.scenarios;
+
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Objects;
+
+/** How a runner speaks with the harness; see clients/SCENARIOS.md. */
+final class Talk {
+    static final String SUBSCRIPTION = env("SCENARIO_SUBSCRIPTION");
+    static final String OTHER_SUBSCRIPTION = env("SCENARIO_OTHER_SUBSCRIPTION");
+    static final String REPLY_TOPIC = env("SCENARIO_REPLY_TOPIC");
+    static final int RECORDS = number("SCENARIO_RECORDS", 0);
+    static final int PART = number("SCENARIO_PART", 1);
+
+    /** Something does not hold. */
+    static final class Failed extends RuntimeException {
+        Failed(String what) {
+            super(what);
+        }
+    }
+
+    private Talk() {}
+
+    static void expect(boolean holds, String what) {
+        if (!holds) {
+            throw new Failed(what);
+        }
+    }
+
+    static void equal(Object seen, Object wanted) {
+        expect(Objects.equals(seen, wanted), seen + " instead of " + wanted);
+    }
+
+    /** One write: lines of several threads must not mix. */
+    static void say(Object... words) {
+        StringBuilder line = new StringBuilder();
+        for (Object word : words) {
+            line.append(line.isEmpty() ? "" : " ").append(word);
+        }
+        byte[] bytes = line.append('\n').toString().getBytes(StandardCharsets.UTF_8);
+        PrintStream out = System.out;
+        out.write(bytes, 0, bytes.length);
+        out.flush();
+    }
+
+    static void waitForGo() {
+        try {
+            int read;
+            do {
+                read = System.in.read();
+                expect(read >= 0, "the harness said no go");
+            } while (read != '\n');
+        } catch (IOException error) {
+            throw new Failed("the harness said no go: " + error);
+        }
+    }
+
+    static String inOneLine(Throwable error) {
+        return String.valueOf(error.getMessage()).replaceAll("\\s+", " ");
+    }
+
+    private static String env(String name) {
+        return Objects.requireNonNullElse(System.getenv(name), "");
+    }
+
+    private static int number(String name, int otherwise) {
+        String text = env(name);
+        return text.isEmpty() ? otherwise : Integer.parseInt(text);
+    }
+}

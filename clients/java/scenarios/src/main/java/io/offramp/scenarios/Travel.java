@@ -1,0 +1,130 @@
+package io.offramp.scenarios;
+
+import static io.offramp.scenarios.Play.one;
+import static io.offramp.scenarios.Play.settled;
+import static io.offramp.scenarios.Play.take;
+import static io.offramp.scenarios.Talk.OTHER_SUBSCRIPTION;
+import static io.offramp.scenarios.Talk.RECORDS;
+import static io.offramp.scenarios.Talk.REPLY_TOPIC;
+import static io.offramp.scenarios.Talk.SUBSCRIPTION;
+import static io.offramp.scenarios.Talk.equal;
+import static io.offramp.scenarios.Talk.expect;
+import static io.offramp.scenarios.Talk.say;
+
+import io.offramp.Batch;
+import io.offramp.BatchRecord;
+import io.offramp.Consumer;
+import io.offramp.Message;
+import io.offramp.Place;
+import io.offramp.Publisher;
+import io.offramp.Worker;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** "What travels" of clients/SCENARIOS.md. */
+final class Travel {
+    private Travel() {}
+
+    static void echo(Play play) throws InterruptedException {
+        echo(play, 4 << 20);
+    }
+
+    static void largeRecords(Play play) throws InterruptedException {
+        echo(play, 16 << 20);
+    }
+
+    private static void echo(Play play, int maxMessageBytes) throws InterruptedException {
+        int done = 0;
+        try (Publisher publisher = publisher(play);
+                Consumer consumer = play.offramp
+                        .consumer(SUBSCRIPTION)
+                        .maxMessageBytes(maxMessageBytes)
+                        .open()) {
+            while (done < RECORDS) {
+                Batch batch = take(consumer);
+                for (BatchRecord record : batch) {
+                    Message message = Message.of(record.value()).withHeaders(record.headers());
+                    publisher.publish(REPLY_TOPIC, record.key() == null ? message : message.withKey(record.key()));
+                }
+                settled(batch.ack());
+                done += batch.size();
+            }
+        }
+        equal(done, RECORDS);
+    }
+
+    static void recordTooLarge(Play play) throws InterruptedException {
+        try (Consumer consumer =
+                play.offramp.consumer(SUBSCRIPTION).maxMessageBytes(1 << 20).open()) {
+            Batch batch = take(consumer);
+            equal(one(batch).valueAsText(), "small");
+            settled(batch.ack());
+        }
+    }
+
+    static void publishAndReply(Play play) throws InterruptedException {
+        AtomicInteger done = new AtomicInteger();
+        CompletableFuture<Worker> self = new CompletableFuture<>();
+        try (Publisher publisher = publisher(play)) {
+            Worker worker = play.worker(batch -> {
+                        for (BatchRecord record : batch) {
+                            reply(publisher, record);
+                            if (done.incrementAndGet() == RECORDS) {
+                                self.join().drain();
+                            }
+                        }
+                    })
+                    .start();
+            self.complete(worker);
+            worker.join();
+        }
+    }
+
+    private static void reply(Publisher publisher, BatchRecord record) {
+        String value = record.valueAsText();
+        List<Place> places = publisher.publish(
+                REPLY_TOPIC,
+                List.of(
+                        Message.of("reply " + value).withKey(record.key()).withLane(1),
+                        Message.of("done " + value).withLane(1)));
+        equal(places.stream().map(Place::lane).toList(), List.of(1, 1));
+        expect(places.get(0).position() < places.get(1).position(), "they are not in order: " + places);
+    }
+
+    static void orderByKey(Play play) throws InterruptedException {
+        play.untilTold(play.worker(
+                        batch -> batch.forEach(record -> say("did", record.keyAsText(), record.valueAsText())))
+                .workers(8));
+    }
+
+    static void twoSubscriptions(Play play) throws InterruptedException {
+        int left = RECORDS;
+        int otherLeft = RECORDS;
+        try (Consumer consumer = play.consume();
+                Consumer other = play.offramp.consumer(OTHER_SUBSCRIPTION).open()) {
+            while (left > 0 || otherLeft > 0) {
+                Batch batch = left > 0 ? take(consumer) : null;
+                Batch otherBatch = otherLeft > 0 ? take(other) : null;
+                left -= done(batch, SUBSCRIPTION);
+                otherLeft -= done(otherBatch, OTHER_SUBSCRIPTION);
+            }
+        }
+    }
+
+    private static int done(Batch batch, String subscription) throws InterruptedException {
+        if (batch == null) {
+            return 0;
+        }
+        for (BatchRecord record : batch) {
+            String value = record.valueAsText();
+            expect(value.startsWith(subscription + " "), value + " came to " + subscription);
+        }
+        settled(batch.ack());
+        return batch.size();
+    }
+
+    private static Publisher publisher(Play play) {
+        return play.offramp.publisher().subscription(SUBSCRIPTION).open();
+    }
+}

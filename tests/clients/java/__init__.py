@@ -1,0 +1,1 @@
+"""The Java client: its own tests, its examples, and its build for the scenarios."""
