@@ -1,0 +1,26 @@
+"""Apache Kafka, over confluent-kafka.
+
+options      what can be set
+properties   what librdkafka is told: what users pass through, and what is not theirs to set
+broker       the contract's Broker: owns all the others
+source       the contract's Source: one group's consumption, as the event loop sees it
+member       the thread that owns the consumer: it polls, always
+rebalance    lanes that come and go, within a poll
+commits      telling Kafka how far lanes have come, one commit at a time
+shelf        what the thread has ready for the event loop
+lanes        where a member is in its lanes
+clerk        asking for and pinning positions without being a member
+starting     pure: where a lane starts, by what Kafka has stored
+metadata     pure: the acks beyond a position, as text beside it
+records      pure: messages to frames
+admin        topics and the ends of lanes
+producer     publishing
+ranges       reading without a group
+errors       what Kafka says, in one sentence and as one of our errors
+chatter      the library's own log lines
+"""
+
+from sidecar.brokers.kafka.broker import KafkaBroker
+from sidecar.brokers.kafka.options import KafkaOptions
+
+__all__ = ["KafkaBroker", "KafkaOptions"]

@@ -1,0 +1,67 @@
+"""What users may not set, and what options must be to each other."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sidecar.brokers.kafka.options import KafkaOptions
+
+_COMMITS = "Offramp commits what was settled, and nothing else"
+#: what users may not set, and why
+OWNED: Mapping[str, str] = {
+    "bootstrap.servers": "write `servers` instead",
+    "metadata.broker.list": "write `servers` instead",
+    "client.rack": "write `rack` instead",
+    "sasl.username": "write `username` instead",
+    "sasl.password": "write `password` or `password_file` instead",
+    "group.id": "it is the `group` of the subscription",
+    "group.instance.id": "write `group_instance_id` instead",
+    "group.protocol": "write `group_protocol` instead",
+    "partition.assignment.strategy": "lanes must move one by one, so it is always cooperative-sticky",
+    "enable.auto.commit": _COMMITS,
+    "auto.commit.enable": _COMMITS,
+    "auto.commit.interval.ms": _COMMITS,
+    "enable.auto.offset.store": _COMMITS,
+    "offset.store.method": _COMMITS,
+    "auto.offset.reset": "write `start` of the subscription, and `out_of_range`, instead",
+    "isolation.level": "records of open and aborted transactions must not be delivered, so it is always read_committed",
+    "enable.partition.eof": "Offramp needs it on to see gaps at the end of a lane",
+    "queued.max.messages.kbytes": "write `fetch_buffer` instead",
+    "statistics.interval.ms": "Offramp takes its own figures from it",
+    "allow.auto.create.topics": "write `create_topics` instead",
+    "enable.idempotence": "a record must not be written twice by a retry, so it is always on",
+    "acks": "an answer means that the record is safe, so it is always all",
+    "request.required.acks": "an answer means that the record is safe, so it is always all",
+    "transactional.id": "Offramp writes without transactions",
+    "partitioner": "a key must go where Kafka's own clients send it, so it is always murmur2_random",
+    "log.queue": "Offramp takes the library's log lines into its own",
+    "log_level": "Offramp takes the library's log lines into its own",
+    "plugin.library.paths": "code is not loaded by a configuration",
+}
+_NAME = re.compile(r"[a-z][a-z0-9._]*")
+
+
+def problems(options: "KafkaOptions") -> Iterator[str]:
+    """What is wrong with the options together, a sentence each."""
+    for key in ("properties", "property_files"):
+        for name in getattr(options, key):
+            if name in OWNED:
+                yield f'{key}: "{name}" is not for users to set: {OWNED[name]}'
+            elif not _NAME.fullmatch(name):
+                yield f'{key}: "{name}" is not the name of a property of librdkafka, such as socket.timeout.ms'
+    for name in options.properties.keys() & options.property_files.keys():
+        yield f'property_files: "{name}" is among properties, too'
+    if options.sasl != "none":
+        if not options.username:
+            yield "username: is empty, and sasl needs one"
+        if bool(options.password) is bool(options.password_file):
+            yield "password: sasl needs exactly one of password and password_file"
+    elif (options.username or options.password or options.password_file) and not (
+        options.properties.keys() & {"sasl.mechanism", "sasl.mechanisms"}
+    ):
+        yield "sasl: is none, and yet there is a username or a password"
+    if not options.tls and (options.tls_ca or options.tls_certificate or options.tls_key):
+        yield "tls: is off, and yet there are certificates"
+    if bool(options.tls_certificate) is not bool(options.tls_key):
+        yield "tls_key: a certificate and its key go together"

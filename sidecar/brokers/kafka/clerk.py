@@ -1,0 +1,87 @@
+"""Asking for and pinning the positions of a group without being a member of it."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.errors import kafka_error, translate
+from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka.properties import reading
+from sidecar.model import Lane
+
+#: seconds for one answer
+_PATIENCE = 10.0
+#: the broker takes positions of non-members only while a group has no members
+_HAS_MEMBERS = frozenset((KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.STALE_MEMBER_EPOCH))
+
+
+class Stored(NamedTuple):
+    """What Kafka has for a lane of a group."""
+
+    position: int
+    metadata: str | None
+
+
+class Clerk:
+    """A consumer that never joins.
+
+    The member's own consumer cannot be asked meanwhile: its thread is polling, and the library lets one thread in at a
+    time. (The library's admin client can ask, too, but crashed when the broker was just starting.)
+    """
+
+    def __init__(self, options: KafkaOptions, group: str, reasons: Reasons, chatter: Chatter) -> None:
+        self._group = group
+        self._reasons = reasons
+        conf: dict[str, Any] = {**reading(options, group), "error_cb": reasons.heard}
+        try:
+            self._consumer = Consumer(conf, logger=chatter.logger)
+        except KafkaException as error:
+            raise translate(error, "use the settings") from error
+        self._turn = asyncio.Lock()
+
+    async def stored(self, lanes: Collection[Lane]) -> dict[Lane, Stored]:
+        """Where the group is in these lanes, where it is anywhere. Raises `Unavailable`, `Refused`."""
+        if not lanes:
+            return {}
+        asked = [TopicPartition(lane.topic, lane.number) for lane in lanes]
+        async with self._turn:
+            answer = await asyncio.to_thread(self._stored, asked)
+        found: dict[Lane, Stored] = {}
+        for partition in answer:
+            if partition.error is not None:
+                raise translate(partition.error, f"read the positions of group {self._group}")
+            if partition.offset >= 0:
+                found[Lane(partition.topic, partition.partition)] = Stored(partition.offset, partition.metadata)
+        return found
+
+    async def pin(self, positions: Mapping[Lane, int]) -> None:
+        """Store positions, unless the group has members already: then it is theirs to do."""
+        if positions:
+            async with self._turn:
+                await asyncio.to_thread(self._pin, positions)
+
+    async def close(self) -> None:
+        async with self._turn:
+            await asyncio.to_thread(self._consumer.close)
+
+    def _stored(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        self._consumer.poll(0)
+        try:
+            return self._consumer.committed(asked, timeout=_PATIENCE)
+        except KafkaException as error:
+            raise self._translated(error, f"read the positions of group {self._group}") from error
+
+    def _pin(self, positions: Mapping[Lane, int]) -> None:
+        offsets = [TopicPartition(lane.topic, lane.number, position) for lane, position in positions.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            if kafka_error(error).code() not in _HAS_MEMBERS:
+                raise self._translated(error, f"store the start of group {self._group}") from error
+
+    def _translated(self, error: KafkaException, doing: str) -> Exception:
+        self._consumer.poll(0)
+        return translate(self._reasons.behind(kafka_error(error)), doing)

@@ -1,0 +1,158 @@
+"""Telling Kafka how far lanes have come. On the poll thread, one commit at a time."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from sidecar.brokers.kafka.errors import REBALANCING, kafka_error, translate
+from sidecar.brokers.kafka.lanes import Phase, Reading
+from sidecar.errors import BrokerError, LaneGone, Unavailable
+from sidecar.model import Lane
+
+#: seconds before a commit is sent again that met a rebalance
+_AGAIN = 0.05
+#: seconds in which it is
+_RETRIED_FOR = 5.0
+#: seconds without an answer after which the next one may go
+_ABANDONED = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Positions with their metadata, and who waits for the answer."""
+
+    offsets: Mapping[Lane, tuple[int, str]]
+    #: told on the poll thread; None: Kafka has it
+    answer: Callable[[BrokerError | None], None]
+    #: nobody waits any more
+    is_dropped: Callable[[], bool]
+    #: the starts of lanes that have none yet, and so are not told to the core yet
+    pins: bool = False
+    #: which assignments the lanes were in when it was made
+    readings: dict[Lane, Reading] = field(default_factory=dict)
+    since: float = field(default_factory=time.monotonic)
+    #: not before
+    due: float = 0.0
+    sent: float = 0.0
+    #: Kafka finds the metadata too large
+    bare: bool = False
+
+    def partitions(self, lanes: list[Lane]) -> list[TopicPartition]:
+        return [
+            TopicPartition(lane.topic, lane.number, position, "" if self.bare else text)
+            for lane in lanes
+            for position, text in [self.offsets[lane]]
+        ]
+
+
+class Commits:
+    """Sent without waiting, answered within a poll. Within a rebalance nothing is answered, so there one waits."""
+
+    def __init__(self, readings: Mapping[Lane, Reading]) -> None:
+        self._readings = readings
+        self._waiting: deque[Request] = deque()
+        self._pending: Request | None = None
+        self.consumer: Consumer
+
+    @property
+    def idle(self) -> bool:
+        return self._pending is None and not self._waiting
+
+    def submit(self, request: Request) -> None:
+        request.readings = {lane: self._readings[lane] for lane in request.offsets if lane in self._readings}
+        self._waiting.append(request)
+
+    def serve(self) -> None:
+        """Between polls: send what is due."""
+        now = time.monotonic()
+        pending = self._pending
+        if pending is not None:
+            if pending.sent and now - pending.sent > _ABANDONED:
+                self._finish(Unavailable("Kafka: cannot commit: no answer"))
+            elif not pending.sent and now >= pending.due:
+                self._send()
+        while self._pending is None and self._waiting:
+            self._pending = self._waiting.popleft()
+            if self._pending.is_dropped():
+                self._pending = None
+            else:
+                self._send()
+
+    def serve_waiting(self) -> None:
+        """Within a rebalance: send what is due, wait for the answer, and send again what is on its way."""
+        while True:
+            if self._pending is None:
+                if not self._waiting:
+                    return
+                self._pending = self._waiting.popleft()
+            if time.monotonic() < self._pending.due:
+                return
+            self._send(wait=True)
+
+    def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """Kafka's answer to what was sent without waiting. Called within a poll."""
+        pending = self._pending
+        if pending is not None and pending.sent and self._is_for(pending, partitions):
+            self._judge(error, partitions)
+
+    def end(self) -> None:
+        """The consumer is closing: nothing more is sent."""
+        while self._pending is not None or self._waiting:
+            self._pending = self._pending or self._waiting.popleft()
+            self._finish(LaneGone(self._pending.offsets.keys()))
+
+    def _send(self, *, wait: bool = False) -> None:
+        request = self._pending
+        assert request is not None
+        lanes = [lane for lane in request.offsets if self._owns(request, lane)]
+        if not lanes:
+            self._finish(None)
+            return
+        request.sent, request.due = time.monotonic(), 0.0
+        partitions = request.partitions(lanes)
+        try:
+            if wait:
+                self._judge(None, self.consumer.commit(offsets=partitions, asynchronous=False))
+            else:
+                self.consumer.commit(offsets=partitions, asynchronous=True)
+        except KafkaException as error:
+            self._judge(kafka_error(error), [])
+
+    def _judge(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        request = self._pending
+        assert request is not None
+        errors = [each.error for each in partitions if each.error is not None]
+        worst = error or (errors[0] if errors else None)
+        if worst is None:
+            self._finish(None)
+        elif worst.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not request.bare:
+            request.bare = True
+            request.sent = 0.0
+        elif worst.code() in REBALANCING and time.monotonic() - request.since < _RETRIED_FOR:
+            request.sent, request.due = 0.0, time.monotonic() + _AGAIN
+        else:
+            self._finish(translate(worst, "commit"))
+
+    def _finish(self, error: BrokerError | None) -> None:
+        request, self._pending = self._pending, None
+        assert request is not None
+        if error is None:
+            gone = [lane for lane in request.offsets if not self._owns(request, lane)]
+            error = LaneGone(gone) if gone else None
+        request.answer(error)
+
+    def _owns(self, request: Request, lane: Lane) -> bool:
+        """Still in the assignment that the request was made in."""
+        reading = self._readings.get(lane)
+        if reading is None or reading is not request.readings.get(lane):
+            return False
+        return request.pins or reading.phase is not Phase.ARRIVING
+
+    def _is_for(self, request: Request, partitions: list[TopicPartition]) -> bool:
+        return all(
+            (lane := Lane(each.topic, each.partition)) in request.offsets and request.offsets[lane][0] == each.offset
+            for each in partitions
+        )

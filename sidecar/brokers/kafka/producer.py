@@ -1,0 +1,150 @@
+"""Publishing: idempotent, and answered when the broker has it."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as Delivered
+
+from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.errors import kafka_error, translate
+from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka.properties import producing
+from sidecar.errors import BrokerError
+from sidecar.model import Message, Place
+
+#: seconds between turns of the thread while nothing is under way
+_IDLE = 0.5
+#: seconds before the next try when the library's own queue is full
+_FULL = 0.01
+#: seconds that closing waits for what is under way
+_LAST = 5.0
+
+
+class _Call:
+    """One publish: its messages, and what became of each."""
+
+    def __init__(self, topic: str, count: int, done: Callable[[], None]) -> None:
+        self.topic = topic
+        self.places: list[Place] = [Place(-1, -1)] * count
+        self.error: KafkaError | None = None
+        self._left = count
+        self._done = done
+
+    def delivered(self, index: int, error: KafkaError | None, message: Delivered) -> None:
+        """On the producer's thread."""
+        if error is not None:
+            self.error = self.error or error
+        else:
+            lane, position = message.partition(), message.offset()
+            self.places[index] = Place(-1 if lane is None else lane, -1 if position is None else position)
+        self.drop(1)
+
+    def drop(self, count: int) -> None:
+        """So many are no longer waited for."""
+        self._left -= count
+        if self._left == 0:
+            self._done()
+
+
+class Publisher:
+    """One producer, and the thread that serves it."""
+
+    def __init__(
+        self, options: KafkaOptions, reasons: Reasons, chatter: Chatter, meanwhile: Callable[[], None]
+    ) -> None:
+        """`meanwhile` is called on the thread now and then."""
+        self._options = options
+        self._reasons = reasons
+        self._chatter = chatter
+        self._meanwhile = meanwhile
+        self._producer = self._make()
+        self._calls = 0
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="offramp-kafka-publish", daemon=True)
+        self._thread.start()
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+        """The topic is known to exist. Raises what `Broker.publish` raises."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        call = _Call(topic, len(messages), lambda: _resolve(loop, done))
+        self._calls += 1
+        try:
+            for index, message in enumerate(messages):
+                try:
+                    await self._produce(call, index, message)
+                except KafkaException as error:
+                    call.error = call.error or kafka_error(error)
+                    call.drop(len(messages) - index)
+                    break
+                except BaseException:
+                    call.drop(len(messages) - index)
+                    raise
+            self._wake.set()
+            await done
+        finally:
+            self._calls -= 1
+        if call.error is not None:
+            raise self._translated(call.error, topic)
+        return call.places
+
+    async def close(self) -> None:
+        """Waits for what is under way, some seconds at the most."""
+        self._stopping = True
+        self._wake.set()
+        await asyncio.to_thread(self._thread.join, _LAST + 1.0)
+
+    async def _produce(self, call: _Call, index: int, message: Message) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    call.topic,
+                    message.value,
+                    message.key,
+                    -1 if message.lane is None else message.lane,
+                    on_delivery=partial(call.delivered, index),
+                    timestamp=max(0, message.timestamp_ms),
+                    headers=[(header.name, header.value) for header in message.headers] or None,
+                )
+                return
+            except BufferError:
+                self._wake.set()
+                await asyncio.sleep(_FULL)
+
+    def _translated(self, error: KafkaError, topic: str) -> BrokerError:
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            # It will never write again; what it had is told as failed. A new one starts afresh.
+            self._producer = self._make()
+        return translate(self._reasons.behind(error), f"publish to {topic}")
+
+    def _make(self) -> Producer:
+        conf: dict[str, Any] = {**producing(self._options), "error_cb": self._reasons.heard}
+        try:
+            return Producer(conf, logger=self._chatter.logger)
+        except KafkaException as error:
+            raise translate(error, "use the settings") from error
+
+    def _run(self) -> None:
+        while not self._stopping:
+            if not self._calls:
+                self._wake.wait(_IDLE)
+                self._wake.clear()
+            self._producer.poll(0.05 if self._calls else 0)
+            self._meanwhile()
+        self._producer.flush(_LAST)
+
+
+def _resolve(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[None]") -> None:
+    def resolve() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    # The loop may be closed already: then nobody waits.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(resolve)

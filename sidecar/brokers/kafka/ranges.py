@@ -1,0 +1,88 @@
+"""Reading a run of a lane without joining a group."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from sidecar.brokers.base import LaneEnd
+from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.errors import translate
+from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka.properties import reading
+from sidecar.brokers.kafka.records import encode
+from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.errors import BrokerError, Unavailable
+from sidecar.model import Chunk, Lane, Run
+
+#: the library asks for one; nothing is ever stored under it
+_GROUP = "offramp.ranges"
+#: records asked of the library at a time
+_AT_A_TIME = 2_000
+#: seconds without anything after which the broker counts as unreachable
+_PATIENCE = 15.0
+#: errors of the group, which is not used
+_OF_THE_GROUP = frozenset((KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT))
+
+
+class RangeReader:
+    """One run, read by one consumer of its own. Each call of it runs in some thread, one at a time."""
+
+    def __init__(
+        self, options: KafkaOptions, reasons: Reasons, chatter: Chatter, lane: Lane, run: Run, end: LaneEnd
+    ) -> None:
+        self._reasons = reasons
+        self._lane = lane
+        self._next = max(run.start, end.start)
+        self._stop = min(run.stop, end.end)
+        conf: dict[str, Any] = {**reading(options, _GROUP), "error_cb": reasons.heard}
+        self._make: Callable[[], Consumer] = lambda: Consumer(conf, logger=chatter.logger)
+        self._consumer: Consumer | None = None
+        self._shelf = Shelf(lambda: None)
+
+    async def chunks(self, max_bytes: int) -> AsyncIterator[Chunk]:
+        """Ends with the run or with the lane, also where there is no record at its end."""
+        try:
+            while True:
+                for chunk in self._shelf.take(_AT_A_TIME, max_bytes).chunks:
+                    yield chunk
+                if self._shelf:
+                    continue
+                if self._next >= self._stop:
+                    return
+                await asyncio.to_thread(self._read)
+        finally:
+            if self._consumer is not None:
+                await asyncio.shield(asyncio.to_thread(self._consumer.close))
+
+    def _read(self) -> None:
+        """Some more records; or where there are none. Raises `Unavailable`, `Refused`, `NotFound`."""
+        if self._consumer is None:
+            self._consumer = self._make()
+            self._consumer.assign([TopicPartition(self._lane.topic, self._lane.number, self._next)])
+        try:
+            first = self._consumer.poll(_PATIENCE)
+            if first is None:
+                reason = self._reasons.latest()
+                raise self._translated(reason) if reason else Unavailable(f"Kafka: cannot read {self._lane}: no answer")
+            taken, tidings = encode([first, *self._consumer.consume(_AT_A_TIME - 1, 0)])
+        except KafkaException as error:
+            raise translate(error, f"read {self._lane}") from error
+        for each in taken:
+            count = sum(self._next <= position < self._stop for position in each.positions)
+            self._next = each.positions[-1] + 1
+            if count:
+                self._shelf.put([each._replace(positions=each.positions[:count], frames=each.frames[:count])])
+        for message in tidings:
+            error_ = message.error()
+            assert error_ is not None
+            if error_.code() == KafkaError._PARTITION_EOF:
+                self._next = max(self._next, message.offset() or 0)
+            elif error_.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise Unavailable(f"Kafka: {self._lane} was cut or cleaned while it was read at {self._next}")
+            elif error_.code() not in _OF_THE_GROUP:
+                raise self._translated(error_)
+
+    def _translated(self, error: KafkaError) -> BrokerError:
+        return translate(self._reasons.behind(error), f"read {self._lane}")
