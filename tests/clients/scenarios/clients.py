@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.java import build as java
+from tests.clients.php import tools as php
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,6 +34,7 @@ class Client:
 CLIENTS = [
     Client("python", (sys.executable, str(ROOT / "clients/python/scenarios/threads.py"))),
     Client("python-aio", (sys.executable, str(ROOT / "clients/python/scenarios/tasks.py"))),
+    Client("php", ("php", str(ROOT / "clients/php/tests/scenarios/run.php")), php.missing),
     Client("java", java.RUNNER, java.missing),
     Client("java-async", (*java.RUNNER, "--async"), java.missing),
 ]

@@ -1,0 +1,27 @@
+<?php
+
+declare(strict_types=1);
+
+/*
+ * For those who do not use Composer: `require 'clients/php/autoload.php'` makes all classes of this package known, and
+ * those of the protobuf runtime where Debian's php-google-protobuf puts them (any folder of include_path will do).
+ */
+
+spl_autoload_register(static function (string $class): void {
+    $folders = ['Offramp\\V1\\' => '/generated/Offramp/V1/', 'Offramp\\Tests\\' => '/tests/', 'Offramp\\' => '/src/'];
+    foreach ($folders as $prefix => $folder) {
+        if (str_starts_with($class, $prefix)) {
+            $file = __DIR__ . $folder . strtr(substr($class, strlen($prefix)), '\\', '/') . '.php';
+            if (is_file($file)) {
+                require $file;
+            }
+            return;
+        }
+    }
+    if (str_starts_with($class, 'Google\\Protobuf\\') || str_starts_with($class, 'GPBMetadata\\')) {
+        $file = stream_resolve_include_path(strtr($class, '\\', '/') . '.php');
+        if ($file !== false) {
+            require $file;
+        }
+    }
+});

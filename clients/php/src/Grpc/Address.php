@@ -1,0 +1,67 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp\Grpc;
+
+use Offramp\Protocol;
+
+/**
+ * Where the sidecar is: `unix:/path`, `/path` or `host:port`.
+ *
+ * @internal
+ */
+final class Address
+{
+    private function __construct(
+        /** as people write it */
+        public readonly string $text,
+        /** empty: not a unix socket */
+        public readonly string $path,
+        public readonly string $url,
+    ) {
+    }
+
+    /** @throws \InvalidArgumentException */
+    public static function of(?string $address): self
+    {
+        if ($address === null || $address === '') {
+            $environment = getenv('OFFRAMP_ADDRESS');
+            $address = $environment === false || $environment === '' ? Protocol::DEFAULT_ADDRESS : $environment;
+        }
+        if (str_starts_with($address, '/')) {
+            $address = "unix:$address";
+        }
+        if (str_starts_with($address, 'unix:')) {
+            $path = preg_replace('#^//(?=/)#', '', substr($address, 5)) ?? '';
+            if ($path === '') {
+                throw new \InvalidArgumentException("address: \"$address\" names no socket; write unix:/path/to/socket");
+            }
+            return new self($address, $path, 'http://localhost');
+        }
+        if (preg_match('/^(\[[0-9a-fA-F:.]+\]|[^:\/\s]+):([0-9]{1,5})$/', $address) !== 1) {
+            throw new \InvalidArgumentException("address: \"$address\" is neither unix:/path nor host:port");
+        }
+        return new self($address, '', "http://$address");
+    }
+
+    /** Why nobody can be reached here, and what to do, in one sentence. */
+    public function explain(string $error): string
+    {
+        $start = 'start the sidecar there (offramp run), or say where it is with OFFRAMP_ADDRESS or the option "address"';
+        if ($this->path === '') {
+            return "no sidecar answers at $this->text ($error): $start";
+        }
+        if (!file_exists($this->path)) {
+            return "there is no socket at $this->path: $start";
+        }
+        if (filetype($this->path) !== 'socket') {
+            return "$this->path is not a socket: say where the sidecar is with OFFRAMP_ADDRESS or the option \"address\"";
+        }
+        if (!is_writable($this->path)) {
+            return "this user may not use the socket $this->path: run as a member of its group, or change the sidecar's "
+                . 'listen.socket_mode';
+        }
+        return "no sidecar answers at $this->path ($error): $start";
+    }
+}

@@ -1,0 +1,118 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp\Grpc;
+
+/**
+ * What is common to all calls by curl: the options of a handle, the frames of a body, the status in the trailers.
+ *
+ * @internal
+ */
+final class Call
+{
+    /** what has come of the body and was not read as a message yet */
+    private string $body = '';
+    private ?int $status = null;
+    private string $message = '';
+    private int $http = 0;
+
+    public function __construct(private readonly Address $address, private readonly string $method)
+    {
+    }
+
+    public static function handle(Address $address): \CurlHandle
+    {
+        $handle = curl_init();
+        $options = [
+            CURLOPT_POST => true,
+            CURLOPT_NOSIGNAL => true,
+            // The sidecar is in this pod: a proxy for the world outside is not for it.
+            CURLOPT_PROXY => '',
+            CURLOPT_NOPROXY => '*',
+            CURLOPT_CONNECTTIMEOUT_MS => 5_000,
+            CURLOPT_TCP_NODELAY => true,
+            CURLOPT_USERAGENT => 'offramp-php/' . \Offramp\Protocol::VERSION,
+        ];
+        if ($address->path !== '') {
+            $options[CURLOPT_UNIX_SOCKET_PATH] = $address->path;
+        }
+        curl_setopt_array($handle, $options);
+        return $handle;
+    }
+
+    /** Make the handle ready for this call. */
+    public function prepare(\CurlHandle $handle, string $request, int $httpVersion, int $timeoutMs = 0): void
+    {
+        $headers = ['content-type: application/grpc', 'te: trailers', 'Expect:', 'Accept:'];
+        if ($timeoutMs > 0) {
+            $headers[] = "grpc-timeout: {$timeoutMs}m";
+        }
+        curl_setopt_array($handle, [
+            CURLOPT_URL => "{$this->address->url}/offramp.v1.$this->method",
+            CURLOPT_HTTP_VERSION => $httpVersion,
+            CURLOPT_HTTPHEADER => $headers,
+            CURLOPT_POSTFIELDS => "\0" . pack('N', strlen($request)) . $request,
+            // A little longer than the sidecar's own limit, whose answer says more.
+            CURLOPT_TIMEOUT_MS => $timeoutMs > 0 ? $timeoutMs + 5_000 : 0,
+            CURLOPT_HEADERFUNCTION => $this->header(...),
+            CURLOPT_WRITEFUNCTION => $this->write(...),
+        ]);
+    }
+
+    /** The next whole message of the body, or null. */
+    public function message(): ?string
+    {
+        if (strlen($this->body) < 5) {
+            return null;
+        }
+        $size = unpack('N', $this->body, 1)[1];
+        if (strlen($this->body) < 5 + $size) {
+            return null;
+        }
+        if ($this->body[0] !== "\0") {
+            throw new \Offramp\Exception\ProtocolBroken('the sidecar sent a compressed message, which nobody asked for');
+        }
+        $message = substr($this->body, 5, $size);
+        $this->body = strlen($this->body) === 5 + $size ? '' : substr($this->body, 5 + $size);
+        return $message;
+    }
+
+    /** Look at the status once the call is over. @throws Failure|Broken */
+    public function check(int $curlError, string $curlMessage): void
+    {
+        if ($this->status === Code::Ok->value) {
+            return;
+        }
+        if ($this->status !== null) {
+            throw new Failure(Code::tryFrom($this->status) ?? Code::Unknown, $this->message, $this->address->text);
+        }
+        if ($curlError !== CURLE_OK) {
+            $unsent = in_array($curlError, [CURLE_COULDNT_CONNECT, CURLE_COULDNT_RESOLVE_HOST], true);
+            throw new Broken($curlMessage === '' ? (string) curl_strerror($curlError) : $curlMessage, $unsent);
+        }
+        if ($this->http !== 200 && $this->http !== 0) {
+            $what = "what listens there answers with HTTP status $this->http, as no Offramp sidecar does";
+            throw new Failure(Code::Unimplemented, $what, $this->address->text);
+        }
+        throw new Broken('the sidecar ended the call without a status');
+    }
+
+    private function header(\CurlHandle $handle, string $line): int
+    {
+        if (str_starts_with($line, 'HTTP/')) {
+            $this->http = (int) (explode(' ', $line)[1] ?? 0);
+        } elseif (strncasecmp($line, 'grpc-status:', 12) === 0) {
+            $this->status = (int) trim(substr($line, 12));
+        } elseif (strncasecmp($line, 'grpc-message:', 13) === 0) {
+            $this->message = rawurldecode(trim(substr($line, 13)));
+        }
+        return strlen($line);
+    }
+
+    private function write(\CurlHandle $handle, string $data): int
+    {
+        $this->body .= $data;
+        return strlen($data);
+    }
+}

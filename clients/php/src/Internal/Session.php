@@ -1,0 +1,143 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp\Internal;
+
+use Offramp\Exception\ProtocolBroken;
+use Offramp\Grpc\Broken;
+use Offramp\Grpc\Channel;
+use Offramp\Grpc\Code;
+use Offramp\Grpc\Failure;
+use Offramp\Grpc\Interrupted;
+use Offramp\Grpc\Stream;
+use Offramp\Options;
+use Offramp\Protocol;
+use Offramp\V1\Client;
+use Offramp\V1\Credit;
+use Offramp\V1\FetchRequest;
+use Offramp\V1\OpenRequest;
+use Offramp\V1\OpenResponse;
+use Offramp\V1\Settlement;
+use Offramp\V1\Welcome;
+
+/**
+ * One session with a sidecar: the stream of Open, which is held and left alone, and the calls of Fetch in turn.
+ *
+ * @internal
+ */
+final class Session
+{
+    /** seconds that the sidecar may take for its welcome */
+    private const WELCOME = 10.0;
+    /** seconds that a call may take beyond the time that it waits for a batch */
+    private const GRACE = 30.0;
+
+    private int $seq = 0;
+
+    private function __construct(
+        private readonly Channel $channel,
+        private readonly Stream $stream,
+        public readonly Welcome $welcome,
+    ) {
+    }
+
+    /**
+     * @param callable(): bool $stopped
+     * @throws Failure|Broken|Interrupted
+     */
+    public static function open(Channel $channel, string $subscription, Options $options, callable $stopped): self
+    {
+        $pid = (int) getmypid();
+        $client = new Client();
+        $client->setLanguage('php');
+        $client->setLibrary('offramp');
+        $client->setVersion(Protocol::VERSION);
+        $client->setProtocolMinor(max(Protocol::MINOR, $options->needsProtocolMinor));
+        $client->setNeedsProtocolMinor($options->needsProtocolMinor);
+        $client->setPid($pid);
+        $client->setName($options->name ?? gethostname() . "-$pid");
+        $request = new OpenRequest();
+        $request->setSubscription($subscription);
+        $request->setClient($client);
+        $request->setMaxMessageBytes($options->maxMessageBytes);
+        $request->setLeaseMs((int) round(($options->lease ?? 0.0) * 1_000));
+        $stream = new Stream($channel->address, 'ConsumerService/Open', $request->serializeToString());
+        $bytes = $stream->read(self::WELCOME, $stopped);
+        if ($bytes === null) {
+            throw $stopped() ? new Interrupted() : new Broken('it did not say welcome within ' . self::WELCOME . ' seconds');
+        }
+        $response = new OpenResponse();
+        $response->mergeFromString($bytes);
+        $welcome = $response->getWelcome();
+        if ($welcome === null) {
+            throw new ProtocolBroken('the sidecar began a session without a welcome');
+        }
+        return new self($channel, $stream, $welcome);
+    }
+
+    /** Whether it lives, as far as can be seen without waiting. */
+    public function lives(): bool
+    {
+        return $this->stream->lives();
+    }
+
+    /** End it. What is held and not settled comes back, counted as possibly processed. */
+    public function end(): void
+    {
+        $this->stream->cancel();
+    }
+
+    /**
+     * Settle, and lease up to so many batches, waiting up to so many seconds for the first. Returns early, perhaps
+     * with batches, when `stopped` says so. The bytes of a FetchResponse; null when the session is over: then
+     * whether something was settled is not known, and is to be said again in another session.
+     *
+     * @param list<Settlement> $settlements
+     * @param callable(): bool $stopped
+     * @throws Failure for a request that the sidecar does not take
+     */
+    public function fetch(array $settlements, int $batches, float $wait, callable $stopped): ?string
+    {
+        $want = new Credit();
+        $want->setBatches($batches);
+        $request = new FetchRequest();
+        $request->setSession($this->welcome->getSession());
+        $request->setSeq($this->seq + 1);
+        $request->setSettlements($settlements);
+        $request->setWant($want);
+        $request->setWaitMs((int) round($wait * 1_000));
+        $backoff = new Backoff();
+        while (true) {
+            try {
+                $bytes = $this->channel->call(
+                    'ConsumerService/Fetch',
+                    $request->serializeToString(),
+                    $request->getWaitMs() / 1_000 + self::GRACE,
+                    $request->getWaitMs() > 0 ? $stopped : null,
+                );
+                $this->seq++;
+                return $bytes;
+            } catch (Interrupted) {
+                // The sidecar may have leased a batch to the call that was given up. Asking again for the same number, and
+                // without waiting, brings what it would have brought, so that it can be given back.
+                $request->setWaitMs(0);
+            } catch (Broken) {
+                if (!$this->lives()) {
+                    return null;
+                }
+                // The same number again: a lost answer costs nothing.
+                $backoff->pause($stopped);
+            } catch (Failure $failure) {
+                if (in_array($failure->status, [Code::Aborted, Code::DeadlineExceeded, Code::Cancelled], true)) {
+                    $backoff->pause($stopped);
+                } elseif (in_array($failure->status, [Code::NotFound, Code::Unavailable, Code::FailedPrecondition], true)) {
+                    // It is stopping, or does not know the session any more.
+                    return null;
+                } else {
+                    throw $failure;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp;
+
+use Offramp\Grpc\Address;
+
+/** What consumers and workers can be told: `new Options(address: '127.0.0.1:4770', lease: 30)`. All have defaults. */
+final class Options
+{
+    /** @internal */
+    public readonly Address $to;
+
+    /**
+     * @param string|null $address `unix:/path`, `/path` or `host:port`. Default: the environment's OFFRAMP_ADDRESS, or
+     *     unix:/run/offramp/offramp.sock
+     * @param string|null $name for people, shown in the status and in dead letters. Default: host and pid
+     * @param float|null $lease seconds; ask for leases with this deadline, to be extended by `$batch->extend()`. Default: a
+     *     lease lasts as long as the session, up to the subscription's `lease.max`
+     * @param int $maxMessageBytes the largest message that this process takes, and so the largest record
+     * @param float|null $patience seconds to wait for a sidecar that is not there before `Unavailable` is thrown. Default:
+     *     as long as it takes
+     * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), if ext-pcntl is there
+     * @param \Psr\Log\LoggerInterface|null $logger default: warnings go to PHP's error log
+     * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with every answer to a settlement
+     * @param int $needsProtocolMinor for tests only
+     * @throws \InvalidArgumentException which names the option
+     */
+    public function __construct(
+        ?string $address = null,
+        public readonly ?string $name = null,
+        public readonly ?float $lease = null,
+        public readonly int $maxMessageBytes = Protocol::DEFAULT_MESSAGE_BYTES,
+        public readonly ?float $patience = null,
+        public readonly bool $signals = true,
+        public readonly ?\Psr\Log\LoggerInterface $logger = null,
+        public readonly ?\Closure $onResult = null,
+        public readonly int $needsProtocolMinor = Protocol::NEEDS_MINOR,
+    ) {
+        $this->to = Address::of($address);
+        if ($lease !== null && !($lease >= 0.001)) {
+            throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out for one that lasts");
+        }
+        if ($maxMessageBytes < 4_096) {
+            throw new \InvalidArgumentException("maxMessageBytes: $maxMessageBytes is less than 4096");
+        }
+        if ($patience !== null && !($patience >= 0)) {
+            throw new \InvalidArgumentException("patience: $patience is not a number of seconds");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp;
+
+use Offramp\Exception\OfframpException;
+use Offramp\Exception\OutOfRoom;
+use Offramp\Exception\Unavailable;
+use Offramp\Grpc\Address;
+use Offramp\Grpc\Broken;
+use Offramp\Grpc\Channel;
+use Offramp\Grpc\Code;
+use Offramp\Grpc\Failure;
+use Offramp\Internal\Backoff;
+use Offramp\Internal\Requirements;
+use Offramp\V1\Header as WireHeader;
+use Offramp\V1\Message as WireMessage;
+use Offramp\V1\PublishRequest;
+use Offramp\V1\PublishResponse;
+
+/**
+ * Publishes to the broker of a `subscription`, or to a `broker` by its name.
+ *
+ * Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It throws
+ * `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds: then some messages may
+ * have been published, and publishing again may duplicate them. Open it after a fork.
+ */
+final class Publisher
+{
+    private readonly Channel $channel;
+
+    /**
+     * @param string|null $address as in `Options`
+     * @throws \InvalidArgumentException
+     */
+    public function __construct(
+        private readonly ?string $subscription = null,
+        private readonly ?string $broker = null,
+        ?string $address = null,
+        private readonly float $timeout = 30.0,
+    ) {
+        if (($subscription ?? '') === '' xor ($broker ?? '') === '') {
+            Requirements::check();
+            $this->channel = new Channel(Address::of($address));
+            return;
+        }
+        throw new \InvalidArgumentException('either subscription (to publish to its broker) or broker must be given');
+    }
+
+    /**
+     * Publish one message, and say where it went.
+     *
+     * @param iterable<string|int, string|null|Header> $headers values by name, or Header objects
+     * @throws OfframpException
+     */
+    public function publish(
+        string $topic,
+        ?string $value,
+        ?string $key = null,
+        iterable $headers = [],
+        ?int $lane = null,
+    ): Place {
+        return $this->publishMany($topic, [new Message($value, $key, $headers, $lane)])[0];
+    }
+
+    /**
+     * Publish messages to one topic in one call, and say where they went, in their order.
+     *
+     * @param iterable<Message> $messages
+     * @return list<Place>
+     * @throws OfframpException
+     */
+    public function publishMany(string $topic, iterable $messages): array
+    {
+        $request = new PublishRequest();
+        if (($this->subscription ?? '') !== '') {
+            $request->setSubscription($this->subscription);
+        } else {
+            $request->setBroker($this->broker);
+        }
+        $request->setTopic($topic);
+        $encoded = [];
+        foreach ($messages as $message) {
+            $encoded[] = self::encode($message);
+        }
+        $request->setMessages($encoded);
+        $response = new PublishResponse();
+        $response->mergeFromString($this->call($request->serializeToString()));
+        $places = [];
+        foreach ($response->getPublished() as $one) {
+            $places[] = new Place($one->getLane(), (int) $one->getPosition());
+        }
+        return $places;
+    }
+
+    public function close(): void
+    {
+        $this->channel->reset();
+    }
+
+    private function call(string $request): string
+    {
+        $ends = microtime(true) + $this->timeout;
+        $backoff = new Backoff();
+        while (true) {
+            try {
+                $left = max($ends - microtime(true), 0.001);
+                return $this->channel->call('PublishService/Publish', $request, $left);
+            } catch (Failure $failure) {
+                $refusal = $failure->refusal();
+                if ($refusal !== null) {
+                    throw $refusal;
+                }
+                $to = $this->channel->address->text;
+                $details = $failure->getMessage() === '' ? $failure->status->name : $failure->getMessage();
+                throw $failure->status === Code::ResourceExhausted
+                    ? new OutOfRoom("$to: $details", 0, $failure)
+                    : new Unavailable("$to: $details; some of it may have been published", 0, $failure);
+            } catch (Broken $error) {
+                // Only a connection that was never made is tried again: anything else may have published something.
+                $why = $this->channel->address->explain($error->getMessage());
+                if (!$error->unsent) {
+                    throw new Unavailable("$why; some of it may have been published", 0, $error);
+                }
+                if (microtime(true) >= $ends) {
+                    throw new Unavailable($why, 0, $error);
+                }
+                $backoff->pause(static fn (): bool => microtime(true) >= $ends);
+            }
+        }
+    }
+
+    private static function encode(Message $message): WireMessage
+    {
+        $encoded = new WireMessage();
+        if ($message->value !== null) {
+            $encoded->setValue($message->value);
+        }
+        if ($message->key !== null) {
+            $encoded->setKey($message->key);
+        }
+        if ($message->lane !== null) {
+            $encoded->setLane($message->lane);
+        }
+        $encoded->setTimestampMs($message->timestampMs);
+        $headers = [];
+        foreach ($message->headers as $name => $header) {
+            [$name, $value] = $header instanceof Header ? [$header->name, $header->value] : [(string) $name, $header];
+            $one = new WireHeader();
+            $one->setName($name);
+            if ($value !== null) {
+                $one->setValue($value);
+            }
+            $headers[] = $one;
+        }
+        $encoded->setHeaders($headers);
+        return $encoded;
+    }
+}

@@ -1,0 +1,104 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp;
+
+use Offramp\Internal\Verdict;
+use Offramp\Internal\Wire;
+use Offramp\V1\Outcome;
+
+/**
+ * A view of one broker message.
+ *
+ * `ack`, `nack`, `reject`, `release` and `overloaded` mark this record; nothing travels before the batch is settled or
+ * flushed, and until then a later mark replaces an earlier one. Records without a mark fare as their batch does.
+ */
+final class Record
+{
+    /** null: the message has no key, which is not the same as an empty one */
+    public readonly ?string $key;
+    /** null: a null value (a tombstone on a compacted topic), which is not the same as an empty one */
+    public readonly ?string $value;
+    /** @var list<Header> in the order of the message; names may repeat */
+    public readonly array $headers;
+    /** the stream within the topic: a Kafka partition, for one */
+    public readonly int $lane;
+    /** the place in the lane: a Kafka offset, for one */
+    public readonly int $position;
+    /** the broker's own name for the record where it needs one (a Pulsar message id); else empty */
+    public readonly string $ref;
+    /** milliseconds since 1970 as the broker has it; 0 if it has none */
+    public readonly int $timestampMs;
+    /** 1 for the first delivery, one more after each that failed */
+    public readonly int $attempt;
+    /** the outcome of an earlier delivery is not known: it may have been processed already */
+    public readonly bool $possiblyProcessed;
+
+    /** @internal */
+    public function __construct(public readonly Batch $batch, public readonly int $index, string $bytes)
+    {
+        [
+            $this->key, $this->value, $this->headers, $this->lane, $this->position, $this->ref, $this->timestampMs,
+        ] = Wire::record($bytes);
+        [$this->attempt, $this->possiblyProcessed] = $batch->redelivery($index);
+    }
+
+    /** `topic/lane/position`: the same at every delivery, and in dead letters. */
+    public function id(): string
+    {
+        return "{$this->batch->topic}/$this->lane/$this->position";
+    }
+
+    /** The value of the last header of this name; null if there is none. */
+    public function header(string $name): ?string
+    {
+        $value = null;
+        foreach ($this->headers as $header) {
+            if ($header->name === $name) {
+                $value = $header->value;
+            }
+        }
+        return $value;
+    }
+
+    /** In UTC, as the broker has it; null if it has none. */
+    public function timestamp(): ?\DateTimeImmutable
+    {
+        if ($this->timestampMs === 0) {
+            return null;
+        }
+        $text = sprintf('%d.%03d', intdiv($this->timestampMs, 1_000), $this->timestampMs % 1_000);
+        return \DateTimeImmutable::createFromFormat('U.v', $text, new \DateTimeZone('UTC')) ?: null;
+    }
+
+    /** Done. */
+    public function ack(): void
+    {
+        $this->batch->mark($this->index, Verdict::ack());
+    }
+
+    /** Failed, try again: after so many seconds, or after the subscription's backoff. Counts as an attempt. */
+    public function nack(string|\Throwable $reason = '', ?float $after = null): void
+    {
+        $this->batch->mark($this->index, Verdict::of(Outcome::OUTCOME_NACK, $reason, $after));
+    }
+
+    /** Will never succeed: dead-letter it now. */
+    public function reject(string|\Throwable $reason): void
+    {
+        $this->batch->mark($this->index, Verdict::of(Outcome::OUTCOME_REJECT, $reason));
+    }
+
+    /** Not tried: deliver it again at once. Does not count. */
+    public function release(): void
+    {
+        $this->batch->mark($this->index, Verdict::release());
+    }
+
+    /** What is behind the handler asks for less: deliver it again later. Does not count. */
+    public function overloaded(string|\Throwable $reason = '', ?float $after = null): void
+    {
+        $this->batch->mark($this->index, Verdict::of(Outcome::OUTCOME_OVERLOADED, $reason, $after));
+    }
+}

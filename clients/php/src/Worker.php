@@ -1,0 +1,174 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp;
+
+use Offramp\Exception\OfframpException;
+use Offramp\Internal\Link;
+use Offramp\Internal\Signals;
+use Offramp\Internal\Verdict;
+use Offramp\V1\Settlement;
+
+/**
+ * Calls a handler with one batch after the other, in this process.
+ *
+ * A handler that returns has done its batch: it is acked, except for records that it marked otherwise. One that throws has
+ * not: what it did not mark is retried, with the exception as the reason, unless it throws `Retry`, `Reject`, `Release` or
+ * `Overloaded`. What became of a batch is said together with the question for the next one, in a single call.
+ *
+ * For more than one process see `bin/offramp-worker` and `Pool`.
+ */
+final class Worker
+{
+    /** seconds that one call waits for a batch */
+    private const WAIT = 20.0;
+
+    private readonly \Closure $handler;
+    private bool $draining = false;
+    private bool $ran = false;
+    private int $parent = 0;
+
+    /**
+     * @param callable(Batch): mixed $handler
+     * @param int|null $maxBatches stop after so many, so that a supervisor starts a fresh process
+     * @param int|null $memoryLimit bytes; stop after the batch that brought PHP's memory above this
+     * @throws \InvalidArgumentException
+     */
+    public function __construct(
+        public readonly string $subscription,
+        callable $handler,
+        public readonly Options $options = new Options(),
+        public readonly ?int $maxBatches = null,
+        public readonly ?int $memoryLimit = null,
+    ) {
+        $this->handler = $handler(...);
+        if ($subscription === '') {
+            throw new \InvalidArgumentException("subscription: a name is needed, as in the sidecar's configuration");
+        }
+        if ($maxBatches !== null && $maxBatches < 1) {
+            throw new \InvalidArgumentException("maxBatches: $maxBatches is less than 1");
+        }
+        if ($memoryLimit !== null && $memoryLimit < 1) {
+            throw new \InvalidArgumentException("memoryLimit: $memoryLimit is less than 1");
+        }
+    }
+
+    /** The same worker with other limits, for whoever runs several. */
+    public function with(?int $maxBatches = null, ?int $memoryLimit = null): self
+    {
+        return new self(
+            $this->subscription,
+            $this->handler,
+            $this->options,
+            $maxBatches ?? $this->maxBatches,
+            $memoryLimit ?? $this->memoryLimit,
+        );
+    }
+
+    /**
+     * Work until `drain` is called, SIGTERM, SIGINT or SIGQUIT comes (with ext-pcntl), or a limit is reached. Then no further
+     * batch is taken, the one in hand is finished and settled, and the sidecar is told. Waits for the sidecar for as long
+     * as it takes (see the option `patience`), also when it restarts. A worker runs once.
+     *
+     * @throws OfframpException when the sidecar says no
+     */
+    public function run(): void
+    {
+        if ($this->ran) {
+            throw new \LogicException('this worker has been run already; make a new one');
+        }
+        $this->ran = true;
+        $link = new Link($this->subscription, $this->options, fn (): bool => $this->isStopping());
+        $signals = $this->signals();
+        try {
+            $this->work($link);
+        } finally {
+            $signals?->restore();
+            $link->cut();
+        }
+    }
+
+    /** Take no further batch, and let `run` return once the one in hand is settled. May be called by the handler. */
+    public function drain(): void
+    {
+        $this->draining = true;
+    }
+
+    /**
+     * Run as one of several under the process of this number: drain when that is gone. Only SIGTERM counts, for Ctrl-C reaches
+     * the parent too, which says what it means; and it may come twice, from the parent and from whoever stops the group.
+     *
+     * @internal
+     */
+    public function dependOn(int $parent): void
+    {
+        $this->parent = $parent;
+    }
+
+    private function signals(): ?Signals
+    {
+        if ($this->parent !== 0) {
+            return new Signals(['SIGTERM'], $this->drain(...), polite: false, sticky: true);
+        }
+        return $this->options->signals
+            ? new Signals(['SIGTERM', 'SIGINT', 'SIGQUIT'], $this->drain(...), polite: false)
+            : null;
+    }
+
+    private function isStopping(): bool
+    {
+        if ($this->parent !== 0 && posix_getppid() !== $this->parent) {
+            $this->draining = true;
+        }
+        return $this->draining;
+    }
+
+    private function work(Link $link): void
+    {
+        $said = [];
+        $done = 0;
+        while (!$this->isStopping()) {
+            foreach ($link->exchange($said, 1, self::WAIT) as $batch) {
+                // One that crossed with a signal was not tried.
+                $settlement = $this->draining ? $batch->conclude(Verdict::release()) : $this->handle($link, $batch);
+                if ($settlement !== null) {
+                    $said[] = [$batch, $settlement];
+                }
+                $done++;
+            }
+            unset($batch, $settlement);
+            if ($done === $this->maxBatches || ($this->memoryLimit ?? INF) < memory_get_usage(true)) {
+                $this->draining = true;
+            }
+        }
+        foreach ($said as [$batch, $settlement]) {
+            $link->settle($batch, $settlement);
+        }
+    }
+
+    private function handle(Link $link, Batch $batch): ?Settlement
+    {
+        try {
+            ($this->handler)($batch);
+            return $batch->conclude(Verdict::ack());
+        } catch (\Throwable $error) {
+            if (!$error instanceof SettleAs) {
+                $what = $batch->isSettled() ? ', which it had settled already' : '';
+                $link->log()->warning(
+                    sprintf(
+                        'the handler failed for %s%s: %s: %s (%s:%d)',
+                        $batch->describe(),
+                        $what,
+                        $error::class,
+                        $error->getMessage(),
+                        $error->getFile(),
+                        $error->getLine(),
+                    ),
+                    ['exception' => $error],
+                );
+            }
+            return $batch->conclude(Verdict::ofThrown($error));
+        }
+    }
+}

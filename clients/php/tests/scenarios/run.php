@@ -1,0 +1,455 @@
+<?php
+
+/*
+ * The scenarios of clients/SCENARIOS.md: `php run.php <scenario>`.
+ */
+
+declare(strict_types=1);
+
+namespace Offramp\Tests\Scenarios;
+
+use Offramp\Batch;
+use Offramp\Consumer;
+use Offramp\Exception\Incompatible;
+use Offramp\Exception\NotFound;
+use Offramp\Message;
+use Offramp\Options;
+use Offramp\Overloaded;
+use Offramp\Pool;
+use Offramp\Publisher;
+use Offramp\Record;
+use Offramp\Reject;
+use Offramp\Release;
+use Offramp\Retry;
+use Offramp\SettleStatus;
+use Offramp\Worker;
+
+require __DIR__ . '/../../autoload.php';
+
+/** seconds for a batch */
+const SOON = 20.0;
+
+/** Something does not hold. */
+final class Failed extends \Exception
+{
+}
+
+function given(string $name): string
+{
+    return (string) getenv("SCENARIO_$name");
+}
+
+function say(string ...$words): void
+{
+    fwrite(STDOUT, implode(' ', $words) . "\n");
+    fflush(STDOUT);
+}
+
+function waitForGo(): void
+{
+    expect(fgets(STDIN) !== false, 'the harness said no go');
+}
+
+function expect(bool $holds, string $what): void
+{
+    if (!$holds) {
+        throw new Failed($what);
+    }
+}
+
+function equal(mixed $seen, mixed $wanted): void
+{
+    expect($seen === $wanted, var_export($seen, true) . ' instead of ' . var_export($wanted, true));
+}
+
+function consumer(mixed ...$options): Consumer
+{
+    return new Consumer(given('SUBSCRIPTION'), new Options(...$options));
+}
+
+function take(Consumer $consumer): Batch
+{
+    return $consumer->take(SOON) ?? throw new Failed('no batch came');
+}
+
+function settled(Batch $batch): void
+{
+    equal($batch->ack()->status, SettleStatus::Settled);
+}
+
+function one(Batch $batch): Record
+{
+    equal(count($batch), 1);
+    return $batch[0];
+}
+
+function isFirst(Record $record): void
+{
+    equal([$record->attempt, $record->possiblyProcessed], [1, false]);
+}
+
+function isAgain(Record $record, bool $possiblyProcessed): void
+{
+    equal([$record->attempt, $record->possiblyProcessed], [2, $possiblyProcessed]);
+}
+
+/** One record, delivered once for each of these; the worker leaves after the last one. */
+function handled(array $handlers, mixed ...$options): void
+{
+    $failure = null;
+    $worker = null;
+    $handle = static function (Batch $batch) use (&$handlers, &$failure, &$worker): void {
+        $handler = array_shift($handlers);
+        if ($handlers === []) {
+            $worker->drain();
+        }
+        try {
+            $handler(one($batch));
+        } catch (Failed $failed) {
+            $failure = $failed;
+            $worker->drain();
+        }
+    };
+    $worker = new Worker(given('SUBSCRIPTION'), $handle, new Options(...$options));
+    $worker->run();
+    if ($failure !== null) {
+        throw $failure;
+    }
+    equal($handlers, []);
+}
+
+function holdUntilKilled(\Closure $about): void
+{
+    $consumer = consumer();
+    $batch = take($consumer);
+    equal(count($batch), 3);
+    if (given('PART') === '1') {
+        say('holding', $about());
+        while (true) {
+            sleep(60);
+        }
+    }
+    foreach ($batch as $record) {
+        isAgain($record, true);
+    }
+    settled($batch);
+    $consumer->close();
+}
+
+function echoAll(mixed ...$options): void
+{
+    $consumer = consumer(...$options);
+    $publisher = new Publisher(subscription: given('SUBSCRIPTION'));
+    for ($done = 0; $done < (int) given('RECORDS'); $done += count($batch)) {
+        $batch = take($consumer);
+        foreach ($batch as $record) {
+            $publisher->publish(given('REPLY_TOPIC'), $record->value, $record->key, $record->headers);
+        }
+        settled($batch);
+    }
+    $consumer->close();
+}
+
+function refused(string $subscription, string $kind, mixed ...$options): void
+{
+    try {
+        (new Consumer($subscription, new Options(...$options)))->take(SOON);
+    } catch (\Throwable $error) {
+        expect($error instanceof $kind, $error::class . " instead of $kind: {$error->getMessage()}");
+        say('refused', (string) preg_replace('/\s+/', ' ', $error->getMessage()));
+        return;
+    }
+    throw new Failed('it was not refused');
+}
+
+/** A process has one thread: many workers are many processes. */
+function pool(int $processes, \Closure $handler): void
+{
+    equal((new Pool(static fn () => new Worker(given('SUBSCRIPTION'), $handler), $processes))->run(), 0);
+}
+
+$scenarios = [
+    // Outcomes
+
+    'plain_ack' => static function (): void {
+        $seen = [];
+        $consumer = consumer();
+        foreach ($consumer as $batch) {
+            foreach ($batch as $record) {
+                isFirst($record);
+                expect(!isset($seen[$record->value]), "$record->value came twice");
+                $seen[$record->value] = true;
+            }
+            $batch->ack();
+            if (count($seen) >= (int) given('RECORDS')) {
+                break;
+            }
+        }
+        $consumer->close();
+        ksort($seen);
+        equal(array_keys($seen), range(0, (int) given('RECORDS') - 1));
+    },
+
+    'nack_then_success' => static fn () => handled([
+        static function (Record $record): void {
+            isFirst($record);
+            throw new \RuntimeException('not yet');
+        },
+        static fn (Record $record) => isAgain($record, false),
+    ]),
+
+    'settle_per_record' => static function (): void {
+        $consumer = consumer();
+        $batch = take($consumer);
+        foreach ($batch as $index => $record) {
+            equal($record->value, (string) $index);
+        }
+        $batch[4]->nack('four');
+        $batch[5]->reject('five');
+        $batch[6]->release();
+        settled($batch);
+        $again = [];
+        while (count($again) < 2) {
+            $batch = take($consumer);
+            foreach ($batch as $record) {
+                $again[$record->value] = [$record->attempt, $record->possiblyProcessed];
+            }
+            settled($batch);
+        }
+        ksort($again);
+        equal($again, [4 => [2, false], 6 => [1, false]]);
+        $consumer->close();
+    },
+
+    'partial_settle' => static function (): void {
+        $consumer = consumer();
+        $batch = take($consumer);
+        equal(count($batch), 10);
+        for ($index = 0; $index < 4; $index++) {
+            $batch[$index]->ack();
+        }
+        equal($batch->flush()?->status, SettleStatus::Settled);
+        say('flushed');
+        waitForGo();
+        settled($batch);
+        $consumer->close();
+    },
+
+    'reject' => static fn () => handled(
+        [static fn () => throw new Reject('a bad card ✗')],
+        name: 'scenario-worker',
+    ),
+
+    'release' => static fn () => handled([static fn () => throw new Release(), isFirst(...)]),
+
+    'overloaded' => static fn () => handled([static fn () => throw new Overloaded(after: 0.05), isFirst(...)]),
+
+    'chosen_delay' => static function (): void {
+        $saidAt = 0;
+        handled([
+            static function () use (&$saidAt): void {
+                $saidAt = hrtime(true);
+                throw new Retry('later', after: 0.3);
+            },
+            static function (Record $record) use (&$saidAt): void {
+                isAgain($record, false);
+                expect(hrtime(true) - $saidAt >= 300_000_000, 'it came too early');
+            },
+        ]);
+    },
+
+    'poison_isolated' => static function (): void {
+        $handler = static function (Batch $batch): void {
+            foreach ($batch as $record) {
+                if ($record->value === 'poison') {
+                    throw new \RuntimeException('poison found');
+                }
+            }
+            say('did', (string) count($batch));
+        };
+        (new Worker(given('SUBSCRIPTION'), $handler))->run();
+    },
+
+    // Leases
+
+    'lease_expiry' => static function (): void {
+        $slow = consumer(lease: 0.3);
+        $held = take($slow);
+        equal($held->leaseFor, 0.3);
+        $fast = consumer();
+        $batch = take($fast);
+        isAgain(one($batch), true);
+        settled($batch);
+        $fast->close();
+        $result = $held->ack();
+        equal([$result->status, $result->stale], [SettleStatus::Stale, [0]]);
+        $slow->close();
+    },
+
+    'lease_extended' => static function (): void {
+        $consumer = consumer(lease: 1.5);
+        $batch = take($consumer);
+        $lasts = $batch->extend(60);
+        expect($lasts > 50 && $lasts <= 60, "the extended lease lasts $lasts s");
+        say('holding');
+        waitForGo();
+        settled($batch);
+        $consumer->close();
+    },
+
+    'killed_while_holding' => static fn () => holdUntilKilled(static fn () => ''),
+
+    'child_lives_on' => static fn () => holdUntilKilled(static function (): string {
+        static $process;
+        $process = proc_open(['sleep', '60'], [], $pipes);
+        return (string) proc_get_status($process)['pid'];
+    }),
+
+    'blocked' => static function (): void {
+        $consumer = consumer();
+        $batch = take($consumer);
+        say('holding');
+        waitForGo();
+        settled($batch);
+        $batch = take($consumer);
+        isFirst(one($batch));
+        settled($batch);
+        $consumer->close();
+    },
+
+    // Sidecars
+
+    'sidecar_comes_later' => static function (): void {
+        $consumer = consumer();
+        say('started');
+        settled(take($consumer));
+        $consumer->close();
+    },
+
+    'sidecar_killed' => static function (): void {
+        $consumer = consumer();
+        $batch = take($consumer);
+        say('holding');
+        waitForGo();
+        equal($batch->ack()->status, SettleStatus::Unknown);
+        $again = take($consumer);
+        equal(one($again)->id(), one($batch)->id());
+        expect(one($again)->possiblyProcessed, 'it is not known to be possibly processed');
+        settled($again);
+        say('again');
+        $batch = take($consumer);
+        equal([one($batch)->value, one($batch)->attempt], ['1', 1]);
+        settled($batch);
+        $consumer->close();
+    },
+
+    'sidecar_drained' => static function (): void {
+        $consumer = consumer();
+        $batch = take($consumer);
+        say('holding');
+        waitForGo();
+        settled($batch);
+        say('settled');
+        $batch = take($consumer);
+        equal([one($batch)->value, one($batch)->attempt], ['1', 1]);
+        settled($batch);
+        $consumer->close();
+    },
+
+    'drain' => static function (): void {
+        $first = true;
+        $handler = static function (Batch $batch) use (&$first): void {
+            if ($first) {
+                $first = false;
+                say('holding');
+                waitForGo();
+            } else {
+                usleep(1_000);
+            }
+            say('did', one($batch)->value);
+        };
+        (new Worker(given('SUBSCRIPTION'), $handler))->run();
+    },
+
+    // What travels
+
+    'null_empty_and_binary' => static fn () => echoAll(),
+    'duplicate_headers' => static fn () => echoAll(),
+    'large_records' => static fn () => echoAll(maxMessageBytes: 16 << 20),
+
+    'record_too_large' => static function (): void {
+        $consumer = consumer(maxMessageBytes: 1 << 20);
+        $batch = take($consumer);
+        equal(one($batch)->value, 'small');
+        settled($batch);
+        $consumer->close();
+    },
+
+    'publish_and_reply' => static function (): void {
+        $publisher = new Publisher(subscription: given('SUBSCRIPTION'));
+        $done = 0;
+        $worker = null;
+        $handler = static function (Batch $batch) use ($publisher, &$done, &$worker): void {
+            foreach ($batch as $record) {
+                $places = $publisher->publishMany(given('REPLY_TOPIC'), [
+                    new Message("reply $record->value", $record->key, lane: 1),
+                    new Message("done $record->value", lane: 1),
+                ]);
+                equal([count($places), $places[0]->lane, $places[1]->lane], [2, 1, 1]);
+                expect($places[0]->position < $places[1]->position, 'they are not in order');
+                $done++;
+            }
+            if ($done === (int) given('RECORDS')) {
+                $worker->drain();
+            }
+        };
+        $worker = new Worker(given('SUBSCRIPTION'), $handler);
+        $worker->run();
+    },
+
+    'order_by_key' => static fn () => pool(8, static function (Batch $batch): void {
+        foreach ($batch as $record) {
+            say('did', (string) $record->key, (string) $record->value);
+        }
+    }),
+
+    'two_subscriptions' => static function (): void {
+        $left = array_fill_keys([given('SUBSCRIPTION'), given('OTHER_SUBSCRIPTION')], (int) given('RECORDS'));
+        $consumers = array_map(static fn (string $name) => new Consumer($name), array_keys($left));
+        $consumers = array_combine(array_keys($left), $consumers);
+        while (array_sum($left) > 0) {
+            $batches = [];
+            foreach (array_keys(array_filter($left)) as $name) {
+                $batches[$name] = take($consumers[$name]);
+            }
+            foreach ($batches as $name => $batch) {
+                foreach ($batch as $record) {
+                    expect(str_starts_with((string) $record->value, "$name "), "$record->value came to $name");
+                }
+                $left[$name] -= count($batch);
+                settled($batch);
+            }
+        }
+        foreach ($consumers as $consumer) {
+            $consumer->close();
+        }
+    },
+
+    // What is refused
+
+    'unknown_subscription' => static fn () => refused('no-such-subscription', NotFound::class),
+    'version_mismatch' => static fn () => refused(given('SUBSCRIPTION'), Incompatible::class, needsProtocolMinor: 999),
+];
+
+$name = $argv[1] ?? '';
+try {
+    if (!isset($scenarios[$name])) {
+        throw new Failed("no scenario \"$name\"; there are " . implode(', ', array_keys($scenarios)));
+    }
+    $scenarios[$name]();
+} catch (\Throwable $error) {
+    fwrite(STDERR, "$error\n");
+    say('fail:', (string) preg_replace('/\s+/', ' ', $error::class . ": {$error->getMessage()}"));
+    exit(1);
+}
+say('pass');
