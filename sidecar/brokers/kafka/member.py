@@ -295,6 +295,9 @@ class Member:
                 if self._flows(reading):
                     self._consumer.pause([reading.partition])
                 reading.paused = True
+                # They would take the room of others.
+                start = self._shelf.withdraw(lane)
+                reading.next = reading.next if start is None else start
 
     def _resume(self, lanes: list[Lane]) -> None:
         for lane in lanes:
@@ -312,6 +315,7 @@ class Member:
             reading.phase, reading.next, reading.end = Phase.ACTIVE, beginning.at, beginning.end
             reading.astray = True
             ends[reading.lane] = beginning.end
+            self._shelf.resume([reading.lane])
             self._shelf.tell(Assigned(reading.lane, beginning.start, beginning.settled, beginning.first))
             self._skip(reading, beginning)
         self.ends = ends

@@ -24,6 +24,7 @@ class Shelf:
         self._lock = threading.Lock()
         self._events: list[LaneEvent] = []
         self._items: deque[tuple[Taken, int] | Advanced] = deque()
+        self._paused: set[Lane] = set()
         #: of the items
         self.records = 0
         self.bytes = 0
@@ -54,14 +55,46 @@ class Shelf:
             self._items = deque(item for item in self._items if _lane(item) not in lanes)
             self._count()
 
+    def pause(self, lanes: Iterable[Lane]) -> None:
+        """Nothing of these lanes is taken from now on."""
+        with self._lock:
+            self._paused.update(lanes)
+
+    def resume(self, lanes: Iterable[Lane]) -> None:
+        with self._lock:
+            self._paused.difference_update(lanes)
+        self._stocked()
+
+    def withdraw(self, lane: Lane) -> int | None:
+        """Take back the records of a lane, as far as nothing but records follows. Answers where they began."""
+        with self._lock:
+            kept: deque[tuple[Taken, int] | Advanced] = deque()
+            start: int | None = None
+            items = list(self._items)
+            last = max(
+                (at for at, item in enumerate(items) if isinstance(item, Advanced) and item.lane == lane), default=-1
+            )
+            for at, item in enumerate(items):
+                if at > last and not isinstance(item, Advanced) and item[0].lane == lane:
+                    start = item[0].positions[0] if start is None else start
+                else:
+                    kept.append(item)
+            self._items = kept
+            self._count()
+        return start
+
     def take(self, max_records: int, max_bytes: int) -> Polled:
         """Everything that happened, and records up to the limits; one record alone may exceed `max_bytes`."""
         with self._lock:
             events, self._events = self._events, []
             chunks: list[Chunk] = []
             touched: set[Lane] = set()
+            held: list[tuple[Taken, int] | Advanced] = []
             while self._items and max_records > 0:
                 item = self._items[0]
+                if _lane(item) in self._paused:
+                    held.append(self._items.popleft())
+                    continue
                 if isinstance(item, Advanced):
                     if item.lane in touched:
                         break
@@ -82,6 +115,7 @@ class Shelf:
                 chunks.append(chunk)
                 max_records -= count
                 max_bytes -= chunk.ends[-1]
+            self._items.extendleft(reversed(held))
             self._count()
         return Polled(chunks, events)
 

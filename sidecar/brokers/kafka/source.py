@@ -109,9 +109,12 @@ class KafkaSource(Source):
             self._member.release(lanes)
 
     async def pause(self, lanes: Collection[Lane]) -> None:
+        # At once, for what is fetched already; the thread sees to the rest in a moment.
+        self._shelf.pause(lanes)
         self._joined().pause(lanes)
 
     async def resume(self, lanes: Collection[Lane]) -> None:
+        self._shelf.resume(lanes)
         self._joined().resume(lanes)
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
