@@ -3,6 +3,7 @@
 import inspect
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Unpack
@@ -16,6 +17,9 @@ from offramp.options import ConnectOptions, Options
 from offramp.signals import draining_on
 
 Handler = Callable[[Batch], object]
+
+#: seconds. A signal that comes in the very moment in which the main thread begins to wait is not seen until it wakes
+_LOOK_UP = 1.0
 
 
 class Worker:
@@ -99,8 +103,8 @@ class Worker:
                     # Daemons: a handler that never ends must not keep the process from ending once `run` gave up on it.
                     name = f"{self._options.subscription}-{number}"
                     threading.Thread(target=self._work, args=(inbox,), name=name, daemon=True).start()
-                self._told.wait()
-                self._finished.wait(self._drain_timeout)
+                _wait_for(self._told, None)
+                _wait_for(self._finished, self._drain_timeout)
             finally:
                 loop.call(link.leave(None))
 
@@ -138,3 +142,11 @@ class Worker:
             raise
         else:
             conclude(batch, None)
+
+
+def _wait_for(event: threading.Event, seconds: float | None) -> None:
+    """Wait for the event, no longer than so many seconds; signals are seen meanwhile."""
+    ends = None if seconds is None else time.monotonic() + seconds
+    while not event.wait(_LOOK_UP if ends is None else min(_LOOK_UP, max(0.0, ends - time.monotonic()))):
+        if ends is not None and time.monotonic() >= ends:
+            return
