@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sidecar.assigning import Assigning
 from sidecar.batching import Batching
@@ -87,7 +88,7 @@ class Subscription:
         )
         self._settling.delivering = self._delivering
         self._assigning = Assigning(
-            settings,
+            settings if broker.traits.positions_count_records else _without_span(settings),
             books,
             clock,
             self._source,
@@ -244,6 +245,8 @@ class Subscription:
 
     def _lanes_changed(self) -> None:
         self.fetching.room_changed()
+        # A worker may have waited for a record that went with its lane.
+        self._delivering.pump_soon()
 
     def _committed(self, state: LaneState) -> None:
         self.books.dispatcher.wake(state)
@@ -272,3 +275,8 @@ class Subscription:
             log.bug("a loop of the subscription failed", error, subscription=self.settings.name)
             self.broken = f"the subscription stopped working: {error!r}"
             self.books.note("bug", self.broken)
+
+
+def _without_span(settings: SubscriptionSettings) -> SubscriptionSettings:
+    """Where a distance of positions says nothing, the window is measured in records and bytes alone."""
+    return replace(settings, window=replace(settings.window, span=1 << 62))
