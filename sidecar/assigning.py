@@ -114,7 +114,7 @@ class Assigning:
             return
         state.ledger.advance(event.position)
         if event.lost:
-            state.lost += event.lost
+            self._books.counters.removed += event.lost
             log.warning(
                 "records were removed before they could be read",
                 subscription=self._books.name,

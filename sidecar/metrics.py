@@ -176,6 +176,7 @@ METRICS: tuple[Metric, ...] = (
     _counted("splits", "splits_total", "Failing batches that were split to find the record that fails."),
     _counted("commits", "commits_total", "Commits that the broker took."),
     _counted("failed_commits", "failed_commits_total", "Commits that failed; they are tried again."),
+    _counted("removed", "removed_records_total", "Records that the broker removed before they could be read."),
     Metric("offramp_batches_closed_total", Kind.COUNTER, "Batches by the reason for their size.",
            ("subscription", "closed_by"), _closed_by),
     _histogram("batch_records", "Records in a batch.", lambda meters: meters.batch_records),

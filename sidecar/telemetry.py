@@ -38,6 +38,8 @@ class Counters:
     splits: int = 0
     commits: int = 0
     failed_commits: int = 0
+    #: by the broker, before they could be read
+    removed: int = 0
 
     def snapshot(self) -> "Counters":
         """A copy that no longer changes."""

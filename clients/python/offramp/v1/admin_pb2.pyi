@@ -183,7 +183,7 @@ class SessionStatus(_message.Message):
     def __init__(self, session: _Optional[bytes] = ..., name: _Optional[str] = ..., language: _Optional[str] = ..., library: _Optional[str] = ..., pid: _Optional[int] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., credit_batches: _Optional[int] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class Counters(_message.Message):
-    __slots__ = ("fetched", "delivered", "redelivered", "acked", "nacked", "released", "rejected", "overloaded", "expired", "abandoned", "parked", "unparked", "dead_lettered", "dropped", "stale_settlements", "unknown_settlements", "batches", "splits", "commits", "failed_commits")
+    __slots__ = ("fetched", "delivered", "redelivered", "acked", "nacked", "released", "rejected", "overloaded", "expired", "abandoned", "parked", "unparked", "dead_lettered", "dropped", "stale_settlements", "unknown_settlements", "batches", "splits", "commits", "failed_commits", "removed")
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     REDELIVERED_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class Counters(_message.Message):
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     FAILED_COMMITS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
     fetched: int
     delivered: int
     redelivered: int
@@ -224,7 +225,8 @@ class Counters(_message.Message):
     splits: int
     commits: int
     failed_commits: int
-    def __init__(self, fetched: _Optional[int] = ..., delivered: _Optional[int] = ..., redelivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., released: _Optional[int] = ..., rejected: _Optional[int] = ..., overloaded: _Optional[int] = ..., expired: _Optional[int] = ..., abandoned: _Optional[int] = ..., parked: _Optional[int] = ..., unparked: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., dropped: _Optional[int] = ..., stale_settlements: _Optional[int] = ..., unknown_settlements: _Optional[int] = ..., batches: _Optional[int] = ..., splits: _Optional[int] = ..., commits: _Optional[int] = ..., failed_commits: _Optional[int] = ...) -> None: ...
+    removed: int
+    def __init__(self, fetched: _Optional[int] = ..., delivered: _Optional[int] = ..., redelivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., released: _Optional[int] = ..., rejected: _Optional[int] = ..., overloaded: _Optional[int] = ..., expired: _Optional[int] = ..., abandoned: _Optional[int] = ..., parked: _Optional[int] = ..., unparked: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., dropped: _Optional[int] = ..., stale_settlements: _Optional[int] = ..., unknown_settlements: _Optional[int] = ..., batches: _Optional[int] = ..., splits: _Optional[int] = ..., commits: _Optional[int] = ..., failed_commits: _Optional[int] = ..., removed: _Optional[int] = ...) -> None: ...
 
 class PauseRequest(_message.Message):
     __slots__ = ("subscription", "reason")
