@@ -2,15 +2,16 @@
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import groupby
 
 from sidecar.brokers.base import Assigned
 from sidecar.ledger import Ledger
 from sidecar.model import Chunk, Lane, Order
 from sidecar.ordering import make_ordering
 from sidecar.settings import WindowSettings
-from sidecar.spans import DOUBTFUL, Span
+from sidecar.spans import DOUBTFUL, History, Span
 from sidecar.window import Window
 
 
@@ -69,6 +70,8 @@ class LaneState:
             doubtful = max(doubtful, new + 1)
             self._first_is_doubtful = False
         self._doubtful_records = max(0, self._doubtful_records - len(chunk.positions) + new)
+        if chunk.doubtful:
+            doubtful = len(chunk.positions)
         for start, stop, low in self.ledger.track(chunk.positions):
             self.unsettled_records += stop - start
             self.unsettled_bytes += chunk.size(start, stop)
@@ -77,6 +80,8 @@ class LaneState:
                 spans.append(Span(self, chunk, start, edge, low, DOUBTFUL))
             if stop > edge:
                 spans.append(Span(self, chunk, edge, stop, chunk.positions[edge - 1] + 1 if edge > start else low))
+        if chunk.delivered_before is not None:
+            spans = [part for span in spans for part in _counted(span, chunk.delivered_before)]
         self.window.track(chunk, now)
         if spans and not self.parked:
             self._forget_arrivals()
@@ -116,3 +121,14 @@ class LaneState:
         while self._arrivals and (next_to_go is None or self._arrivals[0][1] < next_to_go):
             self._arrivals.popleft()
         return next_to_go
+
+
+def _counted(span: Span, delivered_before: Sequence[int]) -> Iterator[Span]:
+    """The same records, apart by how often the broker says that it delivered them before. That shows in `attempt`, and
+    speaks against no record: the broker does not say how it ended."""
+    at = span.start
+    for count, same in groupby(delivered_before[span.start : span.stop]):
+        stop = at + len(list(same))
+        part = span.slice(at - span.start, stop - span.start)
+        yield part.with_history(History(failures=count, doubtful=True)) if count else part
+        at = stop

@@ -75,6 +75,8 @@ class Chunk:
     frames: list[bytes]
     #: how often the broker itself says that it delivered each before, where it counts (Pulsar)
     delivered_before: Sequence[int] | None = None
+    #: another sidecar may have had these before, and how that ended is not known
+    doubtful: bool = False
     #: where the records come from as their reader sees it, where that is not `lane`: they were parked
     origin: Lane | None = None
     #: ends[i] is the number of bytes in frames[: i + 1]

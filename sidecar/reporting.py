@@ -17,6 +17,7 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
     now = subscription.clock.now()
     states = sorted(books.lanes.values(), key=lambda state: state.lane)
     keeps = subscription.broker.traits.keeps_acks_beyond
+    counts = subscription.broker.traits.positions_count_records
     arrivals = [arrived for state in states if (arrived := _oldest(state)) is not None]
     return SubscriptionStatus(
         name=settings.name,
@@ -26,7 +27,7 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
         order=settings.order.value,
         state=_state(subscription),
         trouble=tuple(books.troubles.values()),
-        lanes=tuple(_lane(state, ends.get(state.lane)) for state in states),
+        lanes=tuple(_lane(state, ends.get(state.lane), counts=counts) for state in states),
         sessions=tuple(
             SessionStatus(
                 session=session.id,
@@ -70,10 +71,10 @@ def _oldest(state: LaneState) -> float | None:
     return state.window.arrival(state.ledger.floor) if state.unsettled_records else None
 
 
-def _lane(state: LaneState, end: LaneEnd | None) -> LaneStatus:
+def _lane(state: LaneState, end: LaneEnd | None, *, counts: bool) -> LaneStatus:
     ledger = state.ledger
-    lag = -1
-    if end is not None:
+    lag = -1 if end is None else end.backlog
+    if end is not None and counts:
         # Behind the end, less what is settled beyond the floor: what somebody still has to work on.
         lag = max(0, end.end - ledger.floor - ledger.settled_beyond)
     return LaneStatus(

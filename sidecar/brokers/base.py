@@ -33,6 +33,12 @@ class Traits:
     reads_ranges: bool
     #: topics are made by `ensure_topic`
     creates_topics: bool
+    #: what was acked once cannot be taken back, so that a commit never goes back
+    acks_are_final: bool = False
+    #: a distance of positions is a number of records, give or take gaps; otherwise it says nothing
+    positions_count_records: bool = True
+    #: which records no sidecar has had before is known; otherwise chunks are `doubtful`, all of them (promise 2)
+    tells_first_deliveries: bool = True
 
 
 class Start(StrEnum):
@@ -64,7 +70,8 @@ SeekTarget = SeekTo | AtTime | AtPosition
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The lane is this sidecar's from now on. Its records arrive from `start` on, in order.
+    """The lane is this sidecar's from now on. Its records arrive from `start` on, in order. Where the broker does not
+    tell where the group is, `start` may lie before the first of them.
 
     `settled` are runs beyond `start` that were acked before and that the commit carried. The adapter may still
     deliver records within them; the core drops those. Also sent after a seek: then it ends the lane's earlier
@@ -132,6 +139,8 @@ class LaneEnd:
 
     start: int
     end: int
+    #: records that the group has not settled, where the broker counts them; -1: not known
+    backlog: int = field(default=-1, compare=False)
 
 
 class Source(ABC):
