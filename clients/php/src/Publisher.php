@@ -119,7 +119,7 @@ final class Publisher
                     : new Unavailable("$to: $details; some of it may have been published", 0, $failure);
             } catch (Broken $error) {
                 // Only a connection that was never made is tried again: anything else may have published something.
-                $why = $this->channel->address->explain($error->getMessage());
+                $why = $this->channel->address->explain($error);
                 if (!$error->unsent) {
                     throw new Unavailable("$why; some of it may have been published", 0, $error);
                 }

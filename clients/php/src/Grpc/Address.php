@@ -45,10 +45,14 @@ final class Address
         return new self($address, '', "http://$address");
     }
 
-    /** Why nobody can be reached here, and what to do, in one sentence. */
-    public function explain(string $error): string
+    /** Why there is no answer from here, and what to do, in one sentence. */
+    public function explain(Broken $broken): string
     {
+        $error = $broken->getMessage();
         $start = 'start the sidecar there (offramp run), or say where it is with OFFRAMP_ADDRESS or the option "address"';
+        if (!$broken->unsent && ($this->path === '' || file_exists($this->path))) {
+            return "the connection to the sidecar at $this->text broke ($error): see its log if this goes on";
+        }
         if ($this->path === '') {
             return "no sidecar answers at $this->text ($error): $start";
         }

@@ -87,6 +87,11 @@ final class Call
         if ($this->status !== null) {
             throw new Failure(Code::tryFrom($this->status) ?? Code::Unknown, $this->message, $this->address->text);
         }
+        if ($curlError === CURLE_OK && $this->http === 200 && $this->isWhole()) {
+            // A sidecar that stops says goodbye (GOAWAY) together with its last answers, and libcurl 7.88 then ends the call
+            // before its trailers. The answer itself is there.
+            return;
+        }
         if ($curlError !== CURLE_OK) {
             $unsent = in_array($curlError, [CURLE_COULDNT_CONNECT, CURLE_COULDNT_RESOLVE_HOST], true);
             throw new Broken($curlMessage === '' ? (string) curl_strerror($curlError) : $curlMessage, $unsent);
@@ -96,6 +101,12 @@ final class Call
             throw new Failure(Code::Unimplemented, $what, $this->address->text);
         }
         throw new Broken('the sidecar ended the call without a status');
+    }
+
+    /** The body is one message, from its first byte to its last. */
+    private function isWhole(): bool
+    {
+        return strlen($this->body) >= 5 && strlen($this->body) === 5 + unpack('N', $this->body, 1)[1];
     }
 
     private function header(\CurlHandle $handle, string $line): int

@@ -227,7 +227,7 @@ final class Link implements Desk
                 }
                 $this->isAway($this->notReady($failure));
             } catch (Broken $error) {
-                $this->isAway($this->options->to->explain($error->getMessage()));
+                $this->isAway($this->options->to->explain($error));
             }
             if (($this->stopped)()) {
                 $givesUp = min($givesUp, microtime(true) + self::FAREWELL);
@@ -296,7 +296,7 @@ final class Link implements Desk
                 $this->isAway($this->notReady($failure));
                 $backoff->pause($stopped);
             } catch (Broken $error) {
-                $this->isAway($this->options->to->explain($error->getMessage()));
+                $this->isAway($this->options->to->explain($error));
                 $backoff->pause($stopped);
             }
         }

@@ -65,7 +65,7 @@ final class Session
         $stream = new Stream($channel->address, 'ConsumerService/Open', $request->serializeToString());
         $bytes = $stream->read(self::WELCOME, $stopped);
         if ($bytes === null) {
-            throw $stopped() ? new Interrupted() : new Broken('it did not say welcome within ' . self::WELCOME . ' seconds');
+            throw $stopped() ? new Interrupted() : new Broken('it did not say welcome in time');
         }
         $response = new OpenResponse();
         $response->mergeFromString($bytes);

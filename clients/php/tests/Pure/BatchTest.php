@@ -1,0 +1,186 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp\Tests\Pure;
+
+use Offramp\Batch;
+use Offramp\Exception\AlreadySettled;
+use Offramp\Internal\Settlements;
+use Offramp\Internal\Verdict;
+use Offramp\Tests\Kit\RecordingDesk;
+use Offramp\V1\Batch as WireBatch;
+use Offramp\V1\Outcome;
+use Offramp\V1\Record;
+use Offramp\V1\Settlement;
+use PHPUnit\Framework\TestCase;
+
+final class BatchTest extends TestCase
+{
+    private RecordingDesk $desk;
+
+    protected function setUp(): void
+    {
+        $this->desk = new RecordingDesk();
+    }
+
+    public function testAnAckHasNoParts(): void
+    {
+        $this->batch(3)->ack();
+        self::assertSame(['ack', []], $this->said());
+    }
+
+    public function testNeighboursWithTheSameVerdictShareOnePart(): void
+    {
+        $batch = $this->batch(10);
+        foreach ([7, 1, 2, 8] as $index) {
+            $batch[$index]->nack('busy', after: 1.5);
+        }
+        $batch[3]->nack('other');
+        $batch[4]->ack();
+        $batch->ack();
+        self::assertSame(
+            ['ack', [[1, 2, 'nack', 'busy', 1_500], [3, 1, 'nack', 'other', null], [7, 2, 'nack', 'busy', 1_500]]],
+            $this->said(),
+        );
+    }
+
+    public function testALaterMarkReplacesAnEarlierOne(): void
+    {
+        $batch = $this->batch(2);
+        $batch[0]->reject('bad');
+        $batch[0]->ack();
+        $batch->ack();
+        self::assertSame(['ack', []], $this->said());
+    }
+
+    public function testWhatIsFlushedIsNotSaidAgain(): void
+    {
+        $batch = $this->batch(5);
+        $batch[0]->ack();
+        $batch[3]->reject('bad');
+        $batch->flush();
+        self::assertSame(['partial', [[0, 1, 'ack', '', null], [3, 1, 'reject', 'bad', null]]], $this->said());
+        self::assertNull($batch->flush());
+        $batch[4]->release();
+        $batch->nack('late');
+        self::assertSame(['partial', [[1, 2, 'nack', 'late', null], [4, 1, 'release', '', null]]], $this->said());
+        self::assertTrue($batch->isSettled());
+    }
+
+    public function testABatchThatWasFlushedToTheLastRecordNeedsNoMoreWords(): void
+    {
+        $batch = $this->batch(1);
+        $batch[0]->ack();
+        $batch->flush();
+        self::assertTrue($batch->isSettled());
+        self::assertTrue($batch->ack()->isSettled());
+        self::assertCount(1, $this->desk->said);
+    }
+
+    public function testABatchIsSettledOnce(): void
+    {
+        $batch = $this->batch(1);
+        $batch->release();
+        $this->expectException(AlreadySettled::class);
+        $batch->ack();
+    }
+
+    public function testARecordIsSettledOnce(): void
+    {
+        $batch = $this->batch(2);
+        $batch[0]->ack();
+        $batch->flush();
+        $this->expectException(AlreadySettled::class);
+        $batch[0]->reject('bad');
+    }
+
+    public function testARecordThatIsNotThereIsNamed(): void
+    {
+        self::assertTrue(isset($this->batch(2)[1]));
+        self::assertFalse(isset($this->batch(2)[2]));
+        $this->expectExceptionMessage('there is no record 2 in a batch of 2');
+        $this->batch(2)[2];
+    }
+
+    public function testItIsLostWithItsSessionOrItsLane(): void
+    {
+        $batch = $this->batch(1);
+        self::assertFalse($batch->isLost());
+        $this->desk->lives = false;
+        self::assertTrue($batch->isLost());
+        $this->desk->lives = true;
+        $batch->revoke();
+        self::assertTrue($batch->isLost());
+    }
+
+    public function testATimeThatNobodyCanWaitIsRefused(): void
+    {
+        $this->expectExceptionMessage('after: -1 seconds');
+        $this->batch(1)->nack('x', after: -1);
+    }
+
+    public function testAnExtensionIsMoreThanNothing(): void
+    {
+        $this->expectException(\InvalidArgumentException::class);
+        $this->batch(1)->extend(0);
+    }
+
+    public function testRecordsHaveTheirPlace(): void
+    {
+        $record = $this->batch(3)[2];
+        self::assertSame(['orders/4/102', 2, 'v2'], [$record->id(), $record->index, $record->value]);
+        self::assertSame('2023-11-14T22:13:20.123+00:00', $record->timestamp()?->format('Y-m-d\TH:i:s.vP'));
+    }
+
+    public function testASettlementThatIsTooLargeTravelsInPieces(): void
+    {
+        $marks = [];
+        foreach (range(0, 99, 2) as $index) {
+            $marks[$index] = Verdict::of(Outcome::OUTCOME_NACK, "$index " . str_repeat('x', 200), 1.0);
+        }
+        $whole = Settlements::whole('lease', Verdict::of(Outcome::OUTCOME_REJECT, 'rest'), $marks);
+        self::assertSame([$whole], Settlements::pieces($whole, 100, 100_000));
+        $pieces = Settlements::pieces($whole, 100, 2_000);
+        self::assertGreaterThan(5, count($pieces));
+        $covered = [];
+        foreach ($pieces as $piece) {
+            self::assertTrue($piece->getPartial());
+            self::assertLessThanOrEqual(2_000, $piece->byteSize());
+            foreach ($piece->getParts() as $part) {
+                for ($index = $part->getFirst(); $index < $part->getFirst() + $part->getCount(); $index++) {
+                    $covered[$index] = [$part->getOutcome(), (int) $part->getReason()];
+                }
+            }
+        }
+        self::assertSame(range(0, 99), array_keys($covered));
+        self::assertSame([Outcome::OUTCOME_NACK, 42], $covered[42]);
+        self::assertSame(Outcome::OUTCOME_REJECT, $covered[43][0]);
+    }
+
+    private function batch(int $count): Batch
+    {
+        $records = [];
+        for ($index = 0; $index < $count; $index++) {
+            $records[] = new Record([
+                'value' => "v$index", 'lane' => 4, 'position' => 100 + $index, 'timestamp_ms' => 1_700_000_000_123,
+            ]);
+        }
+        $message = new WireBatch(['lease' => 'lease', 'topic' => 'orders', 'records' => $records]);
+        return new Batch($message->serializeToString(), $this->desk);
+    }
+
+    /** @return array{string, list<array{int, int, string, string, int|null}>} the last settlement */
+    private function said(): array
+    {
+        $name = static fn (int $outcome) => strtolower(substr(Outcome::name($outcome), strlen('OUTCOME_')));
+        /** @var Settlement $last */
+        $last = end($this->desk->said);
+        $parts = [];
+        foreach ($last->getParts() as $part) {
+            $after = $part->hasRetryAfterMs() ? (int) $part->getRetryAfterMs() : null;
+            $parts[] = [$part->getFirst(), $part->getCount(), $name($part->getOutcome()), $part->getReason(), $after];
+        }
+        return [$last->getPartial() ? 'partial' : $name($last->getOutcome()), $parts];
+    }
+}

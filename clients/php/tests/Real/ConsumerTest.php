@@ -1,0 +1,246 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp\Tests\Real;
+
+use Offramp\Batch;
+use Offramp\Consumer;
+use Offramp\Exception\Closed;
+use Offramp\Exception\Forked;
+use Offramp\Exception\Unavailable;
+use Offramp\Options;
+use Offramp\SettleResult;
+use Offramp\Tests\Kit\Logger;
+use Offramp\Tests\Kit\RealTestCase;
+use Offramp\Worker;
+
+final class ConsumerTest extends RealTestCase
+{
+    public function testTakingWaitsNoLongerThanItWasTold(): void
+    {
+        $consumer = $this->consumer();
+        self::assertNull($consumer->take(0.05));
+        self::assertTrue($consumer->isConnected());
+        $this->publish('1');
+        self::assertSame('1', $this->take($consumer)[0]->value);
+    }
+
+    public function testClosingReleasesWhatIsInHand(): void
+    {
+        $this->publish('1');
+        $consumer = $this->consumer();
+        $held = $this->take($consumer);
+        $consumer->close();
+        self::assertFalse($consumer->isConnected());
+        self::assertTrue($held->isLost());
+        $this->counts(released: 1, abandoned: 0);
+        $this->expectException(Closed::class);
+        $consumer->take();
+    }
+
+    public function testAConsumerThatIsDroppedLeavesWhatIsInHandToTheSidecar(): void
+    {
+        $this->publish('1');
+        $consumer = $this->consumer();
+        $held = $this->take($consumer);
+        unset($consumer, $held);
+        $this->counts(released: 0, abandoned: 1);
+        $consumer = $this->consumer();
+        $record = $this->take($consumer)[0];
+        self::assertSame([2, true], [$record->attempt, $record->possiblyProcessed]);
+    }
+
+    public function testAnAnswerThatIsLostIsAskedForAgainAndNothingIsDeliveredTwice(): void
+    {
+        $listen = self::$sidecar->folder . '/cut';
+        $command = [PHP_BINARY, dirname(__DIR__) . '/Kit/cutter.php', $listen, self::$sidecar->socket];
+        $cutter = proc_open($command, [1 => ['pipe', 'w']], $pipes);
+        try {
+            self::assertSame("ready\n", fgets($pipes[1]));
+            $consumer = $this->consumer(address: $listen);
+            $this->publish('1', '2');
+            $first = $this->take($consumer);
+            posix_kill(proc_get_status($cutter)['pid'], SIGUSR1);
+            self::assertSame("ready\n", fgets($pipes[1]));
+            $second = $this->take($consumer);
+            self::assertSame(['2', 1], [$second[0]->value, $second[0]->attempt]);
+            self::assertFalse($first->isLost());
+            self::assertTrue($first->ack()->isSettled());
+            self::assertTrue($second->ack()->isSettled());
+            $this->counts(delivered: 2, redelivered: 0, acked: 2, abandoned: 0);
+        } finally {
+            proc_terminate($cutter, SIGKILL);
+        }
+    }
+
+    public function testASettlementWhoseAnswerIsLostIsSaidAgain(): void
+    {
+        $listen = self::$sidecar->folder . '/cut2';
+        $command = [PHP_BINARY, dirname(__DIR__) . '/Kit/cutter.php', $listen, self::$sidecar->socket];
+        $cutter = proc_open($command, [1 => ['pipe', 'w']], $pipes);
+        try {
+            self::assertSame("ready\n", fgets($pipes[1]));
+            $logger = new Logger();
+            $consumer = $this->consumer(address: $listen, logger: $logger);
+            $this->publish('1');
+            $batch = $this->take($consumer);
+            posix_kill(proc_get_status($cutter)['pid'], SIGUSR1);
+            self::assertSame("ready\n", fgets($pipes[1]));
+            self::assertTrue($batch->ack()->isSettled());
+            $this->counts(acked: 1, staleSettlements: 0, unknownSettlements: 0);
+            self::assertStringContainsString("the connection to the sidecar at unix:$listen broke", $logger->lines[1]);
+        } finally {
+            proc_terminate($cutter, SIGKILL);
+        }
+    }
+
+    public function testAChildThatEndsDoesNotEndTheSessionOfItsParent(): void
+    {
+        if (!extension_loaded('ffi')) {
+            self::markTestSkipped('without ext-ffi a child that ends takes its parent\'s session with it');
+        }
+        $this->publish('1', '2');
+        $consumer = $this->consumer();
+        $batch = $this->take($consumer);
+        $pid = pcntl_fork();
+        if ($pid === 0) {
+            // As a program that forgets that it is a child: all objects are destroyed.
+            unset($consumer, $batch);
+            gc_collect_cycles();
+            posix_kill(getmypid(), SIGKILL);
+        }
+        pcntl_waitpid($pid, $status);
+        self::assertTrue($consumer->isConnected());
+        self::assertTrue($batch->ack()->isSettled());
+        self::assertSame('2', $this->take($consumer)[0]->value);
+        $this->counts(abandoned: 0, acked: 1);
+    }
+
+    public function testAChildCannotUseTheConsumerOfItsParent(): void
+    {
+        $this->publish('1', '2');
+        $consumer = $this->consumer();
+        $batch = $this->take($consumer);
+        $pid = pcntl_fork();
+        if ($pid === 0) {
+            $code = 1;
+            try {
+                $consumer->take(1);
+            } catch (Forked) {
+                $code = 0;
+            }
+            // Nothing is destroyed: this is the test of the other kind.
+            pcntl_exec('/bin/sh', ['-c', "exit $code"]);
+        }
+        pcntl_waitpid($pid, $status);
+        self::assertSame(0, pcntl_wexitstatus($status));
+        self::assertTrue($batch->ack()->isSettled());
+    }
+
+    public function testAMissingSidecarIsWaitedForNoLongerThanPatienceLasts(): void
+    {
+        $consumer = $this->consumer(address: '/no/such/socket', patience: 0.1, logger: new Logger());
+        $this->expectException(Unavailable::class);
+        $this->expectExceptionMessage('there is no socket at /no/such/socket: start the sidecar');
+        $consumer->take();
+    }
+
+    public function testAMissingSidecarIsNotWaitedForLongerThanTheCallLasts(): void
+    {
+        $logger = new Logger();
+        self::assertNull($this->consumer(address: '/no/such/socket', logger: $logger)->take(0.1));
+        self::assertCount(1, $logger->lines);
+        self::assertStringContainsString('there is no socket at /no/such/socket', $logger->lines[0]);
+    }
+
+    public function testTheLoggerHearsOfTheConnectionAndOfWhatWasNotCounted(): void
+    {
+        $logger = new Logger();
+        $results = [];
+        $this->publish('1');
+        $slow = $this->consumer(
+            lease: 0.2,
+            logger: $logger,
+            onResult: static function (Batch $batch, SettleResult $result) use (&$results): void {
+                $results[] = $result->status->name;
+            },
+        );
+        $held = $this->take($slow);
+        $fast = $this->consumer();
+        $this->take($fast)->ack();
+        $held->ack();
+        self::assertSame(['Stale'], $results);
+        self::assertStringContainsString('info: ' . $this->subscription . ': connected to the sidecar', $logger->lines[0]);
+        self::assertStringContainsString('warning: ' . $this->subscription . ': the sidecar did not count', $logger->lines[1]);
+    }
+
+    public function testDrainingEndsTheIterationAndTheLastBatchCanStillBeSettled(): void
+    {
+        $this->publish('1', '2');
+        $consumer = $this->consumer();
+        $seen = 0;
+        foreach ($consumer as $batch) {
+            $consumer->drain();
+            self::assertTrue($batch->ack()->isSettled());
+            $seen++;
+        }
+        self::assertSame(1, $seen);
+    }
+
+    public function testASignalEndsAWaitAtOnceAndIsNotKeptFromOthersAfterwards(): void
+    {
+        $consumer = $this->consumer();
+        self::assertNull($consumer->take(0.01));
+        $me = getmypid();
+        $pid = pcntl_fork();
+        if ($pid === 0) {
+            usleep(300_000);
+            posix_kill($me, SIGTERM);
+            posix_kill(getmypid(), SIGKILL);
+        }
+        // Without the signal it would wait for ever.
+        self::assertNull($consumer->take());
+        pcntl_waitpid($pid, $status);
+        $consumer->close();
+        self::assertSame(SIG_DFL, pcntl_signal_get_handler(SIGTERM));
+    }
+
+    public function testAWorkerStopsAfterSoManyBatches(): void
+    {
+        $this->publish('1', '2', '3');
+        $seen = [];
+        $handler = static function (Batch $batch) use (&$seen): void {
+            $seen[] = $batch[0]->value;
+        };
+        (new Worker($this->subscription, $handler, maxBatches: 2))->run();
+        self::assertSame(['1', '2'], $seen);
+        $this->counts(acked: 2, abandoned: 0);
+    }
+
+    public function testAWorkerStopsWhenItUsesTooMuchMemory(): void
+    {
+        $this->publish('1', '2', '3');
+        $kept = [];
+        $handler = static function (Batch $batch) use (&$kept): void {
+            $kept[] = str_repeat('x', 32 << 20);
+        };
+        (new Worker($this->subscription, $handler, memoryLimit: memory_get_usage(true) + (48 << 20)))->run();
+        self::assertCount(2, $kept);
+        $this->counts(acked: 2);
+    }
+
+    public function testASettlementInAHandlerIsNotRepeatedByTheWorker(): void
+    {
+        $this->publish('1');
+        $worker = null;
+        $handler = static function (Batch $batch) use (&$worker): void {
+            self::assertTrue($batch->reject('by hand')->isSettled());
+            $worker->drain();
+            throw new \RuntimeException('too late to matter');
+        };
+        $worker = new Worker($this->subscription, $handler, new Options(logger: new Logger()));
+        $worker->run();
+        $this->counts(rejected: 1, nacked: 0, acked: 0);
+    }
+}
