@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sidecar.errors import Stopping, Unavailable
-from sidecar.model import NoticeKind, SettleStatus
+from sidecar.model import Lane, NoticeKind, SettleStatus
 from sidecar.status import SubscriptionState
 from tests.promises.stage import Stage, batches_of, numbered, promise
 from tests.promises.timing import leap, now, until
@@ -51,6 +51,12 @@ class DrainIsOrderly:
         batch = await worker.next()
         draining = asyncio.create_task(subscription.drain(25.0))
         await until(lambda: worker.told(NoticeKind.DRAINING))
+        source = stage.source(subscription)
+        await until(lambda: Lane(topic, 0) in source.paused, "the broker is told")
+        # What was on its way then may come with the next poll.
+        polls = source.calls.count("poll")
+        await leap(2.0)
+        await until(lambda: source.calls.count("poll") > polls + 1)
         fetched = subscription.counters.fetched
         await stage.publish(topic, *numbered(5))
         batch.ack()

@@ -214,24 +214,35 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
     async def test_sidecars_that_come_and_go_under_load_lose_nothing(self, stage: Stage) -> None:
         topic = await stage.topic(lanes=6)
         first = await stage.subscribe(topic, batch=batches_of(5))
-        for lane in range(6):
-            await stage.publish(topic, *numbered(100), lane=lane)
+        lanes = len(_active(first))
+        over = False
+
+        async def load() -> None:
+            """However long it takes sidecars to come, there is always something to do, and never too much."""
+            while not over:
+                if len(stage.audit.unsettled(topic)) < 200:
+                    for lane in range(6):
+                        await stage.publish(topic, *numbered(10), lane=lane)
+                await asyncio.sleep(0.001)
 
         def slowly(batch: Batch) -> None:
             asyncio.get_running_loop().call_later(0.5, batch.ack)
 
+        loading = asyncio.create_task(load())
         stage.worker(first, slowly, credit=3)
         async with hurry(0.2):
-            for _ in range(3):
+            for number in range(3):
+                await until(lambda: len(_active(first)) == lanes, "the first has all lanes again")
                 second = await _join(stage, first)
                 stage.worker(second, slowly, credit=3)
-                acked = second.counters.acked
-                await until(lambda: second.counters.acked > acked + 20)  # noqa: B023 - waited for here
-                if len(stage.audit.acked) < 300:
+                await until(lambda: second.counters.acked > 20)  # noqa: B023 - waited for here
+                if number < 2:
                     async with stage.losing(second):
                         pass
                 await second.drain(2.0)
                 stage.subscriptions.remove(second)
+            over = True
+            await loading
             await until(lambda: not stage.audit.unsettled(topic))
 
 

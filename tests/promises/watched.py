@@ -103,8 +103,8 @@ class WatchedSource(Source):
 
     async def pause(self, lanes: Collection[Lane]) -> None:
         self.calls.append("pause")
-        self.paused |= set(lanes)
         await self.inner.pause(lanes)
+        self.paused |= set(lanes)
 
     async def resume(self, lanes: Collection[Lane]) -> None:
         self.calls.append("resume")

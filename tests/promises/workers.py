@@ -1,5 +1,6 @@
 """Promise 6: workers are not bound to partitions."""
 
+from sidecar.model import Lane
 from sidecar.settings import BudgetSettings
 from tests.promises.stage import Stage, batches_of, numbered, promise, values
 from tests.promises.timing import until
@@ -62,6 +63,8 @@ class WorkersAreNotBoundToPartitions:
         await stage.publish(topic, *numbered(2000), lane=0)
         at = await stage.publish(topic, *[b"trickle"] * 5, lane=1)
         subscription = await stage.subscribe(topic)
+        polled = stage.source(subscription).polled
+        await until(lambda: polled[Lane(topic, 0)] > 20 and polled[Lane(topic, 1)] == 5, "both have something")
         worker = stage.worker(subscription, Batch.ack)
         await stage.commits(topic, at[4] + 1, lane=1)
         first = values(worker.batches[:20])

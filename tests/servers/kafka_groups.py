@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from confluent_kafka import ConsumerGroupType
 
 from tests.servers.kafka import KafkaServer
-from tests.servers.process import PATIENCE
+from tests.servers.process import PATIENCE, await_
 
 _LEAVE_GROUP, _HEARTBEAT = 13, 68
 #: the epoch of a member that leaves
@@ -20,21 +20,39 @@ _LEAVES = -1
 _UNKNOWN_MEMBER = 25
 
 
-def members(kafka: KafkaServer, group: str) -> dict[str, str]:
-    """Member ids by the `client.id` of each member."""
+def assignments(kafka: KafkaServer, group: str) -> dict[str, set[tuple[str, int]]]:
+    """Topic and partition of what each member has, by its `client.id`."""
     found = kafka.admin.describe_consumer_groups([group])[group].result(PATIENCE)
-    return {member.client_id: member.member_id for member in found.members}
+    return {
+        member.client_id: {(one.topic, one.partition) for one in member.assignment.topic_partitions}
+        for member in found.members
+    }
 
 
 def throw_out(kafka: KafkaServer, group: str, client_id: str) -> None:
     """The broker takes the member for gone, which it hears of by its next heartbeat. Its lanes go to the others."""
     described = kafka.admin.describe_consumer_groups([group])[group].result(PATIENCE)
-    (member,) = (one.member_id for one in described.members if one.client_id == client_id)
+    member = next((one.member_id for one in described.members if one.client_id == client_id), None)
+    if member is None:
+        return
     if described.type == ConsumerGroupType.CONSUMER:
         error = _leave_as_consumer(kafka, group, member)
     else:
         error = _leave_as_classic(kafka, group, member)
     assert error in (0, _UNKNOWN_MEMBER), f"Kafka answers with error {error}"
+
+
+def give_to_others(kafka: KafkaServer, group: str, client_id: str) -> None:
+    """Throw a member out until the others have all lanes of the group. It may come back then."""
+    lanes = sum(len(held) for held in assignments(kafka, group).values())
+
+    def others_have_all() -> bool:
+        held = assignments(kafka, group)
+        if client_id in held:
+            throw_out(kafka, group, client_id)
+        return sum(len(lanes) for who, lanes in held.items() if who != client_id) >= lanes
+
+    await_(others_have_all, f"the other members of {group} have its lanes", 30.0)
 
 
 def _leave_as_consumer(kafka: KafkaServer, group: str, member: str) -> int:

@@ -1,0 +1,119 @@
+"""A real Kafka for the shared suites, and helpers for tests of Kafka alone."""
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sidecar.brokers.base import Broker, Source, SourceSpec
+from sidecar.brokers.kafka import KafkaBroker, KafkaOptions
+from sidecar.brokers.kafka.options import GroupProtocol
+from tests.brokers.harness import Consumer
+from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_groups import give_to_others
+
+_numbers = itertools.count(1)
+#: makes names that no other process has, since the server is shared
+_PROCESS = os.urandom(3).hex()
+
+
+def name(kind: str) -> str:
+    """A name for a topic or a group that nobody else has."""
+    return f"{kind}-{_PROCESS}-{next(_numbers)}"
+
+
+class KnownBroker(KafkaBroker):
+    """One that can be told from the others in its group, from outside."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        super().__init__(options)
+        self.client_id = options.properties["client.id"]
+        self.groups: dict[Source, str] = {}
+
+    def subscribe(self, spec: SourceSpec) -> Source:
+        source = super().subscribe(spec)
+        self.groups[source] = spec.group
+        return source
+
+
+class KafkaHarness:
+    """Each sidecar has a broker object of its own, as it has a process of its own elsewhere."""
+
+    def __init__(self, server: KafkaServer, protocol: GroupProtocol = GroupProtocol.CONSUMER) -> None:
+        self._server = server
+        self._protocol = protocol
+        self._lives: list[KnownBroker] = []
+
+    async def start(self) -> Broker:
+        return await self._open()
+
+    async def restart(self) -> Broker:
+        await self._lives.pop().close()
+        return await self._open()
+
+    async def crash(self) -> Broker:
+        """Nothing of the earlier life is closed before the end of the test, but its source."""
+        return await self._open()
+
+    async def sibling(self) -> Broker:
+        return await self._open()
+
+    async def lose(self, source: Source) -> None:
+        (broker,) = (life for life in self._lives if source in life.groups)
+        await asyncio.to_thread(give_to_others, self._server, broker.groups[source], broker.client_id)
+
+    async def stop(self) -> None:
+        for broker in self._lives:
+            await broker.close()
+
+    async def _open(self) -> Broker:
+        broker = KnownBroker(options(self._server, group_protocol=self._protocol))
+        await broker.open()
+        self._lives.append(broker)
+        return broker
+
+
+def options(server: KafkaServer, **more: Any) -> KafkaOptions:
+    """For the listener that asks for nothing, unless told otherwise."""
+    properties = {
+        "client.id": name("client"),
+        # Lanes of a topic are shared out evenly, whatever other topics there are.
+        "group.remote.assignor": "range",
+        # For the classic protocol; the other has this from the broker.
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "200",
+        **more.pop("properties", {}),
+    }
+    settings = {"servers": (server.bootstrap,), "create_topics": True, "properties": properties, **more}
+    if settings.get("group_protocol") is GroupProtocol.CONSUMER:
+        del properties["session.timeout.ms"], properties["heartbeat.interval.ms"]
+    elif settings.get("group_protocol") is GroupProtocol.CLASSIC:
+        del properties["group.remote.assignor"]
+    else:
+        # Found by trial: what one protocol has, the other refuses.
+        del properties["session.timeout.ms"], properties["heartbeat.interval.ms"], properties["group.remote.assignor"]
+    return KafkaOptions(**settings)
+
+
+@asynccontextmanager
+async def running(server: KafkaServer, **more: Any) -> AsyncIterator[KafkaBroker]:
+    """A broker that is open meanwhile."""
+    broker = KafkaBroker(options(server, **more))
+    await broker.open()
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
+@asynccontextmanager
+async def consuming(broker: KafkaBroker, *topics: str, group: str, **spec: Any) -> AsyncIterator[Consumer]:
+    """A source that is open meanwhile."""
+    consumer = Consumer(broker.subscribe(SourceSpec(group, topics, **spec)))
+    await consumer.source.open()
+    try:
+        yield consumer
+    finally:
+        await consumer.close()

@@ -1,0 +1,196 @@
+"""Positions without records: compaction, transactions, retention."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from sidecar.brokers.base import Advanced
+from sidecar.brokers.kafka.options import OutOfRange
+from sidecar.model import Lane
+from tests.brokers.harness import numbered
+from tests.brokers.kafka import consuming, name, running
+from tests.brokers.local import play
+from tests.e2e.harness import Sidecar, eventually
+from tests.e2e.kafka.stock import progress, read
+from tests.servers.kafka import QUIET, KafkaServer
+from tests.servers.process import await_
+
+
+def _transaction(kafka: KafkaServer, topic: str, *values: bytes, commit: bool = True) -> None:
+    producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush(20)
+    producer.commit_transaction(20) if commit else producer.abort_transaction(20)
+
+
+def test_aborted_records_never_come_and_committed_ones_do(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic = name("topic")
+        kafka.make_topic(topic)
+        _transaction(kafka, topic, *numbered(5, "a"))
+        _transaction(kafka, topic, *numbered(5, "b"), commit=False)
+        kafka.publish(topic, b"between")
+        _transaction(kafka, topic, *numbered(5, "c"))
+        async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
+            assert await consumer.take(11) == [*numbered(5, "a"), b"between", *numbered(5, "c")]
+            await consumer.stays_silent()
+
+    play(body)
+
+
+def test_records_of_an_open_transaction_wait_for_its_end(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic = name("topic")
+        kafka.make_topic(topic)
+        producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(topic, b"within", partition=0)
+        assert producer.flush(20) == 0
+        kafka.publish(topic, b"after")
+        async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
+            await consumer.until(consumer.assigned)
+            await consumer.stays_silent()
+            await asyncio.to_thread(producer.commit_transaction, 20)
+            assert await consumer.take(2) == [b"within", b"after"]
+
+    play(body)
+
+
+def _sidecar(folder: Path, kafka: KafkaServer, topic: str, **settings: object) -> Sidecar:
+    """Its group is called as its topic."""
+    broker = {"type": "kafka", "servers": [kafka.bootstrap], **settings}
+    subscription = {"broker": "kafka", "topics": [topic], "group": topic, "commit_every": "20ms"}
+    return Sidecar(folder, subscriptions={"orders": subscription}, brokers={"kafka": broker})
+
+
+def _work_until_done(sidecar: Sidecar, kafka: KafkaServer, topic: str) -> list[bytes]:
+    """All values, acked; returns when the group is at the end and the status says that nothing is left."""
+    import threading
+
+    from offramp import Batch, Worker
+
+    got: list[bytes] = []
+
+    def handle(batch: Batch) -> None:
+        got.extend(record.value or b"" for record in batch)
+
+    worker = Worker("orders", handle, address=sidecar.target)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        eventually(lambda: progress(kafka, topic, topic, 1).is_done, "the group is at the end")
+        eventually(lambda: [lane.lag for lane in sidecar.status().lanes if not lane.parked] == [0], "the lag is zero")
+    finally:
+        worker.drain()
+        thread.join(20)
+    return got
+
+
+def test_the_lag_reaches_zero_where_a_topic_ends_with_a_marker(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic = name("topic")
+    kafka.make_topic(topic)
+    _transaction(kafka, topic, *numbered(5))
+    with _sidecar(tmp_path, kafka, topic) as sidecar:
+        assert _work_until_done(sidecar, kafka, topic) == numbered(5)
+        _transaction(kafka, topic, b"aborted", commit=False)
+        # The end is further on now, and there is nothing to ack before it.
+        assert _work_until_done(sidecar, kafka, topic) == []
+        _transaction(kafka, topic, b"more")
+        assert _work_until_done(sidecar, kafka, topic) == [b"more"]
+
+
+def test_a_compacted_topic_is_consumed_to_its_end(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic = name("topic")
+    kafka.make_topic(
+        topic,
+        cleanup_policy="compact",
+        segment_ms="200",
+        min_cleanable_dirty_ratio="0.001",
+        delete_retention_ms="0",
+        max_compaction_lag_ms="500",
+    )
+    for round_ in range(3):
+        for key in range(10):
+            kafka.publish(topic, b"%d-%d" % (key, round_), key=b"%d" % key)
+    # The segment that is written to is never compacted: what follows makes a new one.
+    await_(lambda: kafka.publish(topic, b"last", key=b"last") or _count(kafka, topic) < 25, "it is compacted", 60.0)
+    kafka.publish(topic, b"end", key=b"end")
+    survivors = {message.value() for message in read(kafka, topic)}
+    with _sidecar(tmp_path, kafka, topic) as sidecar:
+        got = _work_until_done(sidecar, kafka, topic)
+    assert {b"%d-2" % key for key in range(10)} | {b"end"} <= survivors
+    assert set(got) >= {b"%d-2" % key for key in range(10)} | {b"end"}
+
+
+def _count(kafka: KafkaServer, topic: str) -> int:
+    return sum(1 for message in read(kafka, topic) if message.key() not in (b"last", b"end"))
+
+
+@pytest.mark.parametrize("out_of_range", OutOfRange)
+def test_records_that_retention_removes_under_a_paused_lane_are_counted(
+    kafka: KafkaServer, out_of_range: OutOfRange
+) -> None:
+    async def body() -> None:
+        topic = name("topic")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(20_000))
+        lane = Lane(topic, 0)
+        async with (
+            running(kafka, out_of_range=out_of_range) as broker,
+            consuming(broker, topic, group=name("group")) as consumer,
+        ):
+            await consumer.take(10, max_records=10)
+            await consumer.source.pause([lane])
+            await consumer.poll(timeout=0.05)
+            read_to = consumer.records[-1].position + 1
+            consumer.forget()
+            kafka.admin.delete_records([TopicPartition(topic, 0, 19_990)])
+            await_(lambda: _start(kafka, topic) == 19_990, "the records are removed")
+            await consumer.source.resume([lane])
+            if out_of_range is OutOfRange.EARLIEST:
+                await consumer.until(lambda: consumer.values[-1:] == [b"19999"])
+                end = 19_990
+            else:
+                await consumer.until(lambda: [e for e in consumer.events if isinstance(e, Advanced) and e.lost])
+                end = 20_000
+                kafka.publish(topic, b"new")
+                await consumer.until(lambda: consumer.values[-1:] == [b"new"])
+            lost = sum(event.lost for event in consumer.events if isinstance(event, Advanced))
+            delivered = [r.position for r in consumer.records if r.position < end]
+            # What had been fetched before may come; all the rest is accounted for.
+            assert delivered == [*range(read_to, read_to + len(delivered))]
+            assert read_to + len(delivered) + lost == end
+
+    play(body)
+
+
+def test_a_sidecar_says_how_many_records_retention_removed_while_it_was_away(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic = name("topic")
+    kafka.make_topic(topic)
+    kafka.publish(topic, *numbered(10))
+    with _sidecar(tmp_path, kafka, topic) as sidecar:
+        _work_until_done(sidecar, kafka, topic)
+    kafka.publish(topic, *numbered(100, "more-"))
+    kafka.admin.delete_records([TopicPartition(topic, 0, 70)])
+    await_(lambda: _start(kafka, topic) == 70, "the records are removed")
+    with _sidecar(tmp_path, kafka, topic) as sidecar:
+        assert _work_until_done(sidecar, kafka, topic) == numbered(100, "more-")[60:]
+        said = sidecar.event("records were removed before they could be read")
+        assert (said["records"], said["level"]) == (60, "warning")
+
+
+def _start(kafka: KafkaServer, topic: str) -> int:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({**kafka.settings(), "group.id": "offramp-tests-start"}, logger=QUIET)
+    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
+    consumer.close()
+    return low

@@ -1,0 +1,271 @@
+"""Groups on a real Kafka: protocols, patterns, topics and lanes that come, broadcast, static members, long handlers."""
+
+import asyncio
+import time
+
+import pytest
+from confluent_kafka.cimpl import NewPartitions
+
+from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
+from sidecar.brokers.kafka import KafkaBroker
+from sidecar.brokers.kafka.options import GroupProtocol
+from sidecar.errors import ConfigError
+from sidecar.model import Commit, Lane
+from tests.brokers.harness import Consumer, numbered
+from tests.brokers.kafka import consuming, name, options, running
+from tests.brokers.local import play
+from tests.servers.fixtures import NewKafka
+from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_groups import assignments
+
+BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
+
+
+def _facts(broker: KafkaBroker) -> str:
+    return " ".join(f"{key}: {value}" for key, value in broker.facts.items())
+
+
+def test_the_broker_shares_out_where_it_can(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic = name("topic")
+        kafka.make_topic(topic)
+        async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
+            await consumer.until(consumer.assigned)
+            assert "consumer" in _facts(broker), "the facts say which protocol it is"
+
+    play(body)
+
+
+def test_members_share_out_themselves_where_the_broker_cannot(new_kafka: NewKafka) -> None:
+    async def body() -> None:
+        kafka = new_kafka(properties={"group.coordinator.rebalance.protocols": "classic"})
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic, 2)
+        kafka.publish(topic, *numbered(5))
+        async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
+            assert await consumer.take(5) == numbered(5)
+            assert "classic" in _facts(broker)
+            await consumer.commit(Lane(topic, 0), Commit(5))
+        assert kafka.committed(group, topic, [0])[0][0] == 5
+
+    play(body)
+
+
+def test_a_group_can_change_its_protocol_from_one_life_to_the_next(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(6))
+        for number, protocol in enumerate((GroupProtocol.CLASSIC, GroupProtocol.CONSUMER, GroupProtocol.CLASSIC)):
+            async with (
+                running(kafka, group_protocol=protocol) as broker,
+                consuming(broker, topic, group=group) as consumer,
+            ):
+                await consumer.take(6 - 2 * number)
+                assert consumer.values == numbered(6)[2 * number :]
+                await consumer.commit(Lane(topic, 0), Commit(2 * number + 2))
+
+    play(body)
+
+
+@BOTH
+def test_topics_by_pattern_and_new_ones_are_picked_up(kafka: KafkaServer, protocol: GroupProtocol) -> None:
+    async def body() -> None:
+        prefix = name("pattern")
+        kafka.make_topic(f"{prefix}.a", 2)
+        kafka.make_topic(f"other.{prefix}", 1)
+        quick = {"topic.metadata.refresh.interval.ms": "500"}
+        async with (
+            running(kafka, group_protocol=protocol, properties=quick) as broker,
+            consuming(broker, f"^{prefix}\\..*", group=name("group")) as consumer,
+        ):
+            await consumer.until(lambda: len(consumer.assigned()) == 2)
+            kafka.make_topic(f"{prefix}.b", 1)
+            kafka.publish(f"{prefix}.b", b"value")
+            await consumer.take(1)
+            lanes = {Lane(f"{prefix}.a", 0), Lane(f"{prefix}.a", 1), Lane(f"{prefix}.b", 0)}
+            assert set(consumer.assigned()) == lanes
+
+    play(body)
+
+
+@BOTH
+def test_new_lanes_of_a_topic_are_picked_up_from_their_start(kafka: KafkaServer, protocol: GroupProtocol) -> None:
+    async def body() -> None:
+        topic = name("topic")
+        kafka.make_topic(topic, 1)
+        quick = {"topic.metadata.refresh.interval.ms": "500"}
+        async with (
+            running(kafka, group_protocol=protocol, properties=quick) as broker,
+            consuming(broker, topic, group=name("group")) as consumer,
+        ):
+            await consumer.until(consumer.assigned)
+            kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+            for lane in (1, 2):
+                kafka.publish(topic, b"%d" % lane, lane=lane)
+            await consumer.take_values([b"1", b"2"])
+            assert set(consumer.assigned()) == {Lane(topic, lane) for lane in range(3)}
+
+    play(body)
+
+
+def test_in_a_broadcast_every_pod_gets_every_record(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic, 2)
+        kafka.publish(topic, *numbered(5), lane=0)
+        kafka.publish(topic, *numbered(5, "more-"), lane=1)
+        async with (
+            running(kafka, broadcast=True, instance="pod-1") as one,
+            running(kafka, broadcast=True, instance="pod-2") as two,
+            consuming(one, topic, group=group) as first,
+            consuming(two, topic, group=group) as second,
+        ):
+            for consumer in (first, second):
+                await consumer.take_values([*numbered(5), *numbered(5, "more-")])
+                assert len(consumer.values) == 10
+            await first.commit(Lane(topic, 0), Commit(5))
+        groups = [found.group_id for found in kafka.admin.list_consumer_groups().result(20).valid]
+        mine = sorted(found for found in groups if group in found)
+        assert len(mine) == 2
+        assert group not in mine
+        assert ["pod-1" in mine[0], "pod-2" in mine[1]] == [True, True]
+
+    play(body)
+
+
+@BOTH
+def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
+    kafka: KafkaServer, protocol: GroupProtocol
+) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic, 4)
+        async with (
+            running(kafka, group_protocol=protocol, group_instance_id="pod-0") as stays,
+            consuming(stays, topic, group=group) as first,
+        ):
+            await first.until(lambda: len(first.assigned()) == 4)
+            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as leaves:
+                second = Consumer(leaves.subscribe(_spec(group, topic)))
+                await second.source.open()
+                before = await _shared_out(first, second, 4)
+                first.forget()
+                await second.close()
+            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as back:
+                third = Consumer(back.subscribe(_spec(group, topic)))
+                await third.source.open()
+                while len(third.assigned()) < 2:
+                    await asyncio.gather(first.poll(timeout=0.05), third.poll(timeout=0.05))
+                assert set(third.assigned()) == before
+                assert not [event for event in first.events if isinstance(event, Assigned | Revoked | Lost)]
+                await third.close()
+
+    play(body)
+
+
+def _spec(group: str, *topics: str) -> SourceSpec:
+    return SourceSpec(group, topics)
+
+
+async def _shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]:
+    """Polls both until the second has half; answers which."""
+    deadline = time.monotonic() + 20.0
+    while len(second.assigned()) < lanes // 2:
+        assert time.monotonic() < deadline, f"not shared out: {first.polls} {second.polls}"
+        await asyncio.gather(first.poll(timeout=0.05), second.poll(timeout=0.05))
+        for event in first.events:
+            if isinstance(event, Revoked):
+                await first.source.release(event.lanes)
+    return set(second.assigned())
+
+
+@pytest.mark.parametrize(
+    "property_",
+    [
+        "group.id",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "auto.offset.reset",
+        "isolation.level",
+        "group.protocol",
+        "partition.assignment.strategy",
+        "bootstrap.servers",
+        "enable.idempotence",
+    ],
+)
+def test_a_property_that_the_adapter_owns_is_refused_by_name_with_the_reason(
+    kafka: KafkaServer, property_: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        options(kafka, properties={property_: "true"})
+    said = str(raised.value)
+    assert f'"{property_}"' in said
+    assert len(said.partition(property_)[2]) > 20, "it says why"
+
+
+def test_a_property_that_the_library_does_not_know_is_named(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        with pytest.raises(Exception, match=r"no\.such\.property"):
+            async with running(kafka, properties={"no.such.property": "1"}):
+                pass
+
+    play(body)
+
+
+@BOTH
+def test_a_handler_that_takes_longer_than_the_poll_interval_keeps_its_lanes(
+    kafka: KafkaServer, protocol: GroupProtocol
+) -> None:
+    """Nobody takes records or settles any for three times as long, and every lane is paused."""
+
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic, 2)
+        for lane in range(2):
+            kafka.publish(topic, *numbered(3000), lane=lane)
+        interval = {"max.poll.interval.ms": "6000"}
+        async with (
+            running(kafka, group_protocol=protocol, properties=interval) as broker,
+            consuming(broker, topic, group=group) as consumer,
+        ):
+            await consumer.until(lambda: {chunk.lane.number for chunk in consumer.chunks} == {0, 1}, max_records=50)
+            await consumer.source.pause([Lane(topic, 0), Lane(topic, 1)])
+            consumer.forget()
+            (mine,) = assignments(kafka, group).values()
+            ends = time.monotonic() + 18.0
+            while time.monotonic() < ends:
+                # The core polls always; records that were on their way may come.
+                await consumer.poll(timeout=1.0)
+            assert not [event for event in consumer.events if isinstance(event, Assigned | Revoked | Lost)]
+            assert [*assignments(kafka, group).values()] == [mine]
+            await consumer.commit(Lane(topic, 0), Commit(1))
+            await consumer.source.resume([Lane(topic, 0), Lane(topic, 1)])
+            await consumer.take(3000)
+        assert kafka.committed(group, topic, [0])[0][0] == 1
+
+    play(body)
+
+
+@BOTH
+def test_a_core_that_does_not_even_poll_for_a_while_keeps_its_lanes(
+    kafka: KafkaServer, protocol: GroupProtocol
+) -> None:
+    """As when the event loop is blocked: the thread of the adapter polls."""
+
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(5000))
+        interval = {"max.poll.interval.ms": "6000"}
+        async with (
+            running(kafka, group_protocol=protocol, properties=interval) as broker,
+            consuming(broker, topic, group=group) as consumer,
+        ):
+            await consumer.take(10, max_records=10)
+            time.sleep(9.0)  # noqa: ASYNC251 - blocks the loop on purpose
+            await consumer.take(5000)
+            assert consumer.values == numbered(5000)
+            assert not [event for event in consumer.events if isinstance(event, Revoked | Lost)]
+
+    play(body)

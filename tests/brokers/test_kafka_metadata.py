@@ -1,0 +1,189 @@
+"""Acks beyond a committed position ride in Kafka's commit metadata, and are believed only where they belong."""
+
+import base64
+import zlib
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import Consumer as PlainConsumer
+from confluent_kafka import TopicPartition
+
+from sidecar.model import Commit, Lane, Run
+from tests.brokers.harness import numbered
+from tests.brokers.kafka import consuming, name, running
+from tests.brokers.local import play
+from tests.servers.fixtures import NewKafka
+from tests.servers.kafka import QUIET, KafkaServer
+from tests.servers.process import await_
+
+#: what is acked beyond the position 3 of twelve records
+POSITION, BEYOND = 3, (Run(5, 7), Run(9, 12))
+
+
+def _topic(kafka: KafkaServer, records: int = 12) -> str:
+    topic = name("topic")
+    kafka.make_topic(topic)
+    kafka.publish(topic, *numbered(records))
+    return topic
+
+
+async def _commit(kafka: KafkaServer, topic: str, group: str, commit: Commit) -> tuple[int, str]:
+    """As a sidecar does; answers what Kafka has then."""
+    async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
+        await consumer.until(consumer.assigned)
+        await consumer.commit(Lane(topic, 0), commit)
+    offset, metadata = kafka.committed(group, topic, [0])[0]
+    return offset, metadata or ""
+
+
+def _write(kafka: KafkaServer, topic: str, group: str, offset: int, metadata: str) -> None:
+    """As any other program could."""
+    consumer = PlainConsumer({**kafka.settings(), "group.id": group}, logger=QUIET)
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset, metadata)], asynchronous=False)
+    consumer.close()
+    assert kafka.committed(group, topic, [0])[0] == (offset, metadata)
+
+
+async def _settled(
+    kafka: KafkaServer, topic: str, group: str, start: int, expected: Sequence[bytes]
+) -> tuple[Run, ...]:
+    """What a sidecar that starts now takes as settled. It gets everything from the start on that is not."""
+    async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
+        await consumer.until(consumer.assigned)
+        assigned = consumer.assigned()[Lane(topic, 0)]
+        assert assigned.start == start
+        await consumer.take_values(expected)
+        return assigned.settled
+
+
+def test_what_is_stored_is_text_that_says_what_it_belongs_to(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = _topic(kafka), name("group")
+        offset, metadata = await _commit(kafka, topic, group, Commit(POSITION, BEYOND))
+        assert offset == POSITION
+        assert metadata == _crafted(kafka, topic)
+        assert await _settled(kafka, topic, group, POSITION, [b"3", b"4", b"7", b"8"]) == BEYOND
+
+    play(body)
+
+
+def test_a_commit_without_acks_beyond_has_no_metadata(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = _topic(kafka), name("group")
+        assert await _commit(kafka, topic, group, Commit(7)) == (7, "")
+
+    play(body)
+
+
+@pytest.mark.parametrize("offset", [0, 2, 4, 11, 12])
+def test_metadata_beside_another_offset_is_not_believed(kafka: KafkaServer, offset: int) -> None:
+    """Tools that mirror a cluster copy it beside an offset that they have translated."""
+
+    async def body() -> None:
+        topic, group = _topic(kafka), name("group")
+        _, metadata = await _commit(kafka, topic, group, Commit(POSITION, BEYOND))
+        _write(kafka, topic, group, offset, metadata)
+        assert await _settled(kafka, topic, group, offset, numbered(12)[offset:]) == ()
+
+    play(body)
+
+
+def test_metadata_of_a_topic_that_was_deleted_and_made_again_is_not_believed(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = _topic(kafka), name("group")
+        _, metadata = await _commit(kafka, topic, group, Commit(POSITION, BEYOND))
+        kafka.admin.delete_topics([topic])[topic].result(20)
+        await_(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "the topic is gone")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(12))
+        _write(kafka, topic, group, POSITION, metadata)
+        assert await _settled(kafka, topic, group, POSITION, numbered(12)[POSITION:]) == ()
+
+    play(body)
+
+
+def test_metadata_of_another_cluster_is_not_believed(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = _topic(kafka), name("group")
+        _write(kafka, topic, group, POSITION, _crafted(kafka, topic, cluster="another-cluster-of-22c"))
+        assert await _settled(kafka, topic, group, POSITION, numbered(12)[POSITION:]) == ()
+
+    play(body)
+
+
+def test_metadata_that_knows_more_than_the_log_has_is_not_believed(kafka: KafkaServer) -> None:
+    """The log was cut: what will be written there is news."""
+
+    async def body() -> None:
+        topic, group = _topic(kafka, records=11), name("group")
+        _write(kafka, topic, group, POSITION, _crafted(kafka, topic))
+        assert await _settled(kafka, topic, group, POSITION, numbered(11)[POSITION:]) == ()
+
+    play(body)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: "what another program keeps here",
+        lambda text: "offramp",
+        lambda text: "offramp:1:",
+        lambda text: text.replace("offramp:1:", "offramp:2:"),
+        lambda text: text[:-6],
+        lambda text: text[:40] + ("A" if text[40] != "A" else "B") + text[41:],
+        lambda text: text[:12] + "?!" + text[14:],
+        lambda text: text + "AAAA",
+    ],
+)
+def test_foreign_and_damaged_metadata_skips_nothing(kafka: KafkaServer, damage: object) -> None:
+    async def body() -> None:
+        topic, group = _topic(kafka), name("group")
+        _write(kafka, topic, group, POSITION, damage(_crafted(kafka, topic)))  # type: ignore[operator]
+        assert await _settled(kafka, topic, group, POSITION, numbered(12)[POSITION:]) == ()
+
+    play(body)
+
+
+def test_when_there_is_too_much_to_say_the_earliest_ride_and_the_rest_replays(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = _topic(kafka, records=8000), name("group")
+        beyond = tuple(Run(start, start + 1) for start in range(1, 7999, 2))
+        offset, metadata = await _commit(kafka, topic, group, Commit(0, beyond))
+        assert offset == 0
+        assert len(metadata) < 4096
+        settled = await _settled(kafka, topic, group, 0, numbered(8000)[::2])
+        assert len(settled) > 500
+        assert settled == beyond[: len(settled)]
+
+    play(body)
+
+
+def test_a_broker_that_takes_less_metadata_gets_the_position_alone(new_kafka: NewKafka) -> None:
+    async def body() -> None:
+        kafka = new_kafka(properties={"offset.metadata.max.bytes": "60"})
+        topic, group = _topic(kafka), name("group")
+        assert await _commit(kafka, topic, group, Commit(POSITION, BEYOND)) == (POSITION, "")
+        assert await _settled(kafka, topic, group, POSITION, numbered(12)[POSITION:]) == ()
+
+    play(body)
+
+
+def _crafted(kafka: KafkaServer, topic: str, cluster: str = "") -> str:
+    """The metadata for `POSITION` and `BEYOND`, as docs/brokers/kafka.md describes it."""
+    described = kafka.admin.describe_cluster().result(20)
+    topics = kafka.admin.describe_topics(_names(topic))
+    names = (cluster or described.cluster_id, str(topics[topic].result(20).topic_id))
+    body = b"".join(bytes([len(one)]) + one.encode() for one in names) + bytes([POSITION])
+    at = POSITION
+    for start, stop in BEYOND:
+        body += bytes([start - at, stop - start])
+        at = stop
+    body += zlib.crc32(body).to_bytes(4, "big")
+    return "offramp:1:" + base64.urlsafe_b64encode(body).decode().rstrip("=")
+
+
+def _names(topic: str) -> object:
+    from confluent_kafka import TopicCollection
+
+    return TopicCollection([topic])

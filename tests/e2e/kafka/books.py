@@ -1,0 +1,105 @@
+"""The journals of the workers, held against what Kafka has. Each check says what is wrong as sentences."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.e2e.kafka.stock import Stock
+from tests.e2e.load.journal import Entry, Reader, Spot, Word
+from tests.e2e.load.kinds import DEADLY, kind_of
+
+
+class Books:
+    def __init__(self) -> None:
+        self.acked: set[Spot] = set()
+        self.settled: set[Spot] = set()
+        self.deliveries = 0
+        #: deliveries of a record after a worker had acked it
+        self.repeats = 0
+        #: those among them that were not flagged
+        self.surprises: list[Entry] = []
+        #: all of them, by time
+        self.entries: list[Entry] = []
+        self._readers: dict[Path, Reader] = {}
+
+    def read(self, journals: Iterable[Path]) -> None:
+        """Take in what is new."""
+        for path in journals:
+            self._readers.setdefault(path, Reader(path))
+        news = sorted(entry for reader in self._readers.values() for entry in reader.news())
+        self.entries.extend(news)
+        for entry in news:
+            if entry.word is Word.ACKED:
+                self.acked.add(entry.spot)
+            elif entry.word is Word.SETTLED:
+                self.settled.add(entry.spot)
+            else:
+                self.deliveries += 1
+                if entry.spot in self.acked:
+                    self.repeats += 1
+                    if not entry.possibly_processed:
+                        self.surprises.append(entry)
+
+    def committed_too_early(self, stock: Stock) -> list[str]:
+        """What the group would never get again, though nobody acked it and it is not durably aside."""
+        return [
+            f"{spot} {stock.records[spot]} is committed"
+            for spot in stock.committed
+            if spot not in self.acked and spot not in stock.dead and spot not in stock.parked
+        ]
+
+    def settled_and_not_committed(self, stock: Stock) -> list[str]:
+        """What would be replayed though the sidecar said that it counts: nothing after an orderly stop."""
+        return [f"{spot} {stock.records[spot]}" for spot in self.settled - stock.committed - stock.parked]
+
+    def unaccounted(self, stock: Stock) -> list[str]:
+        """What is neither acked nor a dead letter, or is what it should not be."""
+        problems = []
+        for spot, (_, value) in stock.records.items():
+            reason, letter = DEADLY.get(kind_of(value)), stock.dead.get(spot)
+            if letter is None and spot not in self.acked:
+                problems.append(f"{spot} {value!r} is lost")
+            elif letter is not None and (reason is None or reason not in letter):
+                problems.append(f"{spot} {value!r} is a dead letter: {letter}")
+        return problems
+
+    def out_of_order(self, stock: Stock) -> list[str]:
+        """Records that were delivered before all earlier ones of their key were acked, or tried and given up."""
+        keys: dict[tuple[int, bytes], list[Spot]] = defaultdict(list)
+        for spot, (key, _) in sorted(stock.records.items()):
+            keys[spot.lane, key or b""].append(spot)
+        before = {spot: spots[:place] for spots in keys.values() for place, spot in enumerate(spots)}
+        done: set[Spot] = set()
+        #: for each key, how many of its first records are known to be done: they stay so
+        known: dict[tuple[int, bytes], int] = defaultdict(int)
+        problems = []
+        for batch in _batches(self.entries):
+            spots = {entry.spot for entry in batch}
+            for entry in batch:
+                if entry.word is Word.ACKED:
+                    done.add(entry.spot)
+                elif entry.word is Word.TOOK:
+                    name = (entry.spot.lane, stock.records[entry.spot].key or b"")
+                    earlier = before[entry.spot]
+                    while known[name] < len(keys[name]) and keys[name][known[name]] in done:
+                        known[name] += 1
+                    early = [one for one in earlier[known[name] :] if one not in done and one not in spots]
+                    if early:
+                        problems.append(
+                            f"{entry.spot} was delivered before {early[:3]} of its key {name[1]!r} was done"
+                        )
+            # A record that is rejected is done when it was delivered: what comes after it may go.
+            done |= {one for one in spots if one in stock.dead}
+        return problems
+
+
+def _batches(entries: list[Entry]) -> Iterable[list[Entry]]:
+    """Entries that were written in one line."""
+    batch: list[Entry] = []
+    for entry in entries:
+        if batch and (entry.at, entry.word) != (batch[0].at, batch[0].word):
+            yield batch
+            batch = []
+        batch.append(entry)
+    if batch:
+        yield batch
