@@ -36,7 +36,7 @@ demo: $(VENV)/.run ## the main job, for real, on the embedded broker
 	@$(BIN)/offramp demo
 
 .PHONY: test
-test: $(VENV)/.dev check check-proto servers ## everything, in its short form
+test: $(VENV)/.dev check check-proto servers php ## everything, in its short form
 	$(BIN)/python -m pytest tests --ignore tests/simulation -n 2
 	$(BIN)/python -m pytest tests/simulation
 
@@ -92,6 +92,14 @@ clients/java/target/.built: $(JAVA_SOURCES) $(PROTOS)
 	  echo "javac and mvn are not there: the Java client is not built. On Debian: apt install openjdk-17-jdk-headless maven"; \
 	  [ "$$CI" != true ]; \
 	fi
+
+.PHONY: php
+php: ## install PHP and what its client is tested with, if it is missing
+	@clients/php/tools/install
+
+.PHONY: proto-php
+proto-php: ## generate the PHP classes of the protocol again
+	@clients/php/tools/generate clients/php/generated
 
 .PHONY: bench
 bench: $(VENV)/.run ## measure
