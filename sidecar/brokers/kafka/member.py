@@ -313,27 +313,22 @@ class Member:
             if not self.has(reading) or reading.phase is not Phase.ARRIVING:
                 continue
             reading.phase, reading.next, reading.end = Phase.ACTIVE, beginning.at, beginning.end
-            reading.astray = True
             ends[reading.lane] = beginning.end
             self._shelf.resume([reading.lane])
             self._shelf.tell(Assigned(reading.lane, beginning.start, beginning.settled, beginning.first))
             self._skip(reading, beginning)
+            self._place(reading)
         self.ends = ends
-        self._mend()
 
     def _restart(self, reading: Reading, beginning: Beginning) -> None:
         if not self.has(reading) or reading.phase is not Phase.STUCK:
             return
-        # After such an error the library takes no seek.
-        self._consumer.incremental_unassign([reading.partition])
-        self._consumer.incremental_assign([reading.at(beginning.at)])
-        if reading.paused or reading in self._held:
-            self._consumer.pause([reading.partition])
         reading.phase, reading.end = Phase.ACTIVE, beginning.end
         if beginning.at < reading.next:
             self._shelf.forget([reading.lane])
             self._shelf.tell(Assigned(reading.lane, beginning.at))
         reading.next = beginning.at
+        self._place(reading)
         self._skip(reading, beginning)
 
     def _skip(self, reading: Reading, beginning: Beginning) -> None:
@@ -367,14 +362,24 @@ class Member:
             if reading.phase is not Phase.ACTIVE:
                 reading.astray = reading.phase is not Phase.LEAVING
                 continue
+            reading.astray = False
             try:
                 self._consumer.seek(reading.at(reading.next))
             except KafkaException:
-                # The library is not there yet; in a moment it is.
+                # It does not seek before a lane has begun, nor after an error.
+                self._place(reading)
                 continue
-            reading.astray = False
             if self._flows(reading):
                 self._consumer.resume([reading.partition])
+
+    def _place(self, reading: Reading) -> None:
+        """Give the lane to the library anew, at the position where the core is in it."""
+        self._consumer.incremental_unassign([reading.partition])
+        self._consumer.incremental_assign([reading.at(reading.next)])
+        if self._flows(reading):
+            self._consumer.resume([reading.partition])
+        else:
+            self._consumer.pause([reading.partition])
 
     # What Kafka tells.
 
@@ -394,7 +399,8 @@ class Member:
                 reading.next = position
                 self._shelf.tell(Advanced(reading.lane, position))
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            if reading is not None and reading.phase is Phase.ACTIVE and not reading.astray:
+            stale = (message.offset() or 0) < reading.next if reading is not None else True
+            if reading is not None and reading.phase is Phase.ACTIVE and not reading.astray and not stale:
                 reading.phase = Phase.STUCK
                 self._listener.strayed(reading)
         elif code in NO_CONSUMER_PROTOCOL and self._on_trial:

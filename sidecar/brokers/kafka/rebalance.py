@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.brokers.base import Lost, Revoked, Trouble
 from sidecar.brokers.kafka.commits import Commits
@@ -49,7 +49,8 @@ class Rebalance:
         """Where a lane starts is asked elsewhere, so that this does not wait: until that is known it is paused."""
         readings = []
         for partition in partitions:
-            partition.offset = OFFSET_END
+            # A number: the end would be asked for, and the answer could come after the lane was put to its place.
+            partition.offset = 0
             reading = Reading(Lane(partition.topic, partition.partition))
             self._readings[reading.lane] = reading
             readings.append(reading)
