@@ -79,6 +79,7 @@ proto: $(VENV)/.proto ## generate the stubs again
 	rm -rf $(STUBS)/offramp/v1 && mkdir -p $(STUBS)/offramp/v1
 	$(call generate,$(STUBS))
 	@printf '"""Generated from proto/offramp/v1 by `make proto`."""\n' > $(STUBS)/offramp/v1/__init__.py
+	@clients/php/tools/generate clients/php/generated || [ $$? = 3 ]
 
 JAVA_SOURCES := $(shell find clients/java -name target -prune -o -type f \( -name '*.java' -o -name pom.xml \) -print)
 

@@ -1,8 +1,11 @@
 """PHP and what belongs to it, as far as it is there."""
 
+import os
 import shutil
 import subprocess
 from functools import cache
+
+import pytest
 
 GET = "run `make php`"
 
@@ -20,3 +23,12 @@ def missing() -> str:
     if subprocess.run(["php", "-r", protobuf], check=False).returncode:
         return f"PHP has no protobuf runtime: {GET}"
     return ""
+
+
+def require(command: str) -> None:
+    """Skip on a laptop, fail where everything must be tested, if the command is not there."""
+    if shutil.which(command) is None:
+        sentence = f"{command} is not installed: {GET}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(sentence)
+        pytest.skip(sentence)

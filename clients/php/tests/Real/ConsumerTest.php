@@ -21,9 +21,9 @@ final class ConsumerTest extends RealTestCase
     {
         $consumer = $this->consumer();
         self::assertNull($consumer->take(0.05));
-        self::assertTrue($consumer->isConnected());
         $this->publish('1');
         self::assertSame('1', $this->take($consumer)[0]->value);
+        self::assertTrue($consumer->isConnected());
     }
 
     public function testClosingReleasesWhatIsInHand(): void

@@ -101,6 +101,12 @@ class Counters extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 failed_commits = 20;</code>
      */
     protected $failed_commits = 0;
+    /**
+     * Removed by the broker before they could be read.
+     *
+     * Generated from protobuf field <code>uint64 removed = 21;</code>
+     */
+    protected $removed = 0;
 
     /**
      * Constructor.
@@ -131,6 +137,8 @@ class Counters extends \Google\Protobuf\Internal\Message
      *     @type int|string $splits
      *     @type int|string $commits
      *     @type int|string $failed_commits
+     *     @type int|string $removed
+     *           Removed by the broker before they could be read.
      * }
      */
     public function __construct($data = NULL) {
@@ -586,6 +594,32 @@ class Counters extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->failed_commits = $var;
+
+        return $this;
+    }
+
+    /**
+     * Removed by the broker before they could be read.
+     *
+     * Generated from protobuf field <code>uint64 removed = 21;</code>
+     * @return int|string
+     */
+    public function getRemoved()
+    {
+        return $this->removed;
+    }
+
+    /**
+     * Removed by the broker before they could be read.
+     *
+     * Generated from protobuf field <code>uint64 removed = 21;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setRemoved($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->removed = $var;
 
         return $this;
     }
