@@ -74,8 +74,10 @@ def test_a_socket_that_this_user_may_not_use_is_explained() -> None:
                 require "autoload.php";
                 $options = new Offramp\\Options(patience: 0.0);
                 $consumer = new Offramp\\Consumer("orders", $options);
+                posix_initgroups("nobody", 65534);
+                posix_setgid(65534);
                 posix_setuid(65534);
                 try { $consumer->take(5); } catch (Offramp\\Exception\\Unavailable $e) { echo $e->getMessage(); }
             """
-            said = run("php", "-r", code, OFFRAMP_ADDRESS=sidecar.target).stdout
-    assert f"this user may not use the socket {sidecar.socket}" in said
+            said = run("php", "-r", code, OFFRAMP_ADDRESS=sidecar.target)
+    assert f"this user may not use the socket {sidecar.socket}" in said.stdout, said
