@@ -54,8 +54,6 @@ class LaneState:
         self.unsettled_bytes = 0
         #: settled, and not yet told to the broker
         self.uncommitted = 0
-        #: records that the broker removed before they could be read
-        self.lost = 0
         #: the broker was asked to send nothing of this lane; None: not known, a seek may have left it paused
         self.paused: bool | None = None
         self.held_by = ""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from sidecar.config.build import WRONG, Builder
-from sidecar.config.checks import check_listeners, check_subscription, check_together
+from sidecar.config.checks import check_fit, check_listeners, check_subscription, check_together
 from sidecar.config.document import parse, read_file
 from sidecar.config.overrides import with_environment, with_options
 from sidecar.config.tree import Node, Nothing, Origin, Problems, Table, origin_of
@@ -109,4 +109,7 @@ def _check(values: Mapping[str, Any], tree: Node, problems: Problems) -> None:
     for name, subscription in sound.items():
         # A broker that is wrong is there all the same: its own problem is on record.
         check_subscription(name, subscription, {*brokers, "local"} if brokers is not WRONG else None, report)
+        broker = brokers.get(subscription.broker, WRONG) if brokers is not WRONG else WRONG
+        if broker is not WRONG:
+            check_fit(name, subscription, broker.options, report)
     check_together(sound, report)

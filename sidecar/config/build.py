@@ -11,6 +11,7 @@ from sidecar import brokers
 from sidecar.config.forms import Form, Group, ListOf, MapOf, form_of
 from sidecar.config.tree import Broken, Entry, Listing, Node, Nothing, Problems, Table, Text
 from sidecar.config.wording import HIDDEN, did_you_mean, join_words, looks_secret, quoted
+from sidecar.errors import ConfigError
 from sidecar.settings import BrokerSettings
 from sidecar.units import FormError
 
@@ -195,7 +196,13 @@ class Builder:
             self._problems.add(where, (*path, "type"), f"{quoted(kind)} needs a library that is not installed: {error}")
             return WRONG
         given = Table(node.origin, {key: entry for key, entry in entries.items() if key != "type"})
-        options = self.group(cls, given, path)
+        try:
+            options = self.group(cls, given, path)
+        except ConfigError as error:
+            # What is wrong with options together is said as `key: what`.
+            key, _, text = str(error).partition(": ")
+            self._problems.add(entries[key].origin if key in entries else node.origin, (*path, key), text)
+            return WRONG
         return WRONG if options is WRONG else BrokerSettings(name=name, type=kind, options=options)
 
     def _entries(self, node: Node, path: Path, takes: str) -> Mapping[str, Entry] | None:

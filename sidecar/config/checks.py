@@ -71,6 +71,14 @@ def check_subscription(
             wrong(low, f"{form.show(value)} is more than {_SHARES[share]}{high}, which is {form.show(limit)}")
 
 
+def check_fit(name: str, subscription: SubscriptionSettings, options: object, report: Report) -> None:
+    """What the broker of a subscription has against it."""
+    problems_with = getattr(options, "problems_with", None)
+    if problems_with is not None:
+        for key, text in problems_with(subscription):
+            report(("subscriptions", name, *key.split(".")), text)
+
+
 def check_together(subscriptions: Mapping[str, SubscriptionSettings], report: Report) -> None:
     """What two subscriptions of one broker would do to each other."""
     for (first, a), (second, b) in combinations(subscriptions.items(), 2):

@@ -9,8 +9,12 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TypeVar
 
 from tests.servers.kafka import KafkaServer
+from tests.servers.pulsar import PulsarServer
+
+Server = TypeVar("Server", KafkaServer, PulsarServer)
 
 #: where the servers of this run are, for the workers; with the process that began the run
 _FOLDER, _OWNER = "OFFRAMP_TEST_SERVERS", "OFFRAMP_TEST_SERVERS_OWNER"
@@ -27,20 +31,30 @@ def end() -> None:
     """In the same process, when its workers are done."""
     folder = Path(os.environ.pop(_FOLDER))
     del os.environ[_OWNER]
-    for told in folder.glob(f"*/{_TOLD}"):
-        KafkaServer.from_json(told.read_text()).discard()
+    for kind, server_class in {"kafka": KafkaServer, "pulsar": PulsarServer}.items():
+        if (told := folder / kind / _TOLD).exists():
+            server_class.from_json(told.read_text()).discard()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def kafka() -> KafkaServer:
     """The Kafka of this run. Raises `Missing`."""
-    folder = Path(os.environ[_FOLDER]) / "kafka"
+    return _shared("kafka", KafkaServer)
+
+
+def pulsar() -> PulsarServer:
+    """The Pulsar of this run. Raises `Missing`."""
+    return _shared("pulsar", PulsarServer)
+
+
+def _shared(kind: str, server_class: type[Server]) -> Server:
+    folder = Path(os.environ[_FOLDER]) / kind
     folder.mkdir(exist_ok=True)
     told = folder / _TOLD
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not told.exists():
-            server = KafkaServer.create(folder / "server", owner=int(os.environ[_OWNER]))
+            server = server_class.create(folder / "server", owner=int(os.environ[_OWNER]))
             server.start()
             told.write_text(server.to_json())
-    return KafkaServer.from_json(told.read_text())
+    return server_class.from_json(told.read_text())

@@ -56,13 +56,17 @@ class Committing:
         await stage.restart()
         consumer = await stage.consume(topic)
         await consumer.take_values([b"2", b"6", b"7", b"10", b"11"])
-        assert consumer.assigned()[Lane(topic, 0)] == Assigned(Lane(topic, 0), at[2], beyond)
+        # A broker that takes acks one by one never delivers what was acked, and so need not say what that is.
+        told = () if stage.broker.traits.acks_are_final else beyond
+        assert consumer.assigned()[Lane(topic, 0)] == Assigned(Lane(topic, 0), at[2], told)
         # The broker may deliver what is settled, too: the core knows which that is.
-        unsettled = [r.value for r in consumer.records if not any(a <= r.position < b for a, b in beyond)]
+        unsettled = [r.value for r in consumer.records if not any(a <= r.position < b for a, b in told)]
         assert unsettled == [b"2", b"6", b"7", b"10", b"11"]
 
     @scenario
     async def test_a_commit_may_go_back(self, stage: Stage) -> None:
+        if stage.broker.traits.acks_are_final:
+            pytest.skip("what was acked once cannot be taken back here")
         topic = await stage.topic()
         at = await stage.publish(topic, *numbered(10))
         consumer = await stage.consume(topic)

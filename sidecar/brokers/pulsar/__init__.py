@@ -1,0 +1,23 @@
+"""Apache Pulsar, over pulsar-client.
+
+options      what can be set, and `checks`: what options and subscriptions must be to each other
+broker       the contract's Broker: owns all the others
+source       the contract's Source: one group's consumption, as the event loop sees it
+lane         one lane of it: one consumer of the library
+shelf        pure: records of a lane that have arrived and were not taken yet, in turn with the other lanes'
+held         pure: which message stands at which position, from its arrival to its ack
+positions    pure: message ids as ascending numbers
+records      pure: messages to frames, and what is published to messages
+names        pure: topics as Pulsar calls them
+discovery    which lanes there are
+admin        the admin API: topics, cursors, ends of lanes
+producers    publishing
+ranges       reading without a group
+library      the calls of pulsar-client that may block, in threads
+errors       what Pulsar says, in one sentence and as one of our errors
+"""
+
+from sidecar.brokers.pulsar.broker import PulsarBroker
+from sidecar.brokers.pulsar.options import PulsarOptions
+
+__all__ = ["PulsarBroker", "PulsarOptions"]

@@ -1,0 +1,151 @@
+"""The admin API of Pulsar, as far as it is needed: topics, and where a group is in a lane."""
+
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sidecar.brokers.base import LaneEnd
+from sidecar.brokers.pulsar import names
+from sidecar.brokers.pulsar.library import Library
+from sidecar.brokers.pulsar.options import PulsarOptions
+from sidecar.brokers.pulsar.positions import after, pack
+from sidecar.errors import BrokerError, NotFound, Refused, Unavailable
+
+#: what a topic that exists already is answered with
+_CONFLICT = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a lane is, and where groups are in it."""
+
+    #: the first position that can be read
+    start: int
+    #: the ledger and entry of the last message; the entry is -1 if there is none
+    last: tuple[int, int]
+    #: by group: everything before is acked
+    cursors: dict[str, int]
+
+
+class Admin:
+    """Every call waits for the answer, `timeout` seconds at the most. Raises `Unavailable`, `Refused`, `NotFound`."""
+
+    def __init__(self, options: PulsarOptions, library: Library) -> None:
+        self._options = options
+        self._library = library
+        self.url = (options.admin_url or _beside(options.url)).rstrip("/")
+        self._tls: ssl.SSLContext | None = None
+
+    async def partitions(self, name: str) -> int:
+        """Of a partitioned topic; 0 if it has none. Raises `NotFound`."""
+        found = await self._ask("GET", f"{names.path(name)}/partitions?checkAllowAutoCreation=false")
+        return int(found["partitions"])
+
+    async def make(self, name: str, lanes: int) -> None:
+        """A partitioned topic, unless there is a topic of this name."""
+        await self._ask("PUT", f"{names.path(name)}/partitions", lanes, fine=_CONFLICT)
+
+    async def lanes(self, name: str) -> list[str]:
+        """The topics that a topic consists of. Raises `NotFound`."""
+        partitions = await self.partitions(name)
+        return [names.partition(name, number) for number in range(partitions)] or [name]
+
+    async def topics(self, namespace: str) -> set[str]:
+        """All topics of a namespace, partitioned ones as one."""
+        found = await self._ask("GET", f"persistent/{namespace}")
+        whole = await self._ask("GET", f"persistent/{namespace}/partitioned")
+        # A partitioned topic is there also before its partitions are.
+        return {names.split(name)[0] for name in found} | set(whole)
+
+    async def standing(self, name: str) -> Standing:
+        """Of a topic that is no partitioned one."""
+        found = await self._ask("GET", f"{names.path(name)}/internalStats")
+        last = _id(found["lastConfirmedEntry"])
+        ledgers = found["ledgers"]
+        # The ledger that is written to is listed without its entries.
+        filled = [one["ledgerId"] for one in ledgers[:-1] if one["entries"]] + [one["ledgerId"] for one in ledgers[-1:]]
+        start = pack(filled[0], 0) if filled else after(*last)
+        cursors = {group: after(*_id(one["markDeletePosition"])) for group, one in found["cursors"].items()}
+        return Standing(max(0, start), last, cursors)
+
+    async def end(self, name: str) -> LaneEnd:
+        """The ends of a topic that is no partitioned one."""
+        standing = await self.standing(name)
+        if standing.last[1] < 0:
+            return LaneEnd(standing.start, max(standing.start, after(*standing.last)))
+        last = await self._ask("GET", f"{names.path(name)}/lastMessageId")
+        end = pack(last["ledgerId"], last["entryId"], last.get("batchIndex", -1)) + 1
+        return LaneEnd(min(standing.start, end), end)
+
+    async def backlog(self, name: str, group: str) -> int:
+        """Messages that a group has not acked; -1 if that is not known."""
+        stats = await self._ask("GET", f"{names.path(name)}/stats?getPreciseBacklog=true")
+        found = stats["subscriptions"].get(group)
+        return int(found["msgBacklog"]) if found else -1
+
+    async def _ask(self, method: str, path: str, body: object = None, *, fine: int = 0) -> Any:
+        return await self._library.run(f"ask {self.url}", self._call, method, path, body, fine)
+
+    def _call(self, method: str, path: str, body: object, fine: int) -> Any:
+        before, _, query = path.partition("?")
+        url = f"{self.url}/admin/v2/{urllib.parse.quote(before)}{'?' + query if query else ''}"
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **self._credentials()}
+        request = urllib.request.Request(url, method=method, data=data, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self._options.timeout, context=self._context()) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == fine:
+                    return None
+                raise _refusal(error, f"{method} {url}") from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise Unavailable(f"Pulsar: the admin API at {self.url} cannot be asked: {reason}.") from error
+        return json.loads(text) if text else None
+
+    def _credentials(self) -> dict[str, str]:
+        token = self._options.token
+        if self._options.token_file:
+            token = Path(self._options.token_file).read_text().strip()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _context(self) -> ssl.SSLContext | None:
+        if self._tls is None and self.url.startswith("https"):
+            self._tls = ssl.create_default_context(cafile=self._options.tls_ca or None)
+            self._tls.check_hostname = self._options.tls_check_hostname
+            if self._options.tls_certificate:
+                self._tls.load_cert_chain(self._options.tls_certificate, self._options.tls_key)
+        return self._tls
+
+
+def _refusal(error: urllib.error.HTTPError, asked: str) -> BrokerError:
+    try:
+        said = json.loads(error.read())["reason"]
+    except (OSError, ValueError, KeyError, TypeError):
+        said = error.reason
+    text = f"Pulsar: {asked}: {error.code}, {said}."
+    if error.code == 404:
+        return NotFound(text)
+    if error.code in (400, 401, 403, 405, 412):
+        return Refused(text)
+    return Unavailable(text)
+
+
+def _id(text: str) -> tuple[int, int]:
+    ledger, entry = text.split(":")[:2]
+    return int(ledger), int(entry)
+
+
+def _beside(url: str) -> str:
+    """Where the admin API of a broker is, unless somebody moved it."""
+    found = urllib.parse.urlsplit(url)
+    host = (found.hostname or "localhost") if found.netloc.count(",") == 0 else found.netloc.split(",")[0].split(":")[0]
+    host = f"[{host}]" if ":" in host else host
+    return f"https://{host}:8443" if found.scheme == "pulsar+ssl" else f"http://{host}:8080"

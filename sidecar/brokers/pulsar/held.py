@@ -1,0 +1,118 @@
+"""Which message stands at which position of a lane, from its arrival to its ack. Pure."""
+
+import threading
+from bisect import bisect_left
+from typing import NamedTuple, Protocol
+
+from sidecar.brokers.pulsar.positions import Id, pack, unpack
+from sidecar.model import Commit, Run
+
+
+class MessageId(Protocol):
+    """The library's id. It must be kept for the ack: one made anew does not know its batch, and acks all of it."""
+
+    def ledger_id(self) -> int: ...
+    def entry_id(self) -> int: ...
+    def batch_index(self) -> int: ...
+
+
+class Settled(NamedTuple):
+    """Messages to ack, in the order in which they arrived."""
+
+    #: all before the position
+    before: list[MessageId]
+    beyond: list[MessageId]
+    #: no message is held whose id is lower than that of one at an earlier position, so that one ack can speak for all
+    in_order: bool
+
+
+class Held:
+    """The messages of one lane that arrived and were not acked yet. They arrive in one thread and leave in another.
+
+    A message that arrives in order stands at the position that is its id. One that arrives out of order, which is what
+    a lost consumer had in hand, stands at the next free position: the core wants positions to ascend as records
+    arrive, and only here is it known what they mean. A message that arrives again while it is held is not news: the
+    library has connected anew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: ascending; acked ones in between stay until all before them are acked
+        self._positions: list[int] = []
+        #: None: acked
+        self._ids: list[MessageId | None] = []
+        #: where messages stand that could not stand at their own position
+        self._elsewhere: dict[Id, int] = {}
+        #: the position after the last one
+        self.next = 0
+        #: messages that arrived only because they share an entry with the one that was sought
+        self.passed_over: list[MessageId] = []
+        self._pass_over: Run | None = None
+
+    def __len__(self) -> int:
+        """Messages that are not acked."""
+        return len(self._ids) - self._ids.count(None)
+
+    def clear(self, start: int = 0, *, sought: bool = False) -> None:
+        """Everything is forgotten; what arrives next stands at `start` or later. `sought`: what arrives first may lie
+        before `start` in the same entry, and is passed over."""
+        with self._lock:
+            entry = pack(*unpack(start)[:2])
+            self._pass_over = Run(entry, start) if sought and entry < start else None
+            self._positions.clear()
+            self._ids.clear()
+            self._elsewhere.clear()
+            self.next = start
+
+    def arrive(self, message: MessageId) -> int:
+        """The position of a message that arrived, or -1 if it is held already."""
+        ledger, entry, index = message.ledger_id(), message.entry_id(), message.batch_index()
+        position = pack(ledger, entry, index)
+        with self._lock:
+            if self._pass_over is not None:
+                if self._pass_over.start <= position < self._pass_over.stop:
+                    self.passed_over.append(message)
+                    return -1
+                self._pass_over = None
+            if position < self.next:
+                # Out of order, or an id that does not fit.
+                found = Id(ledger, entry, max(0, index))
+                if self._is_held(position, found):
+                    return -1
+                position = self.next
+                self._elsewhere[found] = position
+            self.next = position + 1
+            self._positions.append(position)
+            self._ids.append(message)
+        return position
+
+    def take(self, commit: Commit) -> Settled:
+        """The messages that a commit covers and that were not acked yet. They count as acked from now on."""
+        with self._lock:
+            in_order = not self._elsewhere
+            covered = bisect_left(self._positions, commit.position)
+            before = [message for message in self._ids[:covered] if message is not None]
+            beyond: list[MessageId] = []
+            for start, stop in commit.beyond:
+                first = bisect_left(self._positions, start, covered)
+                last = bisect_left(self._positions, stop, first)
+                beyond += [message for message in self._ids[first:last] if message is not None]
+                self._ids[first:last] = [None] * (last - first)
+            del self._positions[:covered], self._ids[:covered]
+            if not in_order:
+                for message in (*before, *beyond):
+                    self._elsewhere.pop(_id(message), None)
+        return Settled(before, beyond, in_order)
+
+    def _is_held(self, position: int, found: Id) -> bool:
+        if found in self._elsewhere:
+            return True
+        at = bisect_left(self._positions, position)
+        if position < 0 or at == len(self._positions) or self._positions[at] != position:
+            return False
+        there = self._ids[at]
+        return there is not None and _id(there) == found
+
+
+def _id(message: MessageId) -> Id:
+    return Id(message.ledger_id(), message.entry_id(), max(0, message.batch_index()))

@@ -1,0 +1,229 @@
+"""One lane: one consumer of the library, what it has received, and what it must ack."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import _pulsar
+import pulsar
+
+from sidecar.brokers.pulsar.errors import of_result
+from sidecar.brokers.pulsar.held import Held, Settled
+from sidecar.brokers.pulsar.library import Library
+from sidecar.brokers.pulsar.positions import unpack
+from sidecar.brokers.pulsar.records import Taken, encode
+from sidecar.errors import BrokerError
+from sidecar.model import Chunk, Commit, Lane
+
+#: most that is received at a time
+_BATCH_RECORDS, _BATCH_BYTES = 500, 1 << 20
+#: milliseconds to wait for more than the first message
+_LINGER_MS = 1
+
+
+def receive_policy() -> pulsar.ConsumerBatchReceivePolicy:
+    """How much one call of `batch_receive` gives. Without it the library waits a tenth of a second for a full batch."""
+    return pulsar.ConsumerBatchReceivePolicy(_BATCH_RECORDS, _BATCH_BYTES, _LINGER_MS)
+
+
+class PulsarLane:
+    """Receives by itself, up to a batch ahead of what is taken; the rest waits in the library, and then at the broker.
+
+    The library is asked for one message without a thread, and when that comes for all that are there with it: so a
+    lane without messages costs nothing, and a busy one costs one call for hundreds.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        name: str,
+        consumer: Any,
+        library: Library,
+        *,
+        start: int,
+        cumulative: bool,
+        wake: Callable[[], None],
+    ) -> None:
+        self.lane = lane
+        #: the topic as Pulsar calls it
+        self.name = name
+        self.held = Held()
+        self.held.clear(start)
+        #: why it cannot go on; a new consumer may
+        self.failed: BrokerError | None = None
+        self._consumer = consumer
+        self._library = library
+        #: one ack may speak for all before it
+        self._cumulative = cumulative
+        self._wake = wake
+        self._paused = False
+        self._seeking = False
+        self._turn = asyncio.Lock()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._buffer: deque[Taken] = deque()
+        self._records = 0
+        self._receiving = asyncio.create_task(self._receive())
+
+    @property
+    def ready(self) -> int:
+        """Records that may be taken now."""
+        return 0 if self._paused or self._seeking else self._records
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._consumer.is_connected())
+
+    def pause(self) -> None:
+        self._paused = True
+        self._regulate()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._regulate()
+
+    def take(self, max_records: int, max_bytes: int, *, at_least: int, doubtful: bool) -> Chunk | None:
+        """What has arrived first, up to the limits, but `at_least` so many records."""
+        taken = self._buffer[0]
+        count, size = 0, 0
+        for frame in taken.frames[:max_records]:
+            size += len(frame)
+            if size > max_bytes and count >= at_least:
+                break
+            count += 1
+        if not count:
+            return None
+        if count < len(taken.frames):
+            self._buffer[0] = taken.cut(count, len(taken.frames))
+            taken = taken.cut(0, count)
+        else:
+            self._buffer.popleft()
+        self._records -= count
+        self._regulate()
+        return taken.chunk(self.lane, doubtful=doubtful)
+
+    async def ack(self, commit: Commit) -> None:
+        """Ack what a commit covers. Returns when the library has taken it: it tells no receipts. If it does not take
+        it, there is no consumer any more, and the lane has `failed`."""
+        settled = self.held.take(commit)
+        if settled.before or settled.beyond:
+            try:
+                await self._library.run(f"ack in {self.name}", self._ack, settled)
+            except BrokerError as error:
+                self.failed = error
+                self._wake()
+
+    async def last_id(self) -> Any:
+        return await self._library.run(f"find the end of {self.name}", self._consumer.get_last_message_id)
+
+    async def seek(self, position: int, *, at_end: bool) -> None:
+        """Go on at a position, or at the end, which is at that position. What lies before it in the same entry is acked
+        as it arrives, so that the place is exact within a batch, too."""
+        to = _pulsar.MessageId.latest if at_end else pulsar.MessageId(-1, *unpack(position)[:2], -1)._msg_id
+        async with self._turn:
+            self._seeking = True
+            try:
+                await self._library.run(f"seek in {self.name}", self._consumer.seek, to)
+                # Nothing that was received before may be taken after.
+                self._forget(position)
+            finally:
+                self._seeking = False
+        self._regulate()
+
+    async def close(self) -> None:
+        """What is not acked goes to others at once. Never raises."""
+        self._receiving.cancel()
+        with contextlib.suppress(asyncio.CancelledError, BrokerError):
+            await self._receiving
+        with contextlib.suppress(BrokerError):
+            await self._library.run(f"close {self.name}", self._consumer.close)
+
+    # Receiving
+
+    async def _receive(self) -> None:
+        try:
+            more = False
+            while True:
+                await self._room.wait()
+                messages = [] if more else [await self._first()]
+                async with self._turn:
+                    taken = await self._library.run(f"receive from {self.name}", self._take_batch, messages)
+                    more = len(taken.frames) >= _BATCH_RECORDS
+                    if taken.frames:
+                        self._put(taken)
+        except BrokerError as error:
+            self.failed = error
+            self._wake()
+
+    async def _first(self) -> Any:
+        """The next message, when there is one. Not one of before a seek that is under way."""
+        loop = asyncio.get_running_loop()
+        while True:
+            future: asyncio.Future[Any] = loop.create_future()
+
+            def came(result: _pulsar.Result, message: Any, future: "asyncio.Future[Any]" = future) -> None:
+                # Called in a thread of the library; an exception there would end the process.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_resolve, future, result, message, self.name)
+
+            self._consumer.receive_async(came)
+            message = await future
+            if not self._seeking:
+                return message
+
+    def _take_batch(self, messages: list[Any]) -> Taken:
+        messages += self._consumer.batch_receive()
+        taken = encode(messages, self.lane.number, self.held)
+        if self.held.passed_over:
+            passed_over, self.held.passed_over = self.held.passed_over, []
+            self._ack(Settled([], passed_over, in_order=False))
+        return taken
+
+    def _put(self, taken: Taken) -> None:
+        self._buffer.append(taken)
+        self._records += len(taken.frames)
+        self._regulate()
+        self._wake()
+
+    def _forget(self, start: int) -> None:
+        self._buffer.clear()
+        self._records = 0
+        self.held.clear(start, sought=True)
+
+    def _regulate(self) -> None:
+        if self._paused or self._records >= _BATCH_RECORDS:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    # Acking
+
+    def _ack(self, settled: Settled) -> None:
+        failed: list[_pulsar.Result] = []
+
+        def told(result: _pulsar.Result) -> None:
+            if result != _pulsar.Result.Ok:
+                failed.append(result)
+
+        one_by_one = settled.beyond
+        if settled.before:
+            if self._cumulative and settled.in_order:
+                self._consumer.acknowledge_cumulative_async(settled.before[-1], told)
+            else:
+                one_by_one = settled.before + settled.beyond
+        acknowledge = self._consumer.acknowledge_async
+        for message in one_by_one:
+            acknowledge(message, told)
+        if failed:
+            raise of_result(failed[0], f"ack in {self.name}")
+
+
+def _resolve(future: "asyncio.Future[Any]", result: _pulsar.Result, message: Any, name: str) -> None:
+    if future.done():
+        return
+    if result == _pulsar.Result.Ok:
+        future.set_result(message)
+    else:
+        future.set_exception(of_result(result, f"receive from {name}"))

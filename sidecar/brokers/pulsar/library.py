@@ -1,0 +1,85 @@
+"""pulsar-client, as far as it is used: a client of it, and the threads in which its calls may block.
+
+Offramp uses the objects behind the library's own classes (`_pulsar`), because those make one more Python object for
+each message, and offer no ack without waiting.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import _pulsar
+import pulsar
+
+from sidecar.brokers.pulsar.errors import translate
+from sidecar.brokers.pulsar.options import PulsarOptions
+
+T = TypeVar("T")
+
+#: blocking calls at a time: connecting many lanes, and receiving from some
+_THREADS = 8
+
+
+class Library:
+    """A client, and its threads. Nothing is connected before something is asked."""
+
+    def __init__(self, options: PulsarOptions) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pulsar")
+        self._options = options
+        authentication = None
+        if options.token:
+            authentication = pulsar.AuthenticationToken(options.token)
+        elif options.token_file:
+            authentication = pulsar.AuthenticationToken(lambda: Path(options.token_file).read_text().strip())
+        try:
+            self._client = pulsar.Client(
+                options.url,
+                authentication=authentication,
+                operation_timeout_seconds=max(1, int(options.timeout)),
+                connection_timeout_ms=int(options.timeout * 1000),
+                # What it has to say is told by the errors here; a second voice on the console is nobody's.
+                logger=pulsar.FileLogger(_pulsar.LoggerLevel.Error, "/dev/null"),
+                stats_interval_in_seconds=0,
+                tls_trust_certs_file_path=options.tls_ca or None,
+                tls_validate_hostname=options.tls_check_hostname,
+                tls_certificate_file_path=options.tls_certificate or None,
+                tls_private_key_file_path=options.tls_key or None,
+            )
+        except Exception as error:
+            raise translate(error, f"use {options.url}") from error
+
+    async def run(self, doing: str, call: Callable[..., T], *arguments: Any, **more: Any) -> T:
+        """Call in a thread. Raises one of our errors, which says what was being done."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, lambda: call(*arguments, **more))
+        except Exception as error:
+            raise translate(error, doing) from error
+
+    async def partitions(self, name: str) -> list[str]:
+        """The topics that a topic consists of: itself, if it has no partitions or does not exist."""
+        return list(await self.run(f"find {name}", self._client.get_topic_partitions, name))
+
+    async def subscribe(self, name: str, group: str, **settings: Any) -> Any:
+        consumer = await self.run(f"consume {name}", self._client.subscribe, name, group, **settings)
+        return consumer._consumer
+
+    async def producer(self, name: str, **settings: Any) -> Any:
+        producer = await self.run(f"publish to {name}", self._client.create_producer, name, **settings)
+        return producer._producer
+
+    async def reader(self, name: str, start: tuple[int, int], **settings: Any) -> Any:
+        """From after the entry (ledger, entry) on."""
+        id_ = pulsar.MessageId(-1, *start, -1)
+        reader = await self.run(f"read {name}", self._client.create_reader, name, id_, **settings)
+        return reader._reader
+
+    async def close(self) -> None:
+        """Never raises."""
+        # If it was closed, or cannot be reached to say goodbye: either way it is gone.
+        with contextlib.suppress(Exception):
+            await self.run("close", self._client.close)
+        self._threads.shutdown(wait=False)

@@ -1,0 +1,108 @@
+"""Joining a lane: where the group is in it, and a consumer that goes on from there."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import pulsar
+
+from sidecar.brokers.base import LaneEnd, SourceSpec, Start
+from sidecar.brokers.pulsar.admin import Admin, Standing
+from sidecar.brokers.pulsar.lane import receive_policy
+from sidecar.brokers.pulsar.library import Library
+from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
+from sidecar.brokers.pulsar.positions import pack
+from sidecar.errors import BrokerError, NotFound
+from sidecar.model import Lane
+
+_TYPES = {
+    SubscriptionType.EXCLUSIVE: pulsar.ConsumerType.Exclusive,
+    SubscriptionType.FAILOVER: pulsar.ConsumerType.Failover,
+    SubscriptionType.SHARED: pulsar.ConsumerType.Shared,
+    SubscriptionType.KEY_SHARED: pulsar.ConsumerType.KeyShared,
+}
+
+
+class Joined(NamedTuple):
+    lane: Lane
+    name: str
+    consumer: Any
+    #: where the group was, 0 if that is not known
+    start: int
+    #: the group was never here
+    first: bool
+    #: as far as it is known
+    ends: LaneEnd | None
+
+
+class Opening:
+    """Makes consumers for one group."""
+
+    def __init__(self, spec: SourceSpec, options: PulsarOptions, library: Library, admin: Admin) -> None:
+        self._spec = spec
+        self._options = options
+        self._library = library
+        self._admin = admin
+        #: for those who look at the consumers of a subscription
+        self._who = f"offramp-{socket.gethostname()}-{os.urandom(3).hex()}"
+        #: topics that the group was in before it was opened, or since
+        self._known: set[str] = set()
+
+    async def join(self, lanes: Collection[tuple[Lane, str]]) -> list[Joined]:
+        """All of them or none. Raises what the broker says to the first that fails."""
+        standings = await asyncio.gather(*(self._standing(name) for _, name in lanes))
+        for (lane, _), standing in zip(lanes, standings, strict=True):
+            if standing is not None and self._spec.group in standing.cursors:
+                self._known.add(lane.topic)
+        wanted = zip(lanes, standings, strict=True)
+        done = await asyncio.gather(
+            *(self._join(lane, name, standing) for (lane, name), standing in wanted), return_exceptions=True
+        )
+        joined = [one for one in done if isinstance(one, Joined)]
+        failed = [one for one in done if isinstance(one, BaseException)]
+        if failed:
+            for one in joined:
+                await self._library.run("close", one.consumer.close)
+            raise failed[0]
+        self._known.update(lane.topic for lane, _ in lanes)
+        return joined
+
+    async def _standing(self, name: str) -> Standing | None:
+        """None: not known. The admin API may be out of reach where the broker is not."""
+        try:
+            return await self._admin.standing(name)
+        except NotFound:
+            return Standing(0, (-1, -1), {})
+        except BrokerError:
+            return None
+
+    async def _join(self, lane: Lane, name: str, standing: Standing | None) -> Joined:
+        own = lane.topic in self._spec.own_topics
+        latest = self._spec.start is Start.LATEST and not own and lane.topic not in self._known
+        kind = self._options.subscription_type
+        if own and kind is SubscriptionType.KEY_SHARED:
+            # Parked records wait for nobody, so that keys need not stay together.
+            kind = SubscriptionType.SHARED
+        position = pulsar.InitialPosition.Latest if latest else pulsar.InitialPosition.Earliest
+        consumer = await self._library.subscribe(
+            name,
+            self._spec.group,
+            consumer_type=_TYPES[kind],
+            consumer_name=self._who,
+            receiver_queue_size=self._options.receiver_queue,
+            initial_position=position,
+            batch_receive_policy=receive_policy(),
+            batch_index_ack_enabled=True,
+            start_message_id_inclusive=True,
+        )
+        if standing is None:
+            return Joined(lane, name, consumer, 0, False, None)
+        last = await self._library.run(f"find the end of {name}", consumer.get_last_message_id)
+        end = max(standing.start, pack(last.ledger_id(), last.entry_id(), last.batch_index()) + 1)
+        start = standing.cursors.get(self._spec.group)
+        first = start is None
+        if start is None:
+            start = end if latest else standing.start
+        return Joined(lane, name, consumer, start, first, LaneEnd(standing.start, end))

@@ -1,0 +1,125 @@
+"""Publishing: a producer for each lane, made when it is first needed."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import _pulsar
+
+from sidecar.brokers.pulsar import names
+from sidecar.brokers.pulsar.errors import of_result
+from sidecar.brokers.pulsar.library import Library
+from sidecar.brokers.pulsar.options import PulsarOptions
+from sidecar.brokers.pulsar.positions import pack
+from sidecar.brokers.pulsar.records import build, routing_key
+from sidecar.errors import BrokerError, Refused
+from sidecar.model import Message, Place
+
+#: messages under way at a time for one call
+_AT_ONCE = 5_000
+#: seconds for which the number of a topic's partitions is believed
+_FRESH = 30.0
+
+
+class Producers:
+    """Messages are written one by one, never in batches: a batch is one entry, and what is in it goes to one consumer,
+    whatever its keys are."""
+
+    def __init__(self, options: PulsarOptions, library: Library) -> None:
+        self._options = options
+        self._library = library
+        #: by the topic of a lane
+        self._producers: dict[str, asyncio.Task[Any]] = {}
+        #: the topics that a topic consists of, and until when that is believed
+        self._lanes: dict[str, tuple[list[str], float]] = {}
+        self._turns: dict[str, int] = {}
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> list[Place]:
+        lanes = await self._partitions(topic)
+        numbers = [self._number(topic, message, len(lanes)) for message in messages]
+        producers = {number: await self._producer(lanes[number]) for number in set(numbers)}
+        places: list[Place] = []
+        for at in range(0, len(messages), _AT_ONCE):
+            part = list(zip(numbers[at : at + _AT_ONCE], messages[at : at + _AT_ONCE], strict=True))
+            found = await self._send(topic, part, producers)
+            places += [
+                Place(number, pack(id_.ledger_id(), id_.entry_id(), id_.batch_index()))
+                for (number, _), id_ in zip(part, found, strict=True)
+            ]
+        return places
+
+    async def close(self) -> None:
+        """Never raises."""
+        for task in self._producers.values():
+            with contextlib.suppress(BrokerError):
+                producer = await task
+                await self._library.run("close", producer.close)
+        self._producers.clear()
+
+    async def _send(self, topic: str, part: list[tuple[int, Message]], producers: dict[int, Any]) -> list[Any]:
+        loop = asyncio.get_running_loop()
+        sent: asyncio.Future[None] = loop.create_future()
+        results: list[tuple[_pulsar.Result, Any] | None] = [None] * len(part)
+        left = [len(part)]
+
+        def submit() -> None:
+            # The library calls back in a thread of its own, one at a time for each producer.
+            for index, (number, message) in enumerate(part):
+                producers[number].send_async(build(message), lambda result, id_, index=index: done(index, result, id_))
+
+        def done(index: int, result: _pulsar.Result, id_: Any) -> None:
+            results[index] = (result, id_)
+            # Exceptions would end the process here.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(count)
+
+        def count() -> None:
+            left[0] -= 1
+            if not left[0] and not sent.done():
+                sent.set_result(None)
+
+        await self._library.run(f"publish to {topic}", submit)
+        await sent
+        for one in results:
+            assert one is not None
+            if one[0] != _pulsar.Result.Ok:
+                if one[0] in (_pulsar.Result.AlreadyClosed, _pulsar.Result.TopicTerminated):
+                    self._forget(topic)
+                raise of_result(one[0], f"publish to {topic}")
+        return [one[1] for one in results if one is not None]
+
+    def _number(self, topic: str, message: Message, lanes: int) -> int:
+        if message.lane is not None:
+            if not 0 <= message.lane < lanes:
+                raise Refused(f"Topic {topic!r} has no lane {message.lane}: it has {lanes}, counted from 0.")
+            return message.lane
+        if message.key is not None:
+            return names.lane_for(routing_key(message.key), lanes)
+        self._turns[topic] = self._turns.get(topic, -1) + 1
+        return self._turns[topic] % lanes
+
+    async def _partitions(self, topic: str) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        found = self._lanes.get(topic)
+        if found is None or now > found[1]:
+            name = names.full(topic, self._options.namespace)
+            found = self._lanes[topic] = (await self._library.partitions(name), now + _FRESH)
+        return found[0]
+
+    async def _producer(self, name: str) -> Any:
+        task = self._producers.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            making = self._library.producer(
+                name,
+                batching_enabled=False,
+                max_pending_messages=1_000_000,
+                send_timeout_millis=int(self._options.timeout * 1000),
+            )
+            task = self._producers[name] = asyncio.ensure_future(making)
+        return await asyncio.shield(task)
+
+    def _forget(self, topic: str) -> None:
+        """Its producers are closed: make new ones the next time."""
+        for name in self._lanes.pop(topic, ([], 0.0))[0]:
+            self._producers.pop(name, None)

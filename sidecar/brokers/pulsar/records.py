@@ -1,0 +1,157 @@
+"""Messages of the library to records of ours, and back. Pure.
+
+A Pulsar message has a text for a key and a map of texts for properties. What does not fit into those (a key that is
+empty or not UTF-8; headers that are null, binary, repeated or in an order of their own) is written beside them, in
+properties that only Offramp reads, and comes back exactly.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import _pulsar
+
+from sidecar.brokers.pulsar.held import Held
+from sidecar.model import Chunk, Header, Lane, Message
+from sidecar.wire import encode_frame, encode_header, varint
+
+#: the key, in base64, where it is no text
+KEY = "offramp-key"
+#: all headers, as a list of pairs with values in base64, where a map of texts cannot tell them
+HEADERS = "offramp-headers"
+
+
+class Taken(NamedTuple):
+    """Messages of one lane that have arrived, encoded."""
+
+    positions: list[int]
+    frames: list[bytes]
+    #: how often the broker delivered each before
+    counts: list[int]
+
+    def cut(self, start: int, stop: int) -> "Taken":
+        return Taken(self.positions[start:stop], self.frames[start:stop], self.counts[start:stop])
+
+    def chunk(self, lane: Lane, *, doubtful: bool) -> Chunk:
+        return Chunk(lane, self.positions, self.frames, self.counts if any(self.counts) else None, doubtful=doubtful)
+
+
+def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
+    """Frames of the messages that are news, as `wire.encode_frame` makes them. The hot path."""
+    positions: list[int] = []
+    frames: list[bytes] = []
+    counts: list[int] = []
+    join, arrive = b"".join, held.arrive
+    mark = b"\x20" + varint(lane) + b"\x28" if lane else b"\x28"
+    stamp = -1
+    stamped = b""
+    for message in messages:
+        id_ = message.message_id()
+        position = arrive(id_)
+        if position < 0:
+            continue
+        key, headers = message.partition_key().encode(), b""
+        properties = message.properties()
+        if properties:
+            found, headers = _read(properties, key)
+            head = b"" if found is None else b"\x0a" + varint(len(found)) + found
+        else:
+            head = b"\x0a" + varint(len(key)) + key if key else b""
+        if message.has_null_value():
+            value = b""
+        else:
+            value = message.data()
+            head += b"\x12" + varint(len(value))
+        time = message.event_timestamp() or message.publish_timestamp()
+        if time != stamp:
+            # Neighbours mostly have the same.
+            stamp = time
+            stamped = b"\x38" + varint(time)
+        ref = b"%d:%d:%d" % (id_.ledger_id(), id_.entry_id(), max(0, id_.batch_index()))
+        tail = join((headers, mark, varint(position), b"\x32", varint(len(ref)), ref, stamped))
+        frames.append(join((b"\x22", varint(len(head) + len(value) + len(tail)), head, value, tail)))
+        positions.append(position)
+        counts.append(message.redelivery_count())
+    return Taken(positions, frames, counts)
+
+
+def encode_one(message: Any, lane: int, position: int) -> bytes:
+    """One frame, of a message that is read without a group."""
+    key: bytes | None = message.partition_key().encode() or None
+    headers: tuple[Header, ...] = ()
+    properties = message.properties()
+    if properties:
+        key, headers = key_and_headers(properties, key or b"")
+    value = None if message.has_null_value() else message.data()
+    id_ = message.message_id()
+    ref = b"%d:%d:%d" % (id_.ledger_id(), id_.entry_id(), max(0, id_.batch_index()))
+    return encode_frame(
+        key, value, headers, lane, position, message.event_timestamp() or message.publish_timestamp(), ref
+    )
+
+
+def build(message: Message) -> Any:
+    """A message for the library."""
+    builder = _pulsar.MessageBuilder()
+    if message.value is None:
+        builder.set_null_value()
+    else:
+        builder.content(message.value)
+    key, properties = key_and_properties(message.key, message.headers)
+    if key:
+        builder.partition_key(key)
+    for name, value in properties.items():
+        builder.property(name, value)
+    if message.timestamp_ms > 0:
+        builder.event_timestamp(message.timestamp_ms)
+    return builder.build()
+
+
+def key_and_properties(key: bytes | None, headers: Sequence[Header]) -> tuple[str, dict[str, str]]:
+    """What a Pulsar message has for a key, and for properties."""
+    text = routing_key(key)
+    properties: dict[str, str] = {}
+    for name, value in headers:
+        told = _text(value)
+        if told is not None:
+            properties[name] = told
+    exact = [Header(name, told.encode()) for name, told in sorted(properties.items())]
+    if list(headers) != exact or KEY in properties or HEADERS in properties:
+        properties[HEADERS] = json.dumps([(name, _base64(value)) for name, value in headers])
+    if (key is not None and text.encode() != key) or key == b"":
+        properties[KEY] = _base64(key) or ""
+    return text, properties
+
+
+def routing_key(key: bytes | None) -> str:
+    """A text that is the same for the same key; empty where there is none."""
+    if not key:
+        return ""
+    text = _text(key)
+    return text if text is not None else b64encode(key).decode()
+
+
+def key_and_headers(properties: dict[str, str], key: bytes) -> tuple[bytes | None, tuple[Header, ...]]:
+    """What a record has for a key, and for headers. `key` is the message's, empty for none."""
+    found = b64decode(properties[KEY]) if KEY in properties else key or None
+    if HEADERS in properties:
+        told = json.loads(properties[HEADERS])
+        return found, tuple(Header(name, None if value is None else b64decode(value)) for name, value in told)
+    return found, tuple(Header(name, value.encode()) for name, value in sorted(properties.items()) if name != KEY)
+
+
+def _read(properties: dict[str, str], key: bytes) -> tuple[bytes | None, bytes]:
+    found, headers = key_and_headers(properties, key)
+    return found, b"".join(map(encode_header, headers))
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()

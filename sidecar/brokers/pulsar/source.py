@@ -1,0 +1,261 @@
+"""One group's consumption of Pulsar, as the event loop sees it."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sidecar.brokers.base import (
+    Assigned,
+    AtPosition,
+    AtTime,
+    LaneEnd,
+    LaneEvent,
+    Lost,
+    Polled,
+    SeekTarget,
+    SeekTo,
+    Source,
+    SourceSpec,
+    Trouble,
+)
+from sidecar.brokers.pulsar.discovery import Discovery
+from sidecar.brokers.pulsar.lane import PulsarLane
+from sidecar.brokers.pulsar.opening import Joined, Opening
+from sidecar.brokers.pulsar.options import SubscriptionType
+from sidecar.brokers.pulsar.positions import pack
+from sidecar.errors import BrokerError, LaneGone, NotFound, Refused
+from sidecar.model import Chunk, Commit, Lane
+
+if TYPE_CHECKING:
+    from sidecar.brokers.pulsar.broker import PulsarBroker
+
+#: seconds between looks at the connections
+_LOOK = 1.0
+#: seconds between looks at the ends of the lanes
+_MEASURE = 5.0
+
+
+class PulsarSource(Source):
+    """All state is touched on the event loop; each lane receives by itself."""
+
+    def __init__(self, broker: "PulsarBroker", spec: SourceSpec) -> None:
+        options = broker.options
+        self.spec = spec
+        self._broker = broker
+        self._kind = options.subscription_type
+        self._discovery = Discovery(spec, options.namespace, broker.library, broker.admin)
+        self._opening = Opening(spec, options, broker.library, broker.admin)
+        self._lanes: dict[Lane, PulsarLane] = {}
+        self._ends: dict[Lane, LaneEnd] = {}
+        self._events: list[LaneEvent] = []
+        #: the lane that is first in turn at the next poll
+        self._turn = 0
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        for topic, lanes in self.spec.own_topics.items():
+            await self._broker.ensure_topic(topic, lanes)
+        await self._discover()
+        if not self._lanes and not self._has_patterns:
+            raise NotFound(f"Pulsar: there are no topics {', '.join(self.spec.topics)}.")
+        self._tasks = [
+            asyncio.create_task(self._keep(_LOOK, self._look_at_connections)),
+            asyncio.create_task(self._keep(self._broker.options.discover_every, self._look_for_lanes)),
+            asyncio.create_task(self._keep(_MEASURE, self._measure)),
+        ]
+
+    async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._events and not self._ready() and not self._failed():
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError:
+            pass
+        if failed := self._failed():
+            await self._mend(failed)
+        # From here on nothing waits: what is taken is returned.
+        events, self._events = self._events, []
+        return Polled(self._take(max_records, max_bytes), events)
+
+    async def commit(self, commits: Mapping[Lane, Commit]) -> None:
+        mine = {lane: self._lanes[lane] for lane in commits if lane in self._lanes}
+        await asyncio.gather(*(lane.ack(commits[lane.lane]) for lane in mine.values()))
+        # Without a consumer there is nobody to ack: what is not acked comes again, to whoever has the lane then.
+        gone = [lane for lane in commits if lane not in mine or mine[lane].failed is not None]
+        if gone:
+            raise LaneGone(gone)
+
+    async def release(self, lanes: Collection[Lane]) -> None:
+        """Pulsar takes lanes without asking, so that there is nothing to let go of."""
+
+    async def pause(self, lanes: Collection[Lane]) -> None:
+        for lane in lanes:
+            if lane in self._lanes:
+                self._lanes[lane].pause()
+
+    async def resume(self, lanes: Collection[Lane]) -> None:
+        for lane in lanes:
+            if lane in self._lanes:
+                self._lanes[lane].resume()
+        self._wake.set()
+
+    async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        if not self._broker.traits.seeks:
+            raise Refused(f"Pulsar: a lane of subscription_type {self._kind.value} is shared, and cannot be moved.")
+        unknown = [str(lane) for lane in lanes if lane not in self._lanes]
+        if unknown:
+            raise NotFound(f"Group {self.spec.group!r} has no lane {', '.join(unknown)}.")
+        # Shielded: once the broker has moved, this must know.
+        return await asyncio.shield(asyncio.ensure_future(self._seek(lanes)))
+
+    async def ends(self) -> Mapping[Lane, LaneEnd]:
+        return {
+            lane: replace(ends, end=max(ends.end, self._lanes[lane].held.next))
+            for lane, ends in self._ends.items()
+            if lane in self._lanes
+        }
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        lanes, self._lanes = self._lanes, {}
+        await asyncio.gather(*(lane.close() for lane in lanes.values()))
+        self._broker.exit(self)
+
+    # Taking
+
+    def _ready(self) -> list[PulsarLane]:
+        return [lane for lane in self._lanes.values() if lane.ready]
+
+    def _take(self, max_records: int, max_bytes: int) -> list[Chunk]:
+        """Each lane its share, another one first each time; what some leave of it goes to the others."""
+        self._turn += 1
+        ready = self._ready()
+        turn = self._turn % len(ready) if ready else 0
+        ready = ready[turn:] + ready[:turn]
+        # The first one gets a record even if that is large; after it, those with little leave the more to the others.
+        ready[1:] = sorted(ready[1:], key=lambda lane: lane.ready)
+        chunks: list[Chunk] = []
+        doubtful = self._kind is not SubscriptionType.EXCLUSIVE
+        for index, lane in enumerate(ready):
+            left = len(ready) - index
+            share, size = max(1, max_records // left), max_bytes // left
+            while share > 0 and max_records > 0 and lane.ready:
+                chunk = lane.take(min(share, max_records), size, at_least=0 if chunks else 1, doubtful=doubtful)
+                if chunk is None:
+                    break
+                chunks.append(chunk)
+                count, bytes_ = len(chunk.frames), chunk.ends[-1]
+                share, size = share - count, size - bytes_
+                max_records, max_bytes = max_records - count, max_bytes - bytes_
+        return chunks
+
+    # Lanes
+
+    @property
+    def _has_patterns(self) -> bool:
+        return any(topic.startswith("^") for topic in self.spec.topics)
+
+    async def _discover(self) -> None:
+        """Join the lanes that are new."""
+        found = await self._discovery.lanes()
+        new = [(lane, name) for lane, name in found.items() if lane not in self._lanes]
+        for joined in await self._opening.join(new):
+            self._assign(joined)
+
+    def _assign(self, joined: Joined) -> None:
+        cumulative = self._kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        self._lanes[joined.lane] = PulsarLane(
+            joined.lane,
+            joined.name,
+            joined.consumer,
+            self._broker.library,
+            start=joined.start,
+            cumulative=cumulative,
+            wake=self._wake.set,
+        )
+        if joined.ends is not None:
+            self._ends[joined.lane] = joined.ends
+        self._tell(Assigned(joined.lane, joined.start, first=joined.first))
+
+    def _failed(self) -> list[PulsarLane]:
+        return [lane for lane in self._lanes.values() if lane.failed is not None]
+
+    async def _mend(self, failed: list[PulsarLane]) -> None:
+        """Lanes whose consumers are gone: the core hears of it, and they are joined anew."""
+        for lane in failed:
+            del self._lanes[lane.lane]
+            self._tell(Lost(frozenset((lane.lane,))))
+            await lane.close()
+        await self._discover()
+
+    def _tell(self, event: LaneEvent) -> None:
+        self._events.append(event)
+        self._wake.set()
+
+    # Seeking
+
+    async def _seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        positions = {lane: await self._resolve(self._lanes[lane], target) for lane, target in lanes.items()}
+        for lane, position in positions.items():
+            await self._lanes[lane].seek(position, at_end=position >= self._ends[lane].end)
+            self._tell(Assigned(lane, position))
+        return positions
+
+    async def _resolve(self, lane: PulsarLane, target: SeekTarget) -> int:
+        ends = self._ends[lane.lane] = await self._broker.admin.end(lane.name)
+        match target:
+            case SeekTo.START:
+                return ends.start
+            case SeekTo.END:
+                return ends.end
+            case AtPosition(position):
+                return max(ends.start, min(position, ends.end))
+            case AtTime(timestamp_ms):
+                return await self._broker.ranges.first_at_time(lane.name, ends, timestamp_ms)
+
+    # Looking after it all
+
+    async def _keep(self, every: float, look: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(every)
+            await look()
+
+    async def _look_at_connections(self) -> None:
+        away = [lane.name for lane in self._lanes.values() if not lane.is_connected]
+        text = (
+            f"Pulsar: the connection is lost for {len(away)} of {len(self._lanes)} lanes, such as {away[0]}"
+            if away
+            else ""
+        )
+        if text != self._away:
+            self._away = text
+            self._tell(Trouble("connection", text))
+
+    _away = ""
+
+    async def _look_for_lanes(self) -> None:
+        text = ""
+        try:
+            await self._discover()
+        except BrokerError as error:
+            text = f"looking for new lanes failed: {error}"
+        if text != self._blind:
+            self._blind = text
+            self._tell(Trouble("discovery", text))
+
+    _blind = ""
+
+    async def _measure(self) -> None:
+        for lane in [*self._lanes.values()]:
+            with contextlib.suppress(BrokerError):
+                last = await lane.last_id()
+                end = pack(last.ledger_id(), last.entry_id(), last.batch_index()) + 1
+                backlog = await self._broker.admin.backlog(lane.name, self.spec.group)
+                if lane.lane in self._ends:
+                    self._ends[lane.lane] = replace(self._ends[lane.lane], end=end, backlog=backlog)

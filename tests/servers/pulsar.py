@@ -1,0 +1,295 @@
+"""A real Apache Pulsar, standalone: `pulsar = PulsarServer.create(folder); pulsar.start()`.
+
+It listens in the clear and with TLS, for clients and for the admin API. Who comes without a token may do everything;
+a role that comes with a token (`token`) may do what a test grants it.
+"""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import shutil
+import signal
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.servers import certificates
+from tests.servers.maven import Jars
+from tests.servers.process import ServerProcess, await_, free_ports
+from tests.servers.tools import tool
+
+VERSION = "4.2.4"
+JARS = Jars(
+    "pulsar-server",
+    VERSION,
+    [f"org.apache.pulsar:pulsar-broker:{VERSION}"],
+    # Without it the versions of what Pulsar needs are mixed.
+    boms=[f"org.apache.pulsar:pulsar:{VERSION}"],
+    megabytes=245,
+)
+
+#: small, and quick to start rather than quick in the long run
+SMALL = (
+    *("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    "-XX:-UsePerfData",
+)
+#: for figures: the compiler may do its best
+FAST = ("-Xms512m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
+_OPENED = (
+    *("java.base/java.io", "java.base/java.util.zip", "java.base/java.nio", "java.base/jdk.internal.misc"),
+    *("java.base/sun.net", "java.base/jdk.internal.platform", "java.management/sun.management"),
+)
+_JVM = (
+    *(word for package in _OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
+    "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
+)
+
+_LOG4J = """
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex{{5}}
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+#: who comes without a token
+_ANYBODY = "anybody"
+
+#: what one small server needs, and what makes it quick
+_PROPERTIES = {
+    "clusterName": "standalone",
+    "bindAddress": "127.0.0.1",
+    "advertisedAddress": "127.0.0.1",
+    "managedLedgerDefaultEnsembleSize": "1",
+    "managedLedgerDefaultWriteQuorum": "1",
+    "managedLedgerDefaultAckQuorum": "1",
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.NoopLoadManager",
+    "loadBalancerEnabled": "false",
+    "systemTopicEnabled": "false",
+    "topicLevelPoliciesEnabled": "false",
+    "numHttpServerThreads": "8",
+    "numIOThreads": "2",
+    "numOrderedExecutorThreads": "2",
+    "defaultNumberOfNamespaceBundles": "1",
+    # A standby takes over at once.
+    "activeConsumerFailoverDelayTimeMillis": "0",
+    "authenticationEnabled": "true",
+    "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+    "anonymousUserRole": _ANYBODY,
+    "authorizationEnabled": "true",
+    "superUserRoles": _ANYBODY,
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    broker: int
+    broker_tls: int
+    web: int
+    web_tls: int
+
+
+class PulsarServer:
+    """One server in one folder. It keeps its ports and its data over restarts."""
+
+    def __init__(self, folder: Path, ports: Ports, process: ServerProcess | None = None) -> None:
+        self.folder = folder
+        self.ports = ports
+        #: what it has to say
+        self.log = folder / "server.log"
+        self._process = process
+
+    _jvm: tuple[str, ...] = SMALL
+    _owner: int = 0
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        jvm: tuple[str, ...] = SMALL,
+        owner: int | None = None,
+    ) -> "PulsarServer":
+        """Not started yet. `properties` come on top of those that make it small and quick; the server ends with the
+        process `owner`, which is this one unless told otherwise. Raises `Missing`."""
+        server = cls(folder, Ports(*free_ports(4)))
+        server._jvm = jvm
+        server._owner = owner or os.getpid()
+        folder.mkdir(parents=True, exist_ok=True)
+        server._write_configuration(properties or {})
+        return server
+
+    # Addresses
+
+    @property
+    def url(self) -> str:
+        """For clients that need nothing."""
+        return f"pulsar://127.0.0.1:{self.ports.broker}"
+
+    @property
+    def url_tls(self) -> str:
+        return f"pulsar+ssl://127.0.0.1:{self.ports.broker_tls}"
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports.web}"
+
+    @property
+    def admin_url_tls(self) -> str:
+        return f"https://127.0.0.1:{self.ports.web_tls}"
+
+    @property
+    def ca(self) -> Path:
+        """What clients of the TLS ports trust."""
+        return self.folder / "certificates" / "ca.pem"
+
+    def token(self, role: str) -> str:
+        """A token for a role."""
+        return _token(role, (self.folder / "secret").read_bytes())
+
+    # The admin API, as somebody who may do everything
+
+    def admin(self, method: str, path: str, body: object = None) -> Any:
+        """What is answered, from JSON. Raises `urllib.error.HTTPError`."""
+        request = urllib.request.Request(
+            f"{self.admin_url}/admin/v2/{path}",
+            method=method,
+            data=json.dumps(body).encode() if body is not None else None,
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30.0) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def make_topic(self, topic: str, lanes: int = 1) -> None:
+        """A partitioned one in public/default."""
+        self.admin("PUT", f"persistent/public/default/{topic}/partitions", lanes)
+
+    def grant(self, role: str, *actions: str, namespace: str = "public/default") -> None:
+        """Lets a role `produce` or `consume` in a namespace."""
+        self.admin("POST", f"namespaces/{namespace}/permissions/{role}", list(actions))
+
+    def backlog(self, topic: str, subscription: str) -> int:
+        """Messages of a partitioned topic that a subscription has not acknowledged."""
+        stats = self.admin("GET", f"persistent/public/default/{topic}/partitioned-stats?getPreciseBacklog=true")
+        found = stats["subscriptions"].get(subscription)
+        return int(found["msgBacklog"]) if found else -1
+
+    # Life
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        assert self._process is None or not self._process.is_running, "it runs already"
+        command = [
+            *(tool("java"), *self._jvm, *_JVM, "-cp", f"{self.folder}{os.pathsep}{JARS.fetch()}/*"),
+            *("org.apache.pulsar.PulsarStandaloneStarter", "--config", str(self.folder / "standalone.conf")),
+            *("-nfw", "-nss", "--bookkeeper-dir", "bookkeeper", "--metadata-dir", "metadata"),
+        ]
+        self._process = ServerProcess.start(
+            command, log=self.folder / "console.log", folder=self.folder, owner=self._owner
+        )
+        await_(self._answers, f"Pulsar answers; see {self.log}")
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    def kill(self) -> None:
+        """kill -9. What it had acknowledged is there after a restart."""
+        self._running.kill()
+
+    def restart(self) -> None:
+        """kill -9 and start again, with the same folder and ports."""
+        self.kill()
+        self.start()
+
+    def freeze(self) -> None:
+        """It keeps its connections and says nothing any more, as behind a network that swallows everything."""
+        self._running.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._running.signal(signal.SIGCONT)
+
+    def discard(self) -> None:
+        """End it, and remove its data."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _running(self) -> ServerProcess:
+        assert self._process is not None, "it was never started"
+        return self._process
+
+    # So that other processes of a test run can use it
+
+    def to_json(self) -> str:
+        return json.dumps({"folder": str(self.folder), "ports": vars(self.ports), "pid": self.pid})
+
+    @classmethod
+    def from_json(cls, text: str) -> "PulsarServer":
+        told: dict[str, Any] = json.loads(text)
+        return cls(Path(told["folder"]), Ports(**told["ports"]), ServerProcess(told["pid"]))
+
+    # Making it
+
+    def _write_configuration(self, properties: Mapping[str, str]) -> None:
+        made = certificates.make(self.folder / "certificates")
+        secret = self.folder / "secret"
+        secret.write_bytes(os.urandom(32))
+        lines = {
+            **_PROPERTIES,
+            "brokerServicePort": self.ports.broker,
+            "brokerServicePortTls": self.ports.broker_tls,
+            "webServicePort": self.ports.web,
+            "webServicePortTls": self.ports.web_tls,
+            "tlsCertificateFilePath": made.certificate,
+            "tlsKeyFilePath": made.key,
+            "tlsTrustCertsFilePath": made.ca,
+            "tokenSecretKey": f"file://{secret}",
+            **properties,
+        }
+        (self.folder / "standalone.conf").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        (self.folder / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if not self._process.is_running:
+            said = (self.folder / "console.log").read_text()[-2000:]
+            raise RuntimeError(f"Pulsar ended instead of starting; see {self.log}\n{said}")
+        try:
+            # The ports open seconds before the namespace is there.
+            self.admin("GET", "namespaces/public/default")
+            return bool(self.admin("GET", "brokers/ready") is not None)
+        except json.JSONDecodeError:
+            return True
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+def _token(role: str, secret: bytes) -> str:
+    """A JSON web token, signed with HS256."""
+    parts = [_encoded(json.dumps(part).encode()) for part in ({"alg": "HS256"}, {"sub": role})]
+    signature = hmac.new(secret, ".".join(parts).encode(), hashlib.sha256).digest()
+    return ".".join([*parts, _encoded(signature)])
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
