@@ -228,9 +228,9 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
         def slowly(batch: Batch) -> None:
             asyncio.get_running_loop().call_later(0.5, batch.ack)
 
-        loading = asyncio.create_task(load())
         stage.worker(first, slowly, credit=3)
-        async with hurry(0.2):
+        async with hurry(0.2), asyncio.TaskGroup() as group:
+            group.create_task(load())
             for number in range(3):
                 await until(lambda: len(_active(first)) == lanes, "the first has all lanes again")
                 second = await _join(stage, first)
@@ -242,7 +242,7 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
                 await second.drain(2.0)
                 stage.subscriptions.remove(second)
             over = True
-            await loading
+        async with hurry(0.2):
             await until(lambda: not stage.audit.unsettled(topic))
 
 

@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
+from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.local import LocalBroker
 from sidecar.brokers.memory import MemoryBroker
 from tests.promises.traits import PROMISES, table
 
 ROOT = Path(__file__).parents[2]
-BROKERS = {"local": LocalBroker.traits, "memory": MemoryBroker.traits}
+BROKERS = {"local": LocalBroker.traits, "kafka": KafkaBroker.traits, "memory": MemoryBroker.traits}
 
 
 def _semantics() -> str:
