@@ -1,6 +1,7 @@
 """The PHP client: its own suites, its generated code, and what it says when something is missing."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.php import tools
-from tests.e2e.harness import Sidecar
+from tests.e2e.harness import Sidecar, eventually
 
 ROOT = Path(__file__).parents[3]
 PHP = ROOT / "clients/php"
@@ -48,8 +49,9 @@ def test_the_generated_code_is_what_the_protocol_says(tmp_path: Path) -> None:
 def test_every_file_is_strict_and_has_no_mistake() -> None:
     files = [*(PHP / "src").rglob("*.php"), PHP / "bin/offramp-worker", *(PHP / "examples").rglob("*.php")]
     assert [file for file in files if "declare(strict_types=1);" not in file.read_text()] == []
-    done = run("php", "-d", "display_errors=1", "-l", *map(str, files))
-    assert done.returncode == 0, done.stdout
+    for file in files:
+        done = run("php", "-d", "display_errors=1", "-l", str(file))
+        assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -81,3 +83,25 @@ def test_a_socket_that_this_user_may_not_use_is_explained() -> None:
             """
             said = run("php", "-r", code, OFFRAMP_ADDRESS=sidecar.target)
     assert f"this user may not use the socket {sidecar.socket}" in said.stdout, said
+
+
+def test_the_readme_takes_a_new_user_to_a_running_worker(tmp_path: Path) -> None:
+    """Its first block by copy and paste, apart from what it installs. The worker is stopped once all is done."""
+    script = re.findall(r"^```sh\n(.*?)^```$", (PHP / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    lines = [line for line in script.splitlines() if "apt-get" not in line and "pip install" not in line]
+    (tmp_path / "clients").symlink_to(ROOT / "clients")
+    (tmp_path / "venv").symlink_to(Path(sys.prefix))
+    worker = lines.pop()
+    assert "offramp-worker" in worker
+    before = f"set -eu\ntrap 'kill $(jobs -p)' EXIT\n{os.linesep.join(lines)}"
+    (tmp_path / "script").write_text(f"{before}\n{worker} > out &\nworker=$!\nread stop\nkill $worker\nwait $worker\n")
+    process = subprocess.Popen(
+        ["bash", "script"], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        done = tmp_path / "out"
+        said = re.compile(r"^\d+: (\d+) records of orders$", re.MULTILINE)
+        eventually(lambda: done.exists() and sum(map(int, said.findall(done.read_text()))) == 1_000, "all are done")
+    finally:
+        _, errors = process.communicate("stop\n", timeout=30)
+    assert process.returncode == 0, errors
