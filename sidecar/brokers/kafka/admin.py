@@ -34,7 +34,14 @@ _LOOKS, _BETWEEN_LOOKS = 250, 0.02
 
 # The library has no types for these.
 _spec: Any = OffsetSpec
-EARLIEST, LATEST = _spec.earliest(), _spec.latest()
+EARLIEST: OffsetSpec = _spec.earliest()
+LATEST: OffsetSpec = _spec.latest()
+
+
+def at_time(timestamp_ms: int) -> OffsetSpec:
+    """The first record that is not older."""
+    spec: OffsetSpec = _spec.for_timestamp(timestamp_ms)
+    return spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import confluent_kafka
 
 from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Traits
 from sidecar.brokers.kafka.admin import Admin, Topic
+from sidecar.brokers.kafka.broadcast import addressed
 from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
 from sidecar.brokers.kafka.producer import Publisher
@@ -17,12 +18,10 @@ from sidecar.brokers.kafka.properties import instance_of
 from sidecar.brokers.kafka.ranges import RangeReader
 from sidecar.brokers.kafka.source import KafkaSource
 from sidecar.errors import NotFound, Refused, Unavailable
-from sidecar.model import Chunk, Header, Lane, Message, Place, Run
+from sidecar.model import Chunk, Lane, Message, Place, Run
 
 #: seconds for which a topic that was seen counts as there
 _KNOWN_FOR = 60.0
-#: says which pod of a broadcast a record of the retry topic belongs to
-INSTANCE_HEADER = "offramp-instance"
 
 
 class KafkaBroker(Broker):
@@ -84,8 +83,7 @@ class KafkaBroker(Broker):
             if message.lane is not None and not 0 <= message.lane < known.lanes:
                 raise Refused(f"Topic {topic!r} has no lane {message.lane}: it has {known.lanes}, counted from 0.")
         if topic in self._shared:
-            mine = Header(INSTANCE_HEADER, instance_of(self.options).encode())
-            messages = [replace(message, headers=(*message.headers, mine)) for message in messages]
+            messages = addressed(messages, instance_of(self.options))
         try:
             return await self._publisher.publish(topic, messages)
         except NotFound:

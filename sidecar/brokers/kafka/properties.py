@@ -21,6 +21,8 @@ _CONSUMER: Mapping[str, str | int | bool] = {
     "fetch.error.backoff.ms": 100,
     "max.partition.fetch.bytes": 512 << 10,
     "topic.metadata.refresh.interval.ms": 30_000,
+    # Bounds the one call that waits: the last commit of a lane that moves.
+    "socket.timeout.ms": 10_000,
 }
 _PRODUCER: Mapping[str, str | int | bool] = {
     "linger.ms": 1,

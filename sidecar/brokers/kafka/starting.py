@@ -1,4 +1,4 @@
-"""Where a lane starts, by what Kafka has stored for it. Pure."""
+"""Where a lane starts or goes on, by what Kafka has stored for it. Pure."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from sidecar.runs import RunSet
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """How a lane begins."""
+    """How a lane begins, or begins again."""
 
     #: where the group was
     start: int
@@ -27,17 +27,23 @@ class Beginning:
 def beginning(
     position: int, metadata: str | None, stamp: Stamp, end: LaneEnd, out_of_range: OutOfRange, *, first: bool
 ) -> Beginning:
+    """Of a lane that was assigned, by the position and the metadata that Kafka has for the group."""
+    at = _reachable(position, end, out_of_range)
     if position > end.end:
         # The log was cut, or is another one by now: what it has is news, wherever the group was in the old one.
-        at = end.start if out_of_range is OutOfRange.EARLIEST else end.end
         return Beginning(at, (), first, end, at)
     settled = decode(metadata, stamp, position, end.end)
-    if position < end.start:
-        at = end.start if out_of_range is OutOfRange.EARLIEST else end.end
-        return Beginning(position, settled, first, end, at, lost_between(position, at, settled))
-    return Beginning(position, settled, first, end, position)
+    missing = RunSet(settled).missing(Run(position, at))
+    return Beginning(position, settled, first, end, at, sum(run.stop - run.start for run in missing))
 
 
-def lost_between(start: int, stop: int, settled: tuple[Run, ...] = ()) -> int:
-    """Positions that were neither settled nor can be read."""
-    return sum(run.stop - run.start for run in RunSet(settled).missing(Run(start, stop)))
+def going_on(position: int, end: LaneEnd, out_of_range: OutOfRange) -> Beginning:
+    """Of a lane that was being read, when Kafka said that it has no such position."""
+    at = _reachable(position, end, out_of_range)
+    return Beginning(position, (), False, end, at, max(0, at - position))
+
+
+def _reachable(position: int, end: LaneEnd, out_of_range: OutOfRange) -> int:
+    if end.start <= position <= end.end:
+        return position
+    return end.start if out_of_range is OutOfRange.EARLIEST else end.end
