@@ -81,7 +81,7 @@ proto: $(VENV)/.proto ## generate the stubs again
 	@printf '"""Generated from proto/offramp/v1 by `make proto`."""\n' > $(STUBS)/offramp/v1/__init__.py
 	@clients/php/tools/generate clients/php/generated || [ $$? = 3 ]
 
-JAVA_SOURCES := $(shell find clients/java -name target -prune -o -type f \( -name '*.java' -o -name pom.xml \) -print)
+JAVA_SOURCES := clients/java/build $(shell find clients/java examples/generated/java -name target -prune -o -type f \( -name '*.java' -o -name pom.xml \) -print)
 
 .PHONY: java
 java: clients/java/target/.built ## build the Java client, if there is a JDK and Maven

@@ -3,6 +3,7 @@ package io.offramp;
 import io.grpc.ManagedChannel;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
 import io.grpc.netty.shaded.io.netty.channel.Channel;
+import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
 import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
 import io.grpc.netty.shaded.io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.grpc.netty.shaded.io.netty.channel.epoll.Epoll;
@@ -49,7 +50,10 @@ final class Transport implements AutoCloseable {
     /** A new channel, which tries at once: when to try again is for its owner to say, not for gRPC's own backoff. */
     ManagedChannel open(int maxMessageBytes) {
         NettyChannelBuilder builder = address.isUnix()
-                ? NettyChannelBuilder.forAddress(socketAddress()).overrideAuthority("localhost")
+                ? NettyChannelBuilder.forAddress(socketAddress())
+                        .overrideAuthority("localhost")
+                        // gRPC asks for it, and a socket without TCP warns of it at every connection: null takes it back.
+                        .withOption(ChannelOption.SO_KEEPALIVE, null)
                 : NettyChannelBuilder.forAddress(address.host(), address.port());
         if (!address.isLocal()) {
             builder.keepAliveTime(PING_SECONDS, TimeUnit.SECONDS);

@@ -10,7 +10,7 @@ import java.util.TreeMap;
 /**
  * Plays a scenario of clients/SCENARIOS.md: {@code Runner [--async] <scenario>}.
  *
- * <p>With {@code --async}, scenarios by handler are played by one that returns a stage.
+ * <p>With {@code --async}, scenarios by handler are played by one that returns a stage. {@code --warm-up} is for the build.
  */
 public final class Runner {
     interface Scenario {
@@ -48,8 +48,12 @@ public final class Runner {
 
     private Runner() {}
 
-    public static void main(String[] args) {
+    public static void main(String[] args) throws Exception {
         List<String> words = List.of(args);
+        if (words.contains("--warm-up")) {
+            WarmUp.run();
+            return;
+        }
         String name = words.isEmpty() ? "" : words.get(words.size() - 1);
         try (Offramp offramp = Offramp.connect()) {
             Scenario scenario = SCENARIOS.get(name);

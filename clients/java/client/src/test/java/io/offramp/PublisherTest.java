@@ -1,0 +1,71 @@
+package io.offramp;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Status;
+import io.offramp.v1.PublishRequest;
+import java.time.Instant;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class PublisherTest extends FakeSidecarTest {
+    @Test
+    void aMessageIsPublishedWithAllThatItHas() {
+        try (Publisher publisher = offramp.publisher().subscription("orders").open()) {
+            Message message = Message.of("1")
+                    .withKey("k")
+                    .withHeader("a", "1")
+                    .withHeader("a", (byte[]) null)
+                    .withLane(3)
+                    .withTimestamp(Instant.ofEpochMilli(5));
+            assertEquals(new Place(1, 0), publisher.publish("replies", message));
+        }
+        PublishRequest request = sidecar.published.get(0);
+        assertEquals("orders", request.getSubscription());
+        assertEquals("replies", request.getTopic());
+        io.offramp.v1.Message message = request.getMessages(0);
+        assertEquals("1", message.getValue().toStringUtf8());
+        assertEquals("k", message.getKey().toStringUtf8());
+        assertEquals(3, message.getLane());
+        assertEquals(5, message.getTimestampMs());
+        assertEquals("1", message.getHeaders(0).getValue().toStringUtf8());
+        assertFalse(message.getHeaders(1).hasValue());
+    }
+
+    @Test
+    void nullAndEmptyAreDifferentThings() {
+        try (Publisher publisher = offramp.publisher().broker("local").open()) {
+            List<Place> places = publisher.publish("replies", List.of(Message.tombstone(), Message.of("").withKey("")));
+            assertEquals(List.of(new Place(1, 0), new Place(1, 1)), places);
+        }
+        PublishRequest request = sidecar.published.get(0);
+        assertEquals("local", request.getBroker());
+        assertFalse(request.getMessages(0).hasValue());
+        assertFalse(request.getMessages(0).hasKey());
+        assertTrue(request.getMessages(1).hasValue());
+        assertTrue(request.getMessages(1).hasKey());
+    }
+
+    @Test
+    void whatGoesWrongHasAKind() {
+        try (Publisher publisher = offramp.publisher().broker("local").open()) {
+            sidecar.refuse = Status.NOT_FOUND.withDescription("no such topic");
+            assertThrows(OfframpException.NotFound.class, () -> publisher.publish("r", Message.of("1")));
+            sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription("the disk is full");
+            assertThrows(OfframpException.OutOfRoom.class, () -> publisher.publish("r", Message.of("1")));
+            sidecar.refuse = Status.UNAVAILABLE.withDescription("the broker is away");
+            assertThrows(OfframpException.Unavailable.class, () -> publisher.publish("r", Message.of("1")));
+        }
+    }
+
+    @Test
+    void aPublisherNeedsATargetAndIsOverWhenItIsClosed() {
+        assertThrows(IllegalArgumentException.class, () -> offramp.publisher().open());
+        Publisher publisher = offramp.publisher().broker("local").open();
+        publisher.close();
+        assertThrows(OfframpException.Closed.class, () -> publisher.publish("r", Message.of("1")));
+    }
+}

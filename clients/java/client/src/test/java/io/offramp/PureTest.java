@@ -1,0 +1,164 @@
+package io.offramp;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.ByteString;
+import io.offramp.v1.Outcome;
+import io.offramp.v1.Part;
+import io.offramp.v1.Settlement;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What needs no sidecar. */
+class PureTest {
+    private static final ByteString LEASE = ByteString.copyFromUtf8("lease");
+
+    @ParameterizedTest
+    @CsvSource({
+        "unix:/run/o.sock, /run/o.sock",
+        "unix:///run/o.sock, /run/o.sock",
+        "unix:./o.sock, ./o.sock",
+        "/run/o.sock, /run/o.sock"
+    })
+    void aUnixSocketIsWrittenInSeveralWays(String text, String path) {
+        Address address = Address.parse(text);
+        assertEquals(path, address.path());
+        assertTrue(address.isLocal());
+    }
+
+    @Test
+    void aHostHasAPort() {
+        Address address = Address.parse("[::1]:5005");
+        assertNull(address.path());
+        assertEquals("[::1]", address.host());
+        assertEquals(5005, address.port());
+        assertTrue(address.isLocal());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"localhost", "localhost:", ":5005", "localhost:http", "localhost:70000", "unix:"})
+    void whatIsNoAddressIsSaidSo(String text) {
+        assertThrows(IllegalArgumentException.class, () -> Address.parse(text));
+    }
+
+    @Test
+    void backoffGrowsToItsLimitAndStartsAgain() {
+        Backoff backoff = new Backoff(new Random(1));
+        long most = Backoff.FIRST_MS;
+        for (int count = 0; count < 20; count++) {
+            long next = backoff.nextMs();
+            assertTrue(next >= most / 2 && next <= most, next + " is not in the range up to " + most);
+            most = Math.min(2 * most, Backoff.LONGEST_MS);
+        }
+        backoff.reset();
+        assertTrue(backoff.nextMs() <= Backoff.FIRST_MS);
+    }
+
+    @Test
+    void aReasonIsCutToWhatIsKeptWithoutHalfCharacters() {
+        String long_ = "x" + "✗".repeat(1_000);
+        String kept = Verdict.reject(long_).reason();
+        assertTrue(long_.startsWith(kept));
+        int bytes = kept.getBytes(StandardCharsets.UTF_8).length;
+        assertTrue(bytes <= 1_024 && bytes > 1_020);
+        assertEquals("", Verdict.reject(null).reason());
+    }
+
+    @Test
+    void aTimeThatNobodyCanWaitIsAnError() {
+        assertThrows(IllegalArgumentException.class, () -> Verdict.nack("", Duration.ofSeconds(-1)));
+        assertThrows(IllegalArgumentException.class, () -> Verdict.nack("", Duration.ofDays(1_000_000)));
+        assertEquals(0L, Verdict.nack("", Duration.ZERO).retryAfterMs());
+    }
+
+    /** Whatever was marked, flushed and split: each record is said once, and as it was marked. */
+    @Test
+    void settlementsSayWhatWasMarkedHoweverTheyAreMadeAndSplit() {
+        Random random = new Random(7);
+        List<Verdict> verdicts = List.of(
+                Verdict.ACK, Verdict.RELEASE, Verdict.reject("bad"), Verdict.nack("no", Duration.ofMillis(3)));
+        for (int round = 0; round < 2_000; round++) {
+            int records = 1 + random.nextInt(40);
+            Verdict[] marks = new Verdict[records];
+            BitSet flushed = new BitSet();
+            for (int index = 0; index < records; index++) {
+                if (random.nextInt(3) > 0) {
+                    marks[index] = verdicts.get(random.nextInt(verdicts.size()));
+                }
+                if (random.nextInt(4) == 0) {
+                    flushed.set(index);
+                }
+            }
+            Verdict rest = verdicts.get(random.nextInt(verdicts.size()));
+            boolean partly = random.nextBoolean() && flushed.cardinality() < records;
+            Settlement settlement = partly
+                    ? Settlements.rest(LEASE, records, flushed, rest, marks)
+                    : Settlements.whole(LEASE, rest, marks);
+            Verdict[] expected = new Verdict[records];
+            for (int index = 0; index < records; index++) {
+                if (!partly || !flushed.get(index)) {
+                    expected[index] = marks[index] == null ? rest : marks[index];
+                }
+            }
+            check(List.of(settlement), expected);
+            check(Settlements.split(settlement, records, 40), expected);
+        }
+    }
+
+    private static void check(List<Settlement> settlements, Verdict[] expected) {
+        Verdict[] seen = new Verdict[expected.length];
+        for (Settlement settlement : settlements) {
+            assertEquals(LEASE, settlement.getLease());
+            assertEquals(settlement.getPartial(), settlement.getOutcome() == Outcome.OUTCOME_UNSPECIFIED);
+            List<Part> parts = new ArrayList<>(settlement.getPartsList());
+            int stop = 0;
+            for (Part part : parts) {
+                assertTrue(part.getFirst() >= stop && part.getCount() > 0, "parts are not ascending");
+                stop = part.getFirst() + part.getCount();
+                for (int index = part.getFirst(); index < stop; index++) {
+                    assertNull(seen[index], "a record was said twice");
+                    seen[index] = new Verdict(
+                            part.getOutcome(),
+                            part.getReason(),
+                            part.hasRetryAfterMs() ? part.getRetryAfterMs() : null);
+                }
+            }
+            for (int index = 0; index < seen.length && !settlement.getPartial(); index++) {
+                if (seen[index] == null) {
+                    seen[index] = new Verdict(
+                            settlement.getOutcome(),
+                            settlement.getReason(),
+                            settlement.hasRetryAfterMs() ? settlement.getRetryAfterMs() : null);
+                }
+            }
+        }
+        assertEquals(List.of(nullable(expected)), List.of(nullable(seen)));
+    }
+
+    private static List<String> nullable(Verdict[] verdicts) {
+        List<String> out = new ArrayList<>();
+        for (Verdict verdict : verdicts) {
+            out.add(String.valueOf(verdict));
+        }
+        return out;
+    }
+
+    @Test
+    void theWorstAnswerOfPiecesIsTheAnswer() {
+        SettleResult stale = new SettleResult(SettleStatus.STALE, List.of(new SettleResult.Range(3, 1)), "moved");
+        SettleResult merged = SettleResult.merge(List.of(SettleResult.SETTLED, stale, SettleResult.SETTLED));
+        assertEquals(stale, merged);
+        assertTrue(SettleResult.merge(List.of(SettleResult.SETTLED)).settled());
+    }
+}

@@ -1,0 +1,81 @@
+"""The Java client: its own tests, and its examples as a user would run them."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.clients.java import build
+from tests.e2e.harness import PATIENCE, Sidecar, eventually
+
+#: what a JVM ends with when its hooks have run after SIGTERM
+TERMINATED = 128 + signal.SIGTERM
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    if sentence := build.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+
+
+@pytest.mark.timeout(400)
+def test_the_client_passes_its_own_tests() -> None:
+    done = subprocess.run(
+        ["mvn", "--quiet", "--batch-mode", "--projects", "client", "test"],
+        cwd=build.JAVA,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def running(jar: Path, *words: str, address: str) -> Iterator["subprocess.Popen[str]"]:
+    command = ["java", *build.QUICK, "-cp", str(jar), *words]
+    env = {**os.environ, "OFFRAMP_ADDRESS": address}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("main", ["example.Main", "example.spring.SpringMain"])
+def test_an_example_works_until_sigterm_and_leaves_in_order(main: str, tmp_path: Path) -> None:
+    with Sidecar(tmp_path) as sidecar:
+        sidecar.publish("orders", [b"%d" % number for number in range(100)])
+        with running(build.JAVA / "examples/target/offramp-examples.jar", main, address=sidecar.target) as process:
+            eventually(lambda: sidecar.status().counters.acked == 100, "the example did its work")
+            process.send_signal(signal.SIGTERM)
+            said, complaints = process.communicate(timeout=PATIENCE)
+        assert process.returncode == TERMINATED, complaints
+        assert "WARN" not in complaints
+        assert "ERROR" not in complaints
+        if main == "example.Main":
+            assert "records of orders" in said
+        else:
+            assert "orders/" in complaints
+        counters = sidecar.status().counters
+        assert (counters.acked, counters.abandoned, counters.rejected) == (100, 0, 0)
+        assert not sidecar.status().sessions
+
+
+def test_nothing_but_generated_code_is_needed(tmp_path: Path) -> None:
+    source = build.ROOT / "examples/generated/java/Consume.java"
+    assert len(source.read_text().splitlines()) < 60
+    with Sidecar(tmp_path, listen={"tcp": "127.0.0.1:0"}) as sidecar:
+        values = {str(number) for number in range(50)}
+        sidecar.publish("orders", [value.encode() for value in values])
+        jar = source.parent / "target/consume.jar"
+        with running(jar, "Consume", "orders", address=sidecar.event("ready")["tcp"]) as process:
+            said, complaints = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, complaints
+        assert sorted(said.split()) == sorted(values)
+        assert sidecar.status().counters.acked == 50
