@@ -29,6 +29,8 @@ from sidecar.model import Lane
 
 #: seconds for one answer
 _PATIENCE = 10.0
+#: how often a reason is looked for why there is no connection, and how many seconds lie between
+_TRIES, _BETWEEN_TRIES = 12, 0.25
 #: how often a topic that was made is looked for, and how many seconds lie between
 _LOOKS, _BETWEEN_LOOKS = 250, 0.02
 
@@ -70,7 +72,18 @@ class Admin:
 
     async def connect(self) -> dict[str, str]:
         """Facts of the cluster."""
-        found = await self._answer(self._client.describe_cluster(request_timeout=_PATIENCE), "connect")
+        future = asyncio.wrap_future(self._client.describe_cluster(request_timeout=_PATIENCE))
+        for _ in range(_TRIES):
+            await asyncio.wait([future], timeout=_BETWEEN_TRIES)
+            if future.done():
+                break
+            self.serve()
+        else:
+            # The library goes on trying, but says why it must.
+            if reason := self._reasons.latest():
+                future.cancel()
+                raise translate(reason, "connect")
+        found = await self._answer(future, "connect")
         self.cluster = found.cluster_id or ""
         return {"cluster": self.cluster, "brokers": str(len(found.nodes))}
 
@@ -158,7 +171,7 @@ class Admin:
             return False
         return True
 
-    async def _answer(self, future: "concurrent.futures.Future[Any]", doing: str) -> Any:
+    async def _answer(self, future: "concurrent.futures.Future[Any] | asyncio.Future[Any]", doing: str) -> Any:
         try:
             return await asyncio.wrap_future(future)
         except KafkaException as error:

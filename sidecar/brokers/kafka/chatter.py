@@ -18,7 +18,7 @@ _FRESH = 15.0
 _NUMBERS = re.compile(r"\d+")
 #: lines that say what an error of ours says better, or what nobody can act on
 _DULL = re.compile(
-    r"^(FAIL|ERROR|CONFWARN|GETPID|PIDERR|SESSTMOUT|MAXPOLL|HBERR|COMMITFAIL|METADATA|OFFSET|ASSIGN|TERM)\b"
+    r"^(FAIL|FATAL|ERROR|CONFWARN|GETPID|PIDERR|SESSTMOUT|MAXPOLL|HBERR|COMMITFAIL|METADATA|OFFSET|ASSIGN|TERM)\b"
 )
 
 

@@ -1,6 +1,6 @@
 """What Kafka says, in one sentence for people, and as one of our errors for the core."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -75,9 +75,31 @@ REBALANCING = frozenset(
     (_K.STALE_MEMBER_EPOCH, _K.REBALANCE_IN_PROGRESS, _K.ILLEGAL_GENERATION, _K.UNKNOWN_MEMBER_ID, _K._WAIT_COORD)
 )
 #: the broker does not speak the group protocol `consumer`, or the group does not
-NO_CONSUMER_PROTOCOL = frozenset((_K.UNSUPPORTED_VERSION, _K._UNSUPPORTED_FEATURE, _K.INCONSISTENT_GROUP_PROTOCOL))
+_NO_CONSUMER_PROTOCOL = (_K.UNSUPPORTED_VERSION, _K._UNSUPPORTED_FEATURE, _K.INCONSISTENT_GROUP_PROTOCOL)
+#: of one that ends the consumer the library gives the text, not the number
+_FENCED = (_K.FENCED_INSTANCE_ID,)
 #: says that nothing works, but not why
 VAGUE = frozenset((_K._ALL_BROKERS_DOWN, _K._TIMED_OUT, _K._TRANSPORT, _K._MSG_TIMED_OUT, _K._TIMED_OUT_QUEUE))
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """The client that met it will never work again."""
+    return error.fatal() or error.code() == KafkaError._FATAL
+
+
+def says_no_consumer_protocol(error: KafkaError) -> bool:
+    return _says(error, _NO_CONSUMER_PROTOCOL)
+
+
+def says_fenced(error: KafkaError) -> bool:
+    """Another member has taken our place, for good."""
+    return _says(error, _FENCED)
+
+
+def _says(error: KafkaError, codes: Collection[int]) -> bool:
+    if error.code() == KafkaError._FATAL:
+        return any(KafkaError(code).str() in error.str() for code in codes)
+    return error.code() in codes
 
 
 def kafka_error(error: KafkaError | KafkaException) -> KafkaError:
@@ -90,6 +112,8 @@ def kafka_error(error: KafkaError | KafkaException) -> KafkaError:
 def translate(error: KafkaError | KafkaException, doing: str) -> BrokerError:
     """One of our errors. `doing` is what was tried, as in `publish to orders`."""
     inner = kafka_error(error)
+    if inner.code() == KafkaError._FATAL:
+        inner = next((known for known in map(KafkaError, _MEANINGS) if known.str() in inner.str()), inner)
     meaning = _MEANINGS.get(inner.code(), _Meaning(Unavailable, "", detail=True))
     said = _shortened(inner.str())
     if not meaning.sentence:

@@ -10,18 +10,18 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from sidecar.brokers.base import Advanced, LaneEnd, Trouble
+from sidecar.brokers.base import Advanced, LaneEnd, Lost
 from sidecar.brokers.kafka.commits import Commits, Request
-from sidecar.brokers.kafka.errors import NO_CONSUMER_PROTOCOL, translate
+from sidecar.brokers.kafka.errors import is_fatal, says_no_consumer_protocol, translate
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.brokers.kafka.rebalance import Rebalance
 from sidecar.brokers.kafka.records import Taken, encode
 from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.brokers.kafka.starting import Beginning
 from sidecar.brokers.kafka.steering import Steering
-from sidecar.errors import BrokerError, Refused
+from sidecar.errors import BrokerError
 from sidecar.model import Lane
 
 #: seconds that a poll waits: what is asked of the thread waits as long
@@ -48,11 +48,14 @@ class Listener(Protocol):
     def strayed(self, reading: Reading) -> None:
         """The position of a lane is not there any more; `Member.restart` is to be called."""
 
+    def missing(self, topic: str, text: str) -> None:
+        """A topic cannot be consumed; the others go on."""
+
     def failed(self, error: BrokerError) -> None:
         """The group or the connection does not work."""
 
     def ended(self, error: BaseException | None) -> None:
-        """The thread is over."""
+        """The thread is over. A `KafkaException` is one that another member may not meet."""
 
 
 class UnknownProtocol(Exception):
@@ -170,12 +173,21 @@ class Member:
                 while not self._stopping:
                     self._turn()
             finally:
-                self._rebalance.closing = True
-                self._commits.end()
-                self._consumer.close()
+                self._leave()
         except BaseException as error:
             failure = error
         self._listener.ended(failure)
+
+    def _leave(self) -> None:
+        self._rebalance.closing = True
+        self._commits.end()
+        lanes = [lane for lane, reading in self._readings.items() if reading.phase is not Phase.ARRIVING]
+        if lanes and not self._stopping:
+            # Nobody asked for it: something went wrong.
+            self._shelf.forget(lanes)
+            self._shelf.tell(Lost(frozenset(lanes)))
+        self.ends = {}
+        self._consumer.close()
 
     def _turn(self) -> None:
         self._obey()
@@ -293,12 +305,13 @@ class Member:
                 reading.phase = Phase.STUCK
                 self._listener.strayed(reading)
         elif topic is not None and code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
-            self._shelf.tell(Trouble(f"topic {topic}", str(translate(error, f"consume {topic}"))))
+            self._listener.missing(topic, str(translate(error, f"consume {topic}")))
         else:
             self._broker_error(error)
 
     def _broker_error(self, error: KafkaError) -> None:
-        if error.code() in NO_CONSUMER_PROTOCOL and self._on_trial:
+        if self._on_trial and says_no_consumer_protocol(error):
             raise UnknownProtocol(error.str())
-        told = translate(error, "consume")
-        self._listener.failed(Refused(str(told)) if error.fatal() else told)
+        if is_fatal(error):
+            raise KafkaException(error)
+        self._listener.failed(translate(error, "consume"))

@@ -57,8 +57,6 @@ class Rebalance:
         consumer.incremental_assign(partitions)
         if readings:
             consumer.pause(partitions)
-            for topic in {reading.lane.topic for reading in readings}:
-                self._shelf.tell(Trouble(f"topic {topic}", ""))
         self._arrived(readings)
 
     def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

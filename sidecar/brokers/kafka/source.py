@@ -13,7 +13,7 @@ from sidecar.brokers.kafka import properties
 from sidecar.brokers.kafka.broadcast import sieve
 from sidecar.brokers.kafka.clerk import Clerk
 from sidecar.brokers.kafka.commits import Request
-from sidecar.brokers.kafka.errors import translate
+from sidecar.brokers.kafka.errors import says_fenced, translate
 from sidecar.brokers.kafka.lanes import Reading
 from sidecar.brokers.kafka.locating import Locating
 from sidecar.brokers.kafka.member import Member, UnknownProtocol
@@ -30,6 +30,8 @@ log = Log("kafka")
 
 #: seconds between tries while the broker cannot be asked
 _AGAIN = 0.5
+#: seconds before a member that failed is replaced
+_REJOIN = 5.0
 #: seconds between looks whether the broker is back
 _PING = 1.0
 #: seconds that closing may take: leaving a group needs the broker, which may be gone
@@ -49,6 +51,8 @@ class KafkaSource(Source):
         self._wake = asyncio.Event()
         self._signalled = False
         self._tasks: set[asyncio.Task[None]] = set()
+        #: topics that cannot be consumed
+        self._missing: set[str] = set()
         #: why nothing can be consumed now
         self._failure: BrokerError | None = None
         #: why nothing ever will
@@ -149,7 +153,7 @@ class KafkaSource(Source):
         if missing and len(missing) == len(plain) and not patterns:
             raise NotFound(f"There is no topic {', '.join(map(repr, missing))}. Make it, or set `create_topics`.")
         for topic in missing:
-            self._shelf.tell(Trouble(f"topic {topic}", f"There is no topic {topic!r}; the others are consumed."))
+            self._note_missing(topic, f"There is no topic {topic!r}; the others are consumed.")
 
     def _join(self) -> None:
         broker, options = self._broker, self._broker.options
@@ -187,6 +191,9 @@ class KafkaSource(Source):
         self._call(self._broker.settle_protocol, self._protocol)
         if readings:
             self._call(self._spawn, self._welcome, readings)
+
+    def missing(self, topic: str, text: str) -> None:
+        self._call(self._note_missing, topic, text)
 
     def strayed(self, reading: Reading) -> None:
         self._call(self._spawn, self._lead_back, reading)
@@ -226,14 +233,36 @@ class KafkaSource(Source):
             self._broker.settle_protocol(GroupProtocol.CLASSIC)
             self._join()
             return
-        if error is not None and not self._closing:
-            if not isinstance(error, BrokerError):
-                log.bug("the poll thread failed", error)
-            self._dead = error if isinstance(error, BrokerError) else Refused(f"Kafka: cannot go on: {error!r}")
-            self._wake.set()
         self._over.set()
+        if error is None or self._closing:
+            return
+        if isinstance(error, KafkaException):
+            told = translate(error, "consume")
+            if not says_fenced(error.args[0]):
+                self._failure = told
+                self._spawn(self._rejoin)
+                return
+        elif isinstance(error, BrokerError):
+            told = error
+        else:
+            log.bug("the poll thread failed", error)
+            told = Refused(f"Kafka: cannot go on: {error!r}")
+        self._dead = told
+        self._wake.set()
+
+    async def _rejoin(self) -> None:
+        """Something ended the member that may be over: the earlier life of a static one, say."""
+        self._wake.set()
+        await asyncio.sleep(_REJOIN)
+        self._failure = None
+        self._over.clear()
+        self._join()
 
     # Trouble.
+
+    def _note_missing(self, topic: str, text: str) -> None:
+        self._missing.add(topic)
+        self._shelf.tell(Trouble(f"topic {topic}", text))
 
     def _note_failure(self, error: BrokerError) -> None:
         if isinstance(error, Refused | NotFound):
@@ -259,6 +288,9 @@ class KafkaSource(Source):
 
     async def _welcome(self, readings: Collection[Reading]) -> None:
         """Find out where lanes start that were assigned. Tried until it is known or they are gone."""
+        for topic in self._missing & {reading.lane.topic for reading in readings}:
+            self._missing.discard(topic)
+            self._shelf.tell(Trouble(f"topic {topic}", ""))
         trouble = f"start of {', '.join(str(reading.lane) for reading in readings)}"
         failed = False
         while here := {reading.lane: reading for reading in readings if self._joined().has(reading)}:
