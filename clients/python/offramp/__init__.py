@@ -8,8 +8,9 @@
 
     Worker("orders", handle, workers=8).run()
 
-`Worker` runs a handler in threads, `connect` gives batches to iterate over, `Publisher` sends messages; `offramp.aio`
-has the same for asyncio. What `offramp`, `offramp.aio` and `offramp.errors` export is the interface of this package.
+`Worker` runs a handler in threads, `Processes` in processes, `connect` gives batches to iterate over, `Publisher` sends
+messages; `offramp.aio` has the same for asyncio. What `offramp`, `offramp.aio` and `offramp.errors` export is the
+interface of this package.
 """
 
 from offramp import aio, errors, protocol
@@ -19,6 +20,7 @@ from offramp.consumer import Consumer, connect
 from offramp.errors import OfframpError
 from offramp.messages import Message, Place
 from offramp.options import ConnectOptions
+from offramp.processes import Processes
 from offramp.publisher import Publisher
 from offramp.records import Header, Record
 from offramp.verdicts import Overloaded, Reject, Release, Retry
@@ -37,6 +39,7 @@ __all__ = [
     "OfframpError",
     "Overloaded",
     "Place",
+    "Processes",
     "Publisher",
     "Record",
     "Reject",

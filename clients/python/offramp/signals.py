@@ -9,11 +9,14 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def draining_on(numbers: tuple[signal.Signals, ...], drain: Callable[[], None], *, polite: bool) -> Iterator[None]:
+def draining_on(
+    numbers: tuple[signal.Signals, ...], drain: Callable[[], None], *, polite: bool, sticky: bool = False
+) -> Iterator[None]:
     """While this lasts, the first of these signals calls `drain`, which must be safe in a signal handler.
 
-    Further signals act as they would have without this: a second Ctrl-C interrupts. `polite`: only where nobody else
-    handles the signal. Outside of the main thread, where Python takes no signals, this does nothing.
+    Further signals act as they would have without this: a second Ctrl-C interrupts. `sticky`: they call `drain` too.
+    `polite`: only where nobody else handles the signal. Outside of the main thread, where Python takes no signals, this
+    does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -26,7 +29,8 @@ def draining_on(numbers: tuple[signal.Signals, ...], drain: Callable[[], None], 
             signal.signal(number, handler)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        restore()
+        if not sticky:
+            restore()
         drain()
 
     for number in numbers:
