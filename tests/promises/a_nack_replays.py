@@ -23,7 +23,7 @@ class ANackReplays:
         assert not worker.untaken
         await leap(8.0)
         again = await worker.next()
-        assert (again.values, again.attempt, again.is_doubtful) == ([b"value"], 2, False)
+        assert (again.values, again.attempt, again.is_doubtful) == ([b"value"], 2, stage.flags_all)
         assert again.delivery.closed_by is ClosedBy.RETRY
 
     @promise
@@ -235,7 +235,7 @@ class ANackReplays:
         worker = stage.worker(subscription)
         for _ in range(20):
             batch = await worker.next()
-            assert (batch.values, batch.attempt, batch.is_doubtful) == (numbered(3), 1, False)
+            assert (batch.values, batch.attempt, batch.is_doubtful) == (numbered(3), 1, stage.flags_all)
             batch.release()
 
     @promise
@@ -246,7 +246,7 @@ class ANackReplays:
         for _ in range(5):
             worker = stage.worker(subscription)
             batch = await worker.next()
-            assert (batch.values, batch.attempt, batch.is_doubtful) == (numbered(3), 1, False)
+            assert (batch.values, batch.attempt, batch.is_doubtful) == (numbered(3), 1, stage.flags_all)
             worker.leave()
 
     @promise
@@ -258,10 +258,11 @@ class ANackReplays:
         async with hurry():
             for _ in range(10):
                 batch = await worker.next()
-                assert (batch.values, batch.attempt, batch.is_doubtful) == (numbered(3), 1, False)
+                assert (batch.values, batch.attempt, batch.is_doubtful) == (numbered(3), 1, stage.flags_all)
                 batch.settle(Outcome.OVERLOADED)
 
     @promise
+    @needs("tells_first_deliveries")
     async def test_what_a_new_group_gets_was_never_processed(self, stage: Stage) -> None:
         topic = await stage.topic(lanes=2)
         await stage.publish(topic, *numbered(3), lane=0)
@@ -271,6 +272,7 @@ class ANackReplays:
         assert not [batch for batch in batches if batch.delivery.redeliveries]
 
     @promise
+    @needs("tells_first_deliveries")
     async def test_after_a_restart_what_may_have_been_delivered_is_flagged_and_nothing_else(self, stage: Stage) -> None:
         topic = await stage.topic()
         at = await stage.publish(topic, *numbered(30))

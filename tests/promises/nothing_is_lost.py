@@ -62,7 +62,7 @@ class NothingIsLost:
         worker = stage.worker(subscription, lambda b: b.reject() if b.values == [b"1"] else b.ack())
         await until(lambda: len(worker.batches) == 4 and stage.broker.failed_publishes[dead_letters] > 1)
         await stage.turn_around(subscription)
-        assert stage.committed(topic) == at[1]
+        assert at[0] < stage.committed(topic) <= at[1]
         assert [text for text in subscription.status().trouble if dead_letters in text and "held back" in text]
         del stage.broker.publish_faults[dead_letters]
         async with hurry():
@@ -95,8 +95,8 @@ class NothingIsLost:
         subscription = await stage.crash(subscription)
         stage.worker(subscription, Batch.reject)
         await stage.commits(topic, at + 1)
-        ends = await stage.broker.lane_ends(subscription.settings.dead_letter_topic)
-        assert sum(end.end - end.start for end in ends.values()) == 2
+        written = [spot for spot in stage.audit.published if spot.topic == subscription.settings.dead_letter_topic]
+        assert sum(len(stage.audit.published[lane]) for lane in written) == 2
         assert len(await stage.dead_letters(subscription)) == 1
 
     @promise
@@ -110,7 +110,7 @@ class NothingIsLost:
         worker = stage.worker(subscription, lambda b: b.nack(retry_after=3600.0) if b.values == [b"1"] else b.ack())
         await until(lambda: len(worker.batches) == 4 and stage.broker.failed_publishes[retries] > 1)
         await stage.turn_around(subscription)
-        assert stage.committed(topic) == at[1]
+        assert at[0] < stage.committed(topic) <= at[1]
         del stage.broker.publish_faults[retries]
         async with hurry():
             await stage.commits(topic, at[3] + 1)
@@ -153,7 +153,7 @@ class NothingIsLost:
         worker = stage.worker(subscription, lambda b: b.nack() if b.values == [b"1"] else b.ack())
         await until(lambda: len(worker.batches) == 3)
         await stage.turn_around(subscription)
-        assert stage.committed(topic) == at[1]
+        assert at[0] < stage.committed(topic) <= at[1]
         stage.audit.dropped([(Lane(topic, 0), at[1])])
         await leap(10.0)
         await stage.commits(topic, at[2] + 1)

@@ -120,6 +120,8 @@ class OrderAsChosen:
         subscription = await stage.subscribe(topic, order=Order.KEY, retry=retry(attempts=2))
         await stage.turn_around(subscription)
         at = await stage.publish(topic, b"bad", b"good", b"other", keys=[b"a", b"a", b"b"])
+        # All are there before time flies, or the bad one may be tried more often than any other.
+        await until(lambda: stage.source(subscription).polled[Lane(topic, 0)] == 3)
         worker = stage.worker(subscription, lambda b: b.nack() if b.values == [b"bad"] else b.ack(), credit=3)
         async with hurry():
             await until(lambda: [b"good"] in [batch.values for batch in worker.batches])
@@ -142,7 +144,8 @@ class OrderAsChosen:
             await stage.turn_around(subscription)
         assert set(values(worker.batches)) == {b"bad", b"other"}
         assert values(worker.batches).count(b"bad") > 5
-        assert (stage.committed(topic), stage.audit.dead) == (0, set())
+        assert stage.committed(topic) <= at[0]
+        assert not stage.audit.dead
         handlers[b"bad"] = Batch.ack
         async with hurry():
             await stage.commits(topic, at[2] + 1)

@@ -17,8 +17,7 @@ class ARestartForgetsLittle:
         for batch in batches:
             if batch.values[0] not in kept:
                 batch.ack()
-        last = Run(at[21], at[48] + 1)
-        await until(lambda: last in stage.broker.committed.get(Lane(topic, 0), Commit(0)).beyond)
+        await until(lambda: _covers(stage.broker.committed.get(Lane(topic, 0)), Run(at[21], at[48] + 1)))
         subscription = await stage.crash(subscription)
         worker = stage.worker(subscription, credit=50)
         again = await worker.take(len(kept))
@@ -46,7 +45,8 @@ class ARestartForgetsLittle:
             await stage.turn_around(subscription)
             if left:
                 subscription = await stage.crash(subscription)
-        await stage.commits(topic, at[19] + 1)
+        # The last life of a sidecar knows of what it was given, which may be only what was not acked.
+        await until(lambda: stage.committed(topic) > at[0])
 
     @promise
     async def test_what_was_committed_never_comes_again(self, stage: Stage) -> None:
@@ -61,3 +61,8 @@ class ARestartForgetsLittle:
         worker = stage.worker(subscription)
         await stage.turn_around(subscription)
         assert not worker.batches
+
+
+def _covers(commit: Commit | None, run: Run) -> bool:
+    """Gaps before a run may be a part of it."""
+    return commit is not None and any(start <= run.start and stop == run.stop for start, stop in commit.beyond)

@@ -170,6 +170,11 @@ class Stage:
         await until(lambda: self.committed(topic, lane, by=by) >= position, what)
         assert self.committed(topic, lane, by=by) == position
 
+    @property
+    def flags_all(self) -> bool:
+        """Whether `possibly_processed` is set also for records that nobody had before: the broker does not tell."""
+        return not self.broker.traits.tells_first_deliveries
+
     async def turn_around(self, subscription: Subscription) -> None:
         """A batch goes all the way from the publish to the commit, and the handler is seen to work.
 

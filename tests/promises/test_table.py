@@ -6,10 +6,17 @@ from pathlib import Path
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.local import LocalBroker
 from sidecar.brokers.memory import MemoryBroker
+from sidecar.brokers.pulsar.broker import traits as pulsar_traits
+from sidecar.brokers.pulsar.options import SubscriptionType
 from tests.promises.traits import PROMISES, table
 
 ROOT = Path(__file__).parents[2]
-BROKERS = {"local": LocalBroker.traits, "kafka": KafkaBroker.traits, "memory": MemoryBroker.traits}
+BROKERS = {
+    "local": LocalBroker.traits,
+    "kafka": KafkaBroker.traits,
+    **{f"pulsar {kind.value}": pulsar_traits(kind) for kind in SubscriptionType},
+    "memory": MemoryBroker.traits,
+}
 
 
 def _semantics() -> str:

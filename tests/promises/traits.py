@@ -1,7 +1,7 @@
 """The twelve promises, and which of them a broker gives up and why. `docs/semantics.md` shows the same table."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.brokers.base import Traits
 
@@ -29,6 +29,11 @@ class GivenUp:
     reason: str
 
 
+_SHARED = (
+    "Sidecars share every lane, and none moves: what a sidecar had in hand that is gone comes again at the others."
+)
+_SOUGHT = "A lane that is shared cannot be moved by one of its sidecars."
+
 #: by the trait that a broker would need
 GIVEN_UP = {
     "keeps_acks_beyond": GivenUp(
@@ -45,6 +50,30 @@ GIVEN_UP = {
     ),
     "seeks": GivenUp((8,), "A lane cannot be moved, so that there is no earlier epoch to commit for."),
     "reads_ranges": GivenUp((1,), "Dead letters are written and can be consumed, but not listed."),
+    "tells_first_deliveries": GivenUp(
+        (2,),
+        "The broker does not tell what another sidecar had in hand before, so that `possibly_processed` is set for "
+        "every record.",
+    ),
+    # Nothing is given up: the window is measured in records and bytes.
+    "positions_count_records": GivenUp((), "A distance of positions says nothing about the records in between."),
+}
+#: what to say of a broker instead
+OTHER_REASONS = {
+    ("pulsar failover", "rebalances"): (
+        "Pulsar moves a lane to another sidecar without telling the first: what that had in hand comes again at the "
+        "second, flagged, and its late acks still count."
+    ),
+    ("pulsar shared", "rebalances"): _SHARED,
+    ("pulsar key_shared", "rebalances"): _SHARED,
+    ("pulsar shared", "seeks"): _SOUGHT,
+    ("pulsar key_shared", "seeks"): _SOUGHT,
+    ("pulsar shared", "lanes_are_exclusive"): (
+        "Sidecars share a lane: order `key` and `lane` are refused by `offramp lint`."
+    ),
+    ("pulsar key_shared", "lanes_are_exclusive"): (
+        "Sidecars share a lane: order `lane` is refused by `offramp lint`. Order `key` is kept across sidecars."
+    ),
 }
 #: by the broker that keeps nothing when it stops; to its suite, the process is what a server is to others
 NOT_DURABLE = {"memory": GivenUp((1, 9), "It forgets everything when its process ends. It is for tests.")}
@@ -60,7 +89,11 @@ def table(brokers: Mapping[str, Traits]) -> str:
     reasons: list[str] = []
 
     def cell(promise: int, broker: str, traits: Traits) -> str:
-        missing = [given_up for trait, given_up in GIVEN_UP.items() if not getattr(traits, trait)]
+        missing = [
+            replace(given_up, reason=OTHER_REASONS.get((broker, trait), given_up.reason))
+            for trait, given_up in GIVEN_UP.items()
+            if not getattr(traits, trait)
+        ]
         if broker in NOT_DURABLE:
             missing.append(NOT_DURABLE[broker])
         notes = [given_up.reason for given_up in missing if promise in given_up.promises]
