@@ -6,11 +6,10 @@ namespace Offramp;
 
 use Offramp\Exception\AlreadySettled;
 use Offramp\Internal\Desk;
-use Offramp\Internal\Settlements;
+use Offramp\Internal\Settlement;
 use Offramp\Internal\Verdict;
 use Offramp\Internal\Wire;
 use Offramp\V1\Outcome;
-use Offramp\V1\Settlement;
 
 /**
  * Records of one topic, leased to this process until they are settled. Iterate over it, count it, `$batch[0]`.
@@ -137,7 +136,7 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
         if ($this->marks === []) {
             return null;
         }
-        $settlement = Settlements::only($this->lease, $this->marks);
+        $settlement = Settlement::only($this->lease, $this->marks);
         foreach ($this->marks as $index => $_) {
             $this->flushed[$index] = true;
         }
@@ -196,10 +195,10 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
         }
         $this->concluded = true;
         if ($this->flushed === []) {
-            return Settlements::whole($this->lease, $rest, $this->marks);
+            return Settlement::whole($this->lease, $rest, $this->marks);
         }
         $left = array_diff_key(array_fill(0, count($this->records), $rest), $this->flushed);
-        return Settlements::only($this->lease, array_replace($left, $this->marks));
+        return Settlement::only($this->lease, array_replace($left, $this->marks));
     }
 
     /**

@@ -6,7 +6,6 @@ namespace Offramp\Internal;
 
 use Offramp\Batch;
 use Offramp\SettleResult;
-use Offramp\V1\Settlement;
 
 /**
  * Where settlements are handed in.

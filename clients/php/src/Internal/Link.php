@@ -20,8 +20,6 @@ use Offramp\V1\ExtendLeaseRequest;
 use Offramp\V1\ExtendLeaseResponse;
 use Offramp\V1\Notice;
 use Offramp\V1\NoticeKind;
-use Offramp\V1\Settlement;
-use Offramp\V1\SettleRequest;
 use Offramp\V1\SettleResponse;
 use Offramp\V1\SettleStatus as WireStatus;
 
@@ -94,7 +92,8 @@ final class Link implements Desk
             // Those that are too large for one request go ahead, each alone.
             $say = $this->settleLarge($say);
             try {
-                $bytes = $session->fetch(array_column($say, 1), $batches, $wait, $this->stopped);
+                $settlements = array_map(static fn (array $one): string => $one[1]->encode(), $say);
+                $bytes = $session->fetch($settlements, $batches, $wait, $this->stopped);
             } catch (Failure $failure) {
                 throw $this->refused($failure);
             }
@@ -178,10 +177,13 @@ final class Link implements Desk
      */
     private function settleLarge(array $say): array
     {
+        if ($say === []) {
+            return [];
+        }
         $most = $this->mostBytes();
         $fit = [];
         foreach ($say as [$batch, $settlement]) {
-            if ($settlement->byteSize() > $most / max(count($say), 1)) {
+            if (strlen($settlement->encode()) > $most / count($say)) {
                 $this->settle($batch, $settlement);
             } else {
                 $fit[] = [$batch, $settlement];
@@ -194,10 +196,9 @@ final class Link implements Desk
     {
         unset($this->held[$batch->lease]);
         $results = [];
-        foreach (Settlements::pieces($settlement, count($batch), $this->mostBytes()) as $piece) {
-            $request = new SettleRequest();
-            $request->setSettlements([$piece]);
-            $bytes = $this->insist('ConsumerService/Settle', $request->serializeToString());
+        foreach ($settlement->pieces(count($batch), $this->mostBytes()) as $piece) {
+            // A SettleRequest.
+            $bytes = $this->insist('ConsumerService/Settle', Wire::lengthDelimited(1, $piece->encode()));
             if ($bytes === null) {
                 $results[] = new SettleResult(SettleStatus::Unanswered, [], 'the sidecar is away and this process is stopping');
                 continue;

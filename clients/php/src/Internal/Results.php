@@ -17,6 +17,10 @@ final class Results
 {
     public static function parse(string $bytes): SettleResult
     {
+        static $settled = new SettleResult(SettleStatus::Settled);
+        if (Wire::plainStatus($bytes) === SettleStatus::Settled->value) {
+            return $settled;
+        }
         $message = new Message();
         $message->mergeFromString($bytes);
         return self::read($message);

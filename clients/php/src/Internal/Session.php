@@ -14,11 +14,8 @@ use Offramp\Grpc\Stream;
 use Offramp\Options;
 use Offramp\Protocol;
 use Offramp\V1\Client;
-use Offramp\V1\Credit;
-use Offramp\V1\FetchRequest;
 use Offramp\V1\OpenRequest;
 use Offramp\V1\OpenResponse;
-use Offramp\V1\Settlement;
 use Offramp\V1\Welcome;
 
 /**
@@ -34,12 +31,14 @@ final class Session
     private const GRACE = 30.0;
 
     private int $seq = 0;
+    private readonly string $name;
 
     private function __construct(
         private readonly Channel $channel,
         private readonly Stream $stream,
         public readonly Welcome $welcome,
     ) {
+        $this->name = $welcome->getSession();
     }
 
     /**
@@ -93,35 +92,28 @@ final class Session
      * with batches, when `stopped` says so. The bytes of a FetchResponse; null when the session is over: then
      * whether something was settled is not known, and is to be said again in another session.
      *
-     * @param list<Settlement> $settlements
+     * @param list<string> $settlements
      * @param callable(): bool $stopped
      * @throws Failure for a request that the sidecar does not take
      */
     public function fetch(array $settlements, int $batches, float $wait, callable $stopped): ?string
     {
-        $want = new Credit();
-        $want->setBatches($batches);
-        $request = new FetchRequest();
-        $request->setSession($this->welcome->getSession());
-        $request->setSeq($this->seq + 1);
-        $request->setSettlements($settlements);
-        $request->setWant($want);
-        $request->setWaitMs((int) round($wait * 1_000));
         $backoff = new Backoff();
         while (true) {
+            $waitMs = (int) round($wait * 1_000);
             try {
                 $bytes = $this->channel->call(
                     'ConsumerService/Fetch',
-                    $request->serializeToString(),
-                    $request->getWaitMs() / 1_000 + self::GRACE,
-                    $request->getWaitMs() > 0 ? $stopped : null,
+                    Wire::fetchRequest($this->name, $this->seq + 1, $settlements, $batches, $waitMs),
+                    $wait + self::GRACE,
+                    $wait > 0 ? $stopped : null,
                 );
                 $this->seq++;
                 return $bytes;
             } catch (Interrupted) {
                 // The sidecar may have leased a batch to the call that was given up. Asking again for the same number, and
                 // without waiting, brings what it would have brought, so that it can be given back.
-                $request->setWaitMs(0);
+                $wait = 0.0;
             } catch (Broken) {
                 if (!$this->lives()) {
                     return null;

@@ -7,7 +7,7 @@ namespace Offramp\Internal;
 use Offramp\Header;
 
 /**
- * Reads batches and records from their bytes.
+ * Reads batches and records from their bytes, and writes what travels with every batch.
  *
  * The protobuf runtime in pure PHP takes about ten times as long, and it is the most of what a fast handler would wait
  * for. Everything else is read and written by generated code. The tests hold both against each other.
@@ -149,6 +149,61 @@ final class Wire
             }
         }
         return [$key, $value, $headers, $lane, $position, $ref, $timestampMs];
+    }
+
+    /**
+     * A FetchRequest under a session.
+     *
+     * @param list<string> $settlements
+     */
+    public static function fetchRequest(string $session, int $seq, array $settlements, int $batches, int $waitMs): string
+    {
+        $bytes = self::lengthDelimited(2, $session) . self::number(3, $seq);
+        foreach ($settlements as $settlement) {
+            $bytes .= self::lengthDelimited(4, $settlement);
+        }
+        return $bytes . self::lengthDelimited(5, self::number(1, $batches)) . self::number(6, $waitMs);
+    }
+
+    /** The status of a SettleResult that has nothing else to say; null if it has. */
+    public static function plainStatus(string $bytes): ?int
+    {
+        $at = 0;
+        $end = strlen($bytes);
+        $status = 0;
+        while ($at < $end) {
+            $tag = self::varint($bytes, $at);
+            if ($tag === 0x0a) {
+                self::bytes($bytes, $at);
+            } elseif ($tag === 0x10) {
+                $status = self::varint($bytes, $at);
+            } else {
+                return null;
+            }
+        }
+        return $status;
+    }
+
+    /** A field with bytes. */
+    public static function lengthDelimited(int $field, string $bytes): string
+    {
+        return chr($field << 3 | 2) . self::encodeVarint(strlen($bytes)) . $bytes;
+    }
+
+    /** A field with a number that is not negative; zero is the default and is left out, unless `always`. */
+    public static function number(int $field, int $number, bool $always = false): string
+    {
+        return $number === 0 && !$always ? '' : chr($field << 3) . self::encodeVarint($number);
+    }
+
+    private static function encodeVarint(int $number): string
+    {
+        $bytes = '';
+        while ($number > 127) {
+            $bytes .= chr($number & 0x7f | 0x80);
+            $number >>= 7;
+        }
+        return $bytes . chr($number);
     }
 
     private static function header(string $bytes): Header

@@ -6,20 +6,23 @@ namespace Offramp\Tests\Kit;
 
 use Offramp\Batch;
 use Offramp\Internal\Desk;
+use Offramp\Internal\Settlement;
 use Offramp\SettleResult;
 use Offramp\SettleStatus;
-use Offramp\V1\Settlement;
+use Offramp\V1\Settlement as Message;
 
-/** Keeps what is handed in. */
+/** Keeps what is handed in, as generated code reads it. */
 final class RecordingDesk implements Desk
 {
-    /** @var list<Settlement> */
+    /** @var list<Message> */
     public array $said = [];
     public bool $lives = true;
 
     public function settle(Batch $batch, Settlement $settlement): SettleResult
     {
-        $this->said[] = $settlement;
+        $message = new Message();
+        $message->mergeFromString($settlement->encode());
+        $this->said[] = $message;
         return new SettleResult(SettleStatus::Settled);
     }
 

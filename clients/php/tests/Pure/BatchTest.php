@@ -6,13 +6,13 @@ namespace Offramp\Tests\Pure;
 
 use Offramp\Batch;
 use Offramp\Exception\AlreadySettled;
-use Offramp\Internal\Settlements;
+use Offramp\Internal\Settlement;
 use Offramp\Internal\Verdict;
 use Offramp\Tests\Kit\RecordingDesk;
 use Offramp\V1\Batch as WireBatch;
 use Offramp\V1\Outcome;
 use Offramp\V1\Record;
-use Offramp\V1\Settlement;
+use Offramp\V1\Settlement as Message;
 use PHPUnit\Framework\TestCase;
 
 final class BatchTest extends TestCase
@@ -114,6 +114,20 @@ final class BatchTest extends TestCase
         self::assertTrue($batch->isLost());
     }
 
+    public function testAnOutcomeTravelsWithItsReasonAndItsTime(): void
+    {
+        $this->batch(2)->nack(str_repeat('long ', 100), after: 0.0);
+        $said = end($this->desk->said);
+        self::assertSame('lease', $said->getLease());
+        self::assertSame(str_repeat('long ', 100), $said->getReason());
+        self::assertTrue($said->hasRetryAfterMs());
+        self::assertEquals(0, $said->getRetryAfterMs());
+        $this->batch(2)->overloaded(after: 100_000.0);
+        self::assertEquals(100_000_000, end($this->desk->said)->getRetryAfterMs());
+        $this->batch(2)->release();
+        self::assertFalse(end($this->desk->said)->hasRetryAfterMs());
+    }
+
     public function testATimeThatNobodyCanWaitIsRefused(): void
     {
         $this->expectExceptionMessage('after: -1 seconds');
@@ -139,15 +153,17 @@ final class BatchTest extends TestCase
         foreach (range(0, 99, 2) as $index) {
             $marks[$index] = Verdict::of(Outcome::OUTCOME_NACK, "$index " . str_repeat('x', 200), 1.0);
         }
-        $whole = Settlements::whole('lease', Verdict::of(Outcome::OUTCOME_REJECT, 'rest'), $marks);
-        self::assertSame([$whole], Settlements::pieces($whole, 100, 100_000));
-        $pieces = Settlements::pieces($whole, 100, 2_000);
+        $whole = Settlement::whole('lease', Verdict::of(Outcome::OUTCOME_REJECT, 'rest'), $marks);
+        self::assertSame([$whole], $whole->pieces(100, 100_000));
+        $pieces = $whole->pieces(100, 2_000);
         self::assertGreaterThan(5, count($pieces));
         $covered = [];
         foreach ($pieces as $piece) {
-            self::assertTrue($piece->getPartial());
-            self::assertLessThanOrEqual(2_000, $piece->byteSize());
-            foreach ($piece->getParts() as $part) {
+            self::assertLessThanOrEqual(2_000, strlen($piece->encode()));
+            $message = new Message();
+            $message->mergeFromString($piece->encode());
+            self::assertTrue($message->getPartial());
+            foreach ($message->getParts() as $part) {
                 for ($index = $part->getFirst(); $index < $part->getFirst() + $part->getCount(); $index++) {
                     $covered[$index] = [$part->getOutcome(), (int) $part->getReason()];
                 }
@@ -174,7 +190,7 @@ final class BatchTest extends TestCase
     private function said(): array
     {
         $name = static fn (int $outcome) => strtolower(substr(Outcome::name($outcome), strlen('OUTCOME_')));
-        /** @var Settlement $last */
+        /** @var Message $last */
         $last = end($this->desk->said);
         $parts = [];
         foreach ($last->getParts() as $part) {

@@ -8,11 +8,14 @@ use Offramp\Batch;
 use Offramp\Internal\Wire;
 use Offramp\Tests\Kit\RecordingDesk;
 use Offramp\V1\Batch as WireBatch;
+use Offramp\V1\Credit;
+use Offramp\V1\FetchRequest;
 use Offramp\V1\FetchResponse;
 use Offramp\V1\Header;
 use Offramp\V1\Notice;
 use Offramp\V1\Record;
 use Offramp\V1\Redelivery;
+use Offramp\V1\Settlement;
 use Offramp\V1\SettleResult;
 use PHPUnit\Framework\TestCase;
 
@@ -82,6 +85,26 @@ final class WireTest extends TestCase
         $answer = new FetchResponse(['batches' => [$batch, $batch], 'results' => [$result], 'notices' => [$notice]]);
         $parts = array_map(static fn ($one) => $one->serializeToString(), [$batch, $result, $notice]);
         self::assertSame([[$parts[0], $parts[0]], [$parts[1]], [$parts[2]]], Wire::fetchResponse($answer->serializeToString()));
+    }
+
+    public function testARequestIsWrittenAsGeneratedCodeWouldWriteIt(): void
+    {
+        foreach ([[0, 0, 0, []], [1, 1, 20_000, ['a']], [300, 0, 127, ['a', str_repeat('b', 400)]], [PHP_INT_MAX, 9, 128, ['']]] as $one) {
+            [$seq, $batches, $waitMs, $leases] = $one;
+            $settlements = array_map(static fn (string $lease) => new Settlement(['lease' => $lease, 'outcome' => 1]), $leases);
+            $wanted = new FetchRequest(['session' => 'session', 'seq' => $seq, 'settlements' => $settlements, 'wait_ms' => $waitMs]);
+            $wanted->setWant(new Credit(['batches' => $batches]));
+            $bytes = array_map(static fn (Settlement $settlement) => $settlement->serializeToString(), $settlements);
+            self::assertSame($wanted->serializeToString(), Wire::fetchRequest('session', $seq, $bytes, $batches, $waitMs));
+        }
+    }
+
+    public function testAnAnswerThatSaysNoMoreThanItsStatusIsReadByHand(): void
+    {
+        $plain = new SettleResult(['lease' => random_bytes(16), 'status' => 3]);
+        self::assertSame(3, Wire::plainStatus($plain->serializeToString()));
+        $plain->setDetail('but');
+        self::assertNull(Wire::plainStatus($plain->serializeToString()));
     }
 
     private function randomBatch(): WireBatch

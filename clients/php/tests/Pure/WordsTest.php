@@ -95,6 +95,7 @@ final class WordsTest extends TestCase
         yield ['subscription', static fn () => new Worker('', print_r(...))];
         yield ['maxBatches', static fn () => new Worker('a', print_r(...), maxBatches: 0)];
         yield ['memoryLimit', static fn () => new Worker('a', print_r(...), memoryLimit: 0)];
+        yield ['prefetch', static fn () => new Worker('a', print_r(...), prefetch: -1)];
         yield ['either subscription', static fn () => new Publisher()];
         yield ['either subscription', static fn () => new Publisher('a', 'b')];
     }

@@ -230,6 +230,34 @@ final class ConsumerTest extends RealTestCase
         $this->counts(acked: 2);
     }
 
+    public function testPrefetchedBatchesAreDoneInTurnAndSettledTogether(): void
+    {
+        $this->publish('1', '2', '3', '4', '5');
+        $seen = [];
+        $handler = static function (Batch $batch) use (&$seen): void {
+            $seen[] = $batch[0]->value;
+        };
+        (new Worker($this->subscription, $handler, maxBatches: 4, prefetch: 2))->run();
+        self::assertSame(['1', '2', '3', '4'], $seen);
+        // The fifth came with the fourth, and was given back.
+        $this->counts(acked: 4, released: 1, abandoned: 0);
+    }
+
+    public function testAPrefetchedBatchThatWaitedTooLongIsGivenBack(): void
+    {
+        $this->publish('1', '2');
+        $seen = [];
+        $handler = static function (Batch $batch) use (&$seen): void {
+            if ($seen === []) {
+                usleep(1_100_000);
+            }
+            $seen[] = [$batch[0]->value, $batch[0]->attempt];
+        };
+        (new Worker($this->subscription, $handler, maxBatches: 2, prefetch: 3))->run();
+        self::assertSame([['1', 1], ['2', 1]], $seen);
+        $this->counts(acked: 2, released: 1);
+    }
+
     public function testASettlementInAHandlerIsNotRepeatedByTheWorker(): void
     {
         $this->publish('1');
