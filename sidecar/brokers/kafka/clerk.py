@@ -22,7 +22,7 @@ class Stored(NamedTuple):
     """What Kafka has for a lane of a group."""
 
     position: int
-    metadata: str | None
+    metadata: str
 
 
 class Clerk:
@@ -54,7 +54,7 @@ class Clerk:
             if partition.error is not None:
                 raise translate(partition.error, f"read the positions of group {self._group}")
             if partition.offset >= 0:
-                found[Lane(partition.topic, partition.partition)] = Stored(partition.offset, partition.metadata)
+                found[Lane(partition.topic, partition.partition)] = Stored(partition.offset, partition.metadata or "")
         return found
 
     async def pin(self, positions: Mapping[Lane, int]) -> None:

@@ -10,7 +10,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from sidecar.brokers.kafka.errors import REBALANCING, kafka_error, translate
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.errors import BrokerError, LaneGone, Unavailable
+from sidecar.logs import Log
 from sidecar.model import Lane
+
+log = Log("kafka")
 
 #: seconds before a commit is sent again that met a rebalance
 _AGAIN = 0.05
@@ -36,25 +39,27 @@ class Request:
     since: float = field(default_factory=time.monotonic)
     #: not before
     due: float = 0.0
+    #: when; 0: is to be sent
     sent: float = 0.0
-    #: Kafka finds the metadata too large
-    bare: bool = False
-
-    def partitions(self, lanes: list[Lane]) -> list[TopicPartition]:
-        return [
-            TopicPartition(lane.topic, lane.number, position, "" if self.bare else text)
-            for lane in lanes
-            for position, text in [self.offsets[lane]]
-        ]
+    #: what was sent
+    told: dict[Lane, tuple[int, str]] = field(default_factory=dict)
+    #: somebody looks whether Kafka has it
+    watched: bool = False
 
 
 class Commits:
-    """Sent without waiting, answered within a poll. Within a rebalance nothing is answered, so there one waits."""
+    """Sent without waiting, answered within a poll.
+
+    Within a rebalance no answer comes, and to wait for one in the library has no bound. So there somebody else looks
+    whether Kafka has it.
+    """
 
     def __init__(self, readings: Mapping[Lane, Reading]) -> None:
         self._readings = readings
         self._waiting: deque[Request] = deque()
         self._pending: Request | None = None
+        #: Kafka finds the metadata too large
+        self._bare = False
         self.consumer: Consumer
 
     @property
@@ -81,16 +86,18 @@ class Commits:
             else:
                 self._send()
 
-    def serve_waiting(self) -> None:
-        """Within a rebalance: send what is due, wait for the answer, and send again what is on its way."""
-        while True:
-            if self._pending is None:
-                if not self._waiting:
-                    return
-                self._pending = self._waiting.popleft()
-            if time.monotonic() < self._pending.due:
-                return
-            self._send(wait=True)
+    def unwatched(self) -> Request | None:
+        """What was sent and is not answered yet. Told once."""
+        pending = self._pending
+        if pending is None or not pending.sent or pending.watched:
+            return None
+        pending.watched = True
+        return pending
+
+    def confirm(self, request: Request) -> None:
+        """Kafka was seen to have it."""
+        if self._pending is request:
+            self._finish(None)
 
     def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Kafka's answer to what was sent without waiting. Called within a poll."""
@@ -104,7 +111,7 @@ class Commits:
             self._pending = self._pending or self._waiting.popleft()
             self._finish(LaneGone(self._pending.offsets.keys()))
 
-    def _send(self, *, wait: bool = False) -> None:
+    def _send(self) -> None:
         request = self._pending
         assert request is not None
         lanes = [lane for lane in request.offsets if self._owns(request, lane)]
@@ -112,12 +119,14 @@ class Commits:
             self._finish(None)
             return
         request.sent, request.due = time.monotonic(), 0.0
-        partitions = request.partitions(lanes)
+        request.told = {
+            lane: (position, "" if self._bare else text)
+            for lane, (position, text) in request.offsets.items()
+            if lane in lanes
+        }
+        partitions = [TopicPartition(*lane, position, text) for lane, (position, text) in request.told.items()]
         try:
-            if wait:
-                self._judge(None, self.consumer.commit(offsets=partitions, asynchronous=False))
-            else:
-                self.consumer.commit(offsets=partitions, asynchronous=True)
+            self.consumer.commit(offsets=partitions, asynchronous=True)
         except KafkaException as error:
             self._judge(kafka_error(error), [])
 
@@ -128,8 +137,9 @@ class Commits:
         worst = error or (errors[0] if errors else None)
         if worst is None:
             self._finish(None)
-        elif worst.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not request.bare:
-            request.bare = True
+        elif worst.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not self._bare:
+            log.warning("the broker takes no acks beyond a position: its offset.metadata.max.bytes is too small")
+            self._bare = True
             request.sent = 0.0
         elif worst.code() in REBALANCING and time.monotonic() - request.since < _RETRIED_FOR:
             request.sent, request.due = 0.0, time.monotonic() + _AGAIN

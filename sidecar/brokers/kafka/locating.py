@@ -52,7 +52,7 @@ class Locating:
             await self._pin({lane: (position, "") for lane, position in new.items()})
         found: dict[Lane, Beginning] = {}
         for lane in lanes:
-            position, metadata = Stored(new[lane], None) if lane in new else stored[lane]
+            position, metadata = Stored(new[lane], "") if lane in new else stored[lane]
             found[lane] = beginning(
                 position, metadata, self._stamp(lane), ends[lane], self._out_of_range, first=lane in new
             )

@@ -48,6 +48,9 @@ class Listener(Protocol):
     def strayed(self, reading: Reading) -> None:
         """The position of a lane is not there any more; `Member.restart` is to be called."""
 
+    def watch(self, request: Request) -> None:
+        """A commit was sent whose answer will not come soon; `Member.confirm` is to be called if Kafka has it."""
+
     def missing(self, topic: str, text: str) -> None:
         """A topic cannot be consumed; the others go on."""
 
@@ -86,7 +89,13 @@ class Member:
         self._commits = Commits(self._readings)
         self._steering = Steering(self._readings, shelf)
         self._rebalance = Rebalance(
-            self._readings, self._commits, shelf, grace, arrived=self._arrived, meanwhile=self._meanwhile
+            self._readings,
+            self._commits,
+            shelf,
+            grace,
+            arrived=self._arrived,
+            watch=listener.watch,
+            meanwhile=self._meanwhile,
         )
         self._consumer: Consumer
         self._commands: deque[Callable[[], None]] = deque()
@@ -122,6 +131,9 @@ class Member:
 
     def commit(self, request: Request) -> None:
         self._do(lambda: self._commits.submit(request))
+
+    def confirm(self, request: Request) -> None:
+        self._do(lambda: self._commits.confirm(request))
 
     def release(self, lanes: Collection[Lane]) -> None:
         self._do(lambda: self._rebalance.released([*lanes]))

@@ -48,9 +48,9 @@ def encode(stamp: Stamp, commit: Commit) -> str:
     return _PREFIX + urlsafe_b64encode(body + _checksum(body)).decode("ascii").rstrip("=")
 
 
-def decode(text: str | None, stamp: Stamp, position: int, end: int) -> tuple[Run, ...]:
+def decode(text: str, stamp: Stamp, position: int, end: int) -> tuple[Run, ...]:
     """The runs of a text that was found beside `position` in a lane that ends at `end`; none if in any doubt."""
-    if not text or not text.startswith(_PREFIX):
+    if not text.startswith(_PREFIX):
         return ()
     encoded = text[len(_PREFIX) :]
     try:

@@ -21,8 +21,8 @@ _CONSUMER: Mapping[str, str | int | bool] = {
     "fetch.error.backoff.ms": 100,
     "max.partition.fetch.bytes": 512 << 10,
     "topic.metadata.refresh.interval.ms": 30_000,
-    # Bounds the one call that waits: the last commit of a lane that moves.
-    "socket.timeout.ms": 10_000,
+    # A broker that hangs is given up for another sooner than after a minute.
+    "socket.timeout.ms": 20_000,
 }
 _PRODUCER: Mapping[str, str | int | bool] = {
     "linger.ms": 1,

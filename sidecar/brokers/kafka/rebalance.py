@@ -6,7 +6,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.brokers.base import Lost, Revoked, Trouble
-from sidecar.brokers.kafka.commits import Commits
+from sidecar.brokers.kafka.commits import Commits, Request
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.model import Lane
@@ -31,15 +31,18 @@ class Rebalance:
         grace: float,
         *,
         arrived: Callable[[list[Reading]], None],
+        watch: Callable[[Request], None],
         meanwhile: Callable[[float], None],
     ) -> None:
-        """`meanwhile` does for so many seconds at the most what else the core wants, and returns when it has."""
+        """`watch` looks whether Kafka has a commit. `meanwhile` does for so many seconds at the most what the core
+        wants, and returns when it has."""
         self._readings = readings
         self._commits = commits
         self._shelf = shelf
         last = min(_LAST_COMMIT, grace * _LAST_COMMIT_SHARE)
         self._grace, self._bound = grace - last, grace
         self._arrived = arrived
+        self._watch = watch
         self._meanwhile = meanwhile
         self.closing = False
         #: seconds that the kept lanes have lived from what was fetched already
@@ -67,14 +70,15 @@ class Rebalance:
                 reading.phase = Phase.LEAVING
             self._shelf.forget(leaving)
             self._shelf.tell(Revoked(frozenset(leaving), self._grace))
-            # Its answer would come with a poll only: whoever waits for it could not let go.
-            self._commits.serve_waiting()
             while self._are_here(leaving) and not self.closing:
                 left = began + self._bound - time.monotonic()
                 if left <= 0:
                     break
+                self._commits.serve()
+                # Its answer would come with a poll only: whoever waits for it could not let go.
+                if request := self._commits.unwatched():
+                    self._watch(request)
                 self._meanwhile(left)
-                self._commits.serve_waiting()
             self.waited += time.monotonic() - began
         self._drop(consumer, partitions)
 

@@ -32,6 +32,8 @@ log = Log("kafka")
 _AGAIN = 0.5
 #: seconds before a member that failed is replaced
 _REJOIN = 5.0
+#: seconds between looks whether Kafka has a commit
+_LOOK = 0.02
 #: seconds between looks whether the broker is back
 _PING = 1.0
 #: seconds that closing may take: leaving a group needs the broker, which may be gone
@@ -192,6 +194,9 @@ class KafkaSource(Source):
         if readings:
             self._call(self._spawn, self._welcome, readings)
 
+    def watch(self, request: Request) -> None:
+        self._call(self._spawn, self._confirm, request)
+
     def missing(self, topic: str, text: str) -> None:
         self._call(self._note_missing, topic, text)
 
@@ -336,6 +341,17 @@ class KafkaSource(Source):
 
         self._joined().commit(Request(offsets, lambda error: self._call(settle, error), done.done, pins))
         await done
+
+    async def _confirm(self, request: Request) -> None:
+        """Look whether Kafka has a commit, until it has or nobody waits for it any more."""
+        assert self._clerk is not None
+        while not request.is_dropped():
+            with contextlib.suppress(BrokerError):
+                stored = await self._clerk.stored(request.told)
+                if all(stored.get(lane) == told for lane, told in request.told.items()):
+                    self._joined().confirm(request)
+                    return
+            await asyncio.sleep(_LOOK)
 
     async def _seek(self, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:
         await self._commit({lane: (position, "") for lane, position in positions.items()})

@@ -25,7 +25,7 @@ class Beginning:
 
 
 def beginning(
-    position: int, metadata: str | None, stamp: Stamp, end: LaneEnd, out_of_range: OutOfRange, *, first: bool
+    position: int, metadata: str, stamp: Stamp, end: LaneEnd, out_of_range: OutOfRange, *, first: bool
 ) -> Beginning:
     """Of a lane that was assigned, by the position and the metadata that Kafka has for the group."""
     at = _reachable(position, end, out_of_range)
