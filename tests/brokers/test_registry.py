@@ -7,12 +7,17 @@ import pytest
 
 from sidecar import brokers
 from sidecar.brokers.base import Broker
+from sidecar.config.build import keys_of
 from sidecar.settings import BrokerSettings
 
 
 @pytest.mark.parametrize("kind", brokers.kinds())
-def test_a_broker_of_every_kind_can_be_made_with_its_defaults(kind: str) -> None:
-    options = brokers.options_class(kind)()
+def test_a_broker_of_every_kind_can_be_made_with_its_defaults_and_examples(kind: str) -> None:
+    cls = brokers.options_class(kind)
+    examples = {
+        key: field.metadata["example"] for key, (field, _) in keys_of(cls).items() if "example" in field.metadata
+    }
+    options = cls(**examples)
     assert isinstance(brokers.create(BrokerSettings(name="any", type=kind, options=options)), Broker)
 
 

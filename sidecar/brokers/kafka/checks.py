@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.options import KafkaOptions
+    from sidecar.settings import SubscriptionSettings
 
 _COMMITS = "Offramp commits what was settled, and nothing else"
 #: what users may not set, and why
@@ -65,3 +66,24 @@ def problems(options: "KafkaOptions") -> Iterator[str]:
         yield "tls: is off, and yet there are certificates"
     if bool(options.tls_certificate) is not bool(options.tls_key):
         yield "tls_key: a certificate and its key go together"
+
+
+def problems_with(subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
+    """What is wrong with the patterns of a subscription: a key of it, and why."""
+    for pattern in subscription.topics:
+        if not pattern.startswith("^"):
+            continue
+        try:
+            fits = re.compile(pattern).match
+        except re.error as error:
+            yield "topics", f'"{pattern}" is not a pattern: {error}'
+            continue
+        for key, topic in (
+            ("parking.topic", subscription.retry_topic),
+            ("dead_letter.topic", subscription.dead_letter_topic),
+        ):
+            if fits(topic):
+                yield (
+                    "topics",
+                    f'"{pattern}" fits "{topic}", the {key} of the group: what failed would come round again',
+                )

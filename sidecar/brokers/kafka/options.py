@@ -1,12 +1,16 @@
 """What can be set for a broker of type `kafka`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from sidecar.brokers.kafka.checks import problems
+from sidecar.brokers.kafka import checks
 from sidecar.errors import ConfigError
 from sidecar.settings import Bytes, Seconds, setting
+
+if TYPE_CHECKING:
+    from sidecar.settings import SubscriptionSettings
 
 
 class GroupProtocol(StrEnum):
@@ -91,5 +95,9 @@ class KafkaOptions:
     )
 
     def __post_init__(self) -> None:
-        for problem in problems(self):
+        for problem in checks.problems(self):
             raise ConfigError(problem)
+
+    def problems_with(self, subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
+        """What a subscription asks for and this cannot give: a key of it, and why."""
+        return checks.problems_with(subscription)
