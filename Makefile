@@ -36,12 +36,12 @@ demo: $(VENV)/.run ## the main job, for real, on the embedded broker
 	@$(BIN)/offramp demo
 
 .PHONY: test
-test: $(VENV)/.dev check check-proto servers php ## everything, in its short form
+test: $(VENV)/.dev check check-proto servers php java ## everything, in its short form
 	$(BIN)/python -m pytest tests --ignore tests/simulation -n 2
 	$(BIN)/python -m pytest tests/simulation
 
 .PHONY: test-long
-test-long: $(VENV)/.dev servers ## the long forms of the same tests: more rounds, more histories
+test-long: $(VENV)/.dev servers java ## the long forms of the same tests: more rounds, more histories
 	OFFRAMP_TEST_LONG=1 $(BIN)/python -m pytest tests --timeout=7200
 
 .PHONY: servers
