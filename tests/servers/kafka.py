@@ -93,7 +93,8 @@ _PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    "group.consumer.heartbeat.interval.ms": "200",
+    # Also how long librdkafka waits for the answer to a heartbeat: no shorter, for the sake of a busy machine.
+    "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "1000",
@@ -331,5 +332,5 @@ QUIET.propagate = False
 
 
 def _uuid() -> str:
-    """As Kafka writes it."""
-    return base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+    """As Kafka writes it, but never with a hyphen in front: that would be taken for an option."""
+    return base64.urlsafe_b64encode(b"o" + os.urandom(15)).decode().rstrip("=")

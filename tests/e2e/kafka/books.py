@@ -65,31 +65,33 @@ class Books:
 
     def out_of_order(self, stock: Stock) -> list[str]:
         """Records that were delivered before all earlier ones of their key were acked, or tried and given up."""
-        keys: dict[tuple[int, bytes], list[Spot]] = defaultdict(list)
+        queues: dict[tuple[int, bytes], list[Spot]] = defaultdict(list)
+        names: dict[Spot, tuple[int, bytes]] = {}
         for spot, (key, _) in sorted(stock.records.items()):
-            keys[spot.lane, key or b""].append(spot)
-        before = {spot: spots[:place] for spots in keys.values() for place, spot in enumerate(spots)}
+            names[spot] = (spot.lane, key or b"")
+            queues[names[spot]].append(spot)
         done: set[Spot] = set()
-        #: for each key, how many of its first records are known to be done: they stay so
-        known: dict[tuple[int, bytes], int] = defaultdict(int)
+        #: how many of the first records of each key are done: that only grows
+        heads: dict[tuple[int, bytes], int] = defaultdict(int)
         problems = []
         for batch in _batches(self.entries):
             spots = {entry.spot for entry in batch}
-            for entry in batch:
-                if entry.word is Word.ACKED:
-                    done.add(entry.spot)
-                elif entry.word is Word.TOOK:
-                    name = (entry.spot.lane, stock.records[entry.spot].key or b"")
-                    earlier = before[entry.spot]
-                    while known[name] < len(keys[name]) and keys[name][known[name]] in done:
-                        known[name] += 1
-                    early = [one for one in earlier[known[name] :] if one not in done and one not in spots]
-                    if early:
-                        problems.append(
-                            f"{entry.spot} was delivered before {early[:3]} of its key {name[1]!r} was done"
-                        )
-            # A record that is rejected is done when it was delivered: what comes after it may go.
-            done |= {one for one in spots if one in stock.dead}
+            if batch[0].word is Word.ACKED:
+                done |= spots
+            elif batch[0].word is Word.TOOK:
+                for spot in spots:
+                    queue, name = queues[names[spot]], names[spot]
+                    while heads[name] < len(queue) and queue[heads[name]] in done:
+                        heads[name] += 1
+                    # From the first that is not done to this one, all must be in the same batch.
+                    for earlier in queue[heads[name] :]:
+                        if earlier >= spot:
+                            break
+                        if earlier not in done and earlier not in spots:
+                            problems.append(f"{spot} was delivered before {earlier} of its key {name[1]!r} was done")
+                            break
+                # One that is rejected is done when it was delivered: what comes after it may go.
+                done |= spots & stock.dead.keys()
         return problems
 
 

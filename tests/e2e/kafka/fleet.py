@@ -15,6 +15,12 @@ from tests.servers.kafka import KafkaServer
 _PATIENCE = 90.0
 
 
+#: lanes of the retry topic, unless told otherwise
+RETRY_LANES = 8
+#: workers of every other sidecar
+_WAYS = (("threads",), ("stream", "fetch"))
+
+
 class Fleet:
     """Numbered in the order in which they came."""
 
@@ -26,7 +32,6 @@ class Fleet:
         lanes: int,
         *,
         protocol: str = "auto",
-        ways: tuple[str, ...] = ("threads", "fetch"),
         drain: str = "10s",
         **settings: Any,
     ) -> None:
@@ -38,7 +43,6 @@ class Fleet:
         self._folder = folder
         self._kafka = kafka
         self._protocol = protocol
-        self._ways = ways
         self._drain = drain
         self._settings = settings
 
@@ -64,7 +68,7 @@ class Fleet:
         return sidecar
 
     def staff(self, sidecar: Sidecar, *ways: str, **naps: float) -> Crew:
-        crew = Crew(sidecar, *(ways or self._ways), **naps)
+        crew = Crew(sidecar, *(ways or _WAYS[len(self.crews) % 2]), **naps)
         self.crews.append(crew)
         crew.__enter__()
         return crew
@@ -82,6 +86,11 @@ class Fleet:
         self.books.read([journal for crew in self.crews for journal in crew.journals])
         return self.books.acked
 
+    def taken(self) -> set[Spot]:
+        """What was ever given to a worker."""
+        self.acked()
+        return {entry.spot for entry in self.books.entries}
+
     def check(self) -> Stock:
         """Nothing is committed that was not acked. May be asked at any time."""
         stock = take_stock(self._kafka, self.group, self.topic, self.lanes)
@@ -92,11 +101,7 @@ class Fleet:
 
     def finish(self) -> Stock:
         """Wait until the group has come to the end of every lane, and check everything."""
-        eventually(
-            lambda: progress(self._kafka, self.group, self.topic, self.lanes).is_done,
-            "the group is at the end of every lane",
-            _PATIENCE,
-        )
+        eventually(self._is_done, "the group is at the end of every lane, those of its retry topic too", _PATIENCE)
         for sidecar in self.sidecars:
             if sidecar.process.poll() is None:
                 assert sidecar.terminate() == 0
@@ -109,6 +114,10 @@ class Fleet:
             f"after an ack, {len(stock.dead)} dead letters, {len(stock.parked)} parked"
         )
         return stock
+
+    def _is_done(self) -> bool:
+        topics = {self.topic: self.lanes, f"{self.group}.offramp.retry": RETRY_LANES}
+        return all(progress(self._kafka, self.group, topic, lanes).is_done for topic, lanes in topics.items())
 
     def _new(self) -> Sidecar:
         folder = self._folder / f"s{len(self.sidecars)}"

@@ -25,7 +25,7 @@ class Load:
         shares: Mapping[Kind, float],
         *,
         keys: int = 60,
-        pace: int = 800,
+        pace: int = 250,
     ) -> None:
         #: what Kafka has said it has
         self.confirmed: set[Spot] = set()
@@ -65,6 +65,20 @@ class Load:
             value = make(kind, self._numbers)
             self._producer.produce(self._topic, value, key, -1 if lane is None else lane, on_delivery=self._delivered)
 
+    def place(self, kind: Kind) -> Spot:
+        """One record, confirmed; answers where it is."""
+        placed: list[Spot] = []
+        self._numbers += 1
+        self._producer.produce(
+            self._topic,
+            make(kind, self._numbers),
+            on_delivery=lambda _, message: placed.append(Spot(message.partition() or 0, message.offset() or 0)),
+        )
+        self.flush()
+        (spot,) = placed
+        self.confirmed.add(spot)
+        return spot
+
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.confirmed.add(Spot(message.partition() or 0, message.offset() or 0))
@@ -73,5 +87,5 @@ class Load:
         kinds: Sequence[Kind] = tuple(self._shares)
         weights = tuple(self._shares.values())
         while not self._stopped.wait(0.02):
-            self.produce(*self._chance.choices(kinds, weights, k=max(1, self._pace // 50)))
+            self.produce(*self._chance.choices(kinds, weights, k=self._pace // 50))
             self._producer.poll(0)

@@ -60,7 +60,7 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(
     out_of_order = fleet.books.out_of_order(stock)
     assert not out_of_order, out_of_order[:10]
     # It was a load worth the name.
-    assert len(stock.records) > 1000
+    assert len(stock.records) > 500
     assert {spot.lane for spot in stock.records} == set(range(LANES))
 
 
@@ -87,7 +87,7 @@ def test_the_broker_is_killed_and_comes_back(new_kafka: NewKafka, tmp_path: Path
         load.stop()
         stock = fleet.finish()
     assert load.confirmed <= stock.records.keys()
-    assert len(stock.records) > 1000
+    assert len(stock.records) > 500
     assert stock.parked
     assert stock.dead
 
@@ -103,15 +103,17 @@ def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
         Fleet(tmp_path, kafka, topic, LANES, protocol=protocol, drain="3s") as fleet,
         Load(kafka, topic, chance, ANY_ORDER) as load,
     ):
-        leaving = fleet.add(stuck=600.0)
-        load.produce(Kind.STUCK)
-        fleet.works(leaving, 200)
+        leaving = fleet.add("threads", "fetch", stuck=600.0)
+        stuck = load.place(Kind.STUCK)
+        eventually(lambda: stuck in fleet.taken(), "a worker is at it")
+        fleet.works(leaving, 100)
         assert leaving.terminate() == 0
         assert 2.5 < leaving.event("drained")["seconds"] < 15.0
         # All that it said to count is committed, and what the slow worker holds is not.
         stock = fleet.check()
         lost = fleet.books.settled_and_not_committed(stock)
         assert not lost, lost[:10]
+        assert stuck not in stock.committed
         for crew in fleet.crews:
             crew.__exit__()
         fleet.works(fleet.add())
@@ -132,11 +134,12 @@ def test_one_lane_of_forty_is_slow_and_the_others_go_on(kafka: KafkaServer, tmp_
     load.flush()
     with Fleet(tmp_path, kafka, topic, lanes, batch={"records": 1}, window={"records": 20}, drain="0s") as fleet:
         fleet.add("threads", "threads", "fetch", "fetch", stuck=600.0)
-        eventually(lambda: len(fleet.acked()) >= 39 * 100, "the other lanes are done", 60.0)
+        others = 39 * 100
+        eventually(lambda: sum(spot.lane > 0 for spot in fleet.acked()) == others, "the other lanes are done", 90.0)
         done = Counter(spot.lane for spot in fleet.acked())
-        assert done == {**dict.fromkeys(range(1, lanes), 100), **({0: done[0]} if done[0] else {})}
+        assert all(done[lane] == 100 for lane in range(1, lanes))
         # What went past the slow ones is a window at the most.
         assert done[0] < 20
         stock = fleet.check()
         assert all(stock.positions[lane] == stock.ends[lane] for lane in range(1, lanes))
-        assert len(stock.records) == 500 + 39 * 100
+        assert len(stock.records) == 500 + others
