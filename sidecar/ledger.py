@@ -55,7 +55,7 @@ class Ledger:
             return [(begin, end, low)]
         fresh: list[tuple[int, int, int]] = []
         at = begin
-        for run in list(self._beyond):
+        for run in [*iter(self._beyond)]:
             left = bisect_left(positions, run.start, at, end)
             right = bisect_left(positions, run.stop, left, end)
             if left > at:
@@ -93,7 +93,8 @@ class Ledger:
     def committable(self, *, with_beyond: bool) -> Commit | None:
         """What to tell the broker next, or None when it knows. `with_beyond`: acks beyond the floor are told too."""
         if with_beyond:
-            return Commit(self._floor, tuple(self._beyond)) if self._changed else None
+            # By `iter`: a tuple would first make room for as many as there are positions, which may be astronomic.
+            return Commit(self._floor, tuple(iter(self._beyond))) if self._changed else None
         return Commit(self._floor) if self._floor > self.committed else None
 
     def commit_sent(self) -> None:

@@ -84,7 +84,7 @@ def _lane(state: LaneState, end: LaneEnd | None, *, counts: bool) -> LaneStatus:
         fetched=ledger.tracked,
         end=end.end if end else -1,
         lag=lag,
-        settled_beyond=ledger.settled_beyond,
+        settled_beyond=ledger.settled_beyond if counts else state.window.records - state.unsettled_records,
         ready_records=state.ordering.fresh_records,
         in_flight_records=state.in_flight,
         waiting_records=state.waiting,

@@ -86,6 +86,9 @@ _PROPERTIES = {
     "numIOThreads": "2",
     "numOrderedExecutorThreads": "2",
     "defaultNumberOfNamespaceBundles": "1",
+    # What every group has acked stays, so that tests can look at it.
+    "defaultRetentionTimeInMinutes": "-1",
+    "defaultRetentionSizeInMB": "-1",
     # A standby takes over at once.
     "activeConsumerFailoverDelayTimeMillis": "0",
     "authenticationEnabled": "true",

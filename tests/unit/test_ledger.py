@@ -88,3 +88,11 @@ def test_a_floor_that_rises_over_records_settled_before_a_restart_is_news() -> N
     ledger = Ledger(0, [Run(3, 5)])
     assert ledger.track([3, 4]) == []
     assert ledger.committable(with_beyond=True) == Commit(5)
+
+
+def test_a_commit_costs_by_runs_however_far_apart_positions_are() -> None:
+    ledger = Ledger(0)
+    far = 1 << 60
+    ledger.track([0, far])
+    ledger.settle(Run(1, far + 1))
+    assert ledger.committable(with_beyond=True) == Commit(0, (Run(1, far + 1),))

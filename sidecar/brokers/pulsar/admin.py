@@ -107,7 +107,7 @@ class Admin:
                 raise _refusal(error, f"{method} {url}") from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
-            raise Unavailable(f"Pulsar: the admin API at {self.url} cannot be asked: {reason}.") from error
+            raise Unavailable(f"Pulsar: the admin API at {self.url} cannot be asked: {reason}") from error
         return json.loads(text) if text else None
 
     def _credentials(self) -> dict[str, str]:
@@ -130,7 +130,7 @@ def _refusal(error: urllib.error.HTTPError, asked: str) -> BrokerError:
         said = json.loads(error.read())["reason"]
     except (OSError, ValueError, KeyError, TypeError):
         said = error.reason
-    text = f"Pulsar: {asked}: {error.code}, {said}."
+    text = f"Pulsar: {asked}: {error.code}, {said}"
     if error.code == 404:
         return NotFound(text)
     if error.code in (400, 401, 403, 405, 412):

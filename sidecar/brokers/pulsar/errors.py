@@ -50,16 +50,16 @@ def translate(error: BaseException, doing: str) -> BrokerError:
 
 def of_result(result: _pulsar.Result, doing: str) -> BrokerError:
     if result in _NOT_FOUND:
-        return NotFound(f"Pulsar: cannot {doing}: there is no such topic or namespace, and the broker makes none.")
+        return NotFound(f"Pulsar: cannot {doing}: there is no such topic or namespace, and the broker makes none")
     if result in _BUSY:
         return Refused(
             f"Pulsar: cannot {doing}: the subscription has consumers already that it cannot share with. Either another "
-            "sidecar has it exclusively, or they use another subscription_type."
+            "sidecar has it exclusively, or they use another subscription_type"
         )
     if result in _FULL:
-        return OutOfRoom(f"Pulsar: cannot {doing}: the backlog quota of the topic is used up.")
+        return OutOfRoom(f"Pulsar: cannot {doing}: the backlog quota of the topic is used up")
     if result == _Result.MessageTooBig:
-        return TooLarge(f"Pulsar: cannot {doing}: the broker takes no message of this size.")
+        return TooLarge(f"Pulsar: cannot {doing}: the broker takes no message of this size")
     if result in _REFUSED:
-        return Refused(f"Pulsar: cannot {doing}: {_REFUSED[result]}.")
-    return Unavailable(f"Pulsar: cannot {doing}: {_AWAY.get(result, f'it says {result.name}')}.")
+        return Refused(f"Pulsar: cannot {doing}: {_REFUSED[result]}")
+    return Unavailable(f"Pulsar: cannot {doing}: {_AWAY.get(result, f'it says {result.name}')}")

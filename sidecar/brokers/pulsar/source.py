@@ -60,7 +60,7 @@ class PulsarSource(Source):
             await self._broker.ensure_topic(topic, lanes)
         await self._discover()
         if not self._lanes and not self._has_patterns:
-            raise NotFound(f"Pulsar: there are no topics {', '.join(self.spec.topics)}.")
+            raise NotFound(f"Pulsar: there are no topics {', '.join(self.spec.topics)}")
         self._tasks = [
             asyncio.create_task(self._keep(_LOOK, self._look_at_connections)),
             asyncio.create_task(self._keep(self._broker.options.discover_every, self._look_for_lanes)),
@@ -105,7 +105,7 @@ class PulsarSource(Source):
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         if not self._broker.traits.seeks:
-            raise Refused(f"Pulsar: a lane of subscription_type {self._kind.value} is shared, and cannot be moved.")
+            raise Refused(f"Pulsar: a lane of subscription_type {self._kind.value} is shared, and cannot be moved")
         unknown = [str(lane) for lane in lanes if lane not in self._lanes]
         if unknown:
             raise NotFound(f"Group {self.spec.group!r} has no lane {', '.join(unknown)}.")

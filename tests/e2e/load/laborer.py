@@ -34,7 +34,7 @@ class Laborer:
 
     def work(self, records: Sequence[record_pb2.Record], told: Sequence[tuple[int, bool]]) -> list[record_pb2.Part]:
         """The outcomes of a batch that differ from an ack. Raises `ValueError` for a batch that fails."""
-        noted = [(r.lane, r.position, *flags) for r, flags in zip(records, told, strict=True)]
+        noted = [(r.lane, place_of(r), *flags) for r, flags in zip(records, told, strict=True)]
         self._journal.note(Word.TOOK, noted)
         kinds = [kind_of(record.value) for record in records]
         if Kind.KILLER in kinds:
@@ -63,7 +63,15 @@ class Laborer:
         """The sidecar counts it."""
         others = {part.first for part in parts}
         acked = (record for index, record in enumerate(batch.records) if index not in others)
-        self._journal.note(Word.SETTLED, ((record.lane, record.position, 0, False) for record in acked))
+        self._journal.note(Word.SETTLED, ((record.lane, place_of(record), 0, False) for record in acked))
+
+
+def place_of(record: record_pb2.Record) -> int:
+    """What the broker itself calls it, as a number, where that is more than its position: a message id of Pulsar."""
+    if not record.ref:
+        return record.position
+    ledger, entry, index = map(int, record.ref.split(b":"))
+    return (ledger << 80) + (entry << 40) + index
 
 
 def _outcome(kind: Kind, attempt: int) -> "record_pb2.Outcome":
