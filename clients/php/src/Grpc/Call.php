@@ -32,6 +32,8 @@ final class Call
             CURLOPT_NOPROXY => '*',
             CURLOPT_CONNECTTIMEOUT_MS => 5_000,
             CURLOPT_TCP_NODELAY => true,
+            // A batch in as few pieces as can be.
+            CURLOPT_BUFFERSIZE => 512 << 10,
             CURLOPT_USERAGENT => 'offramp-php/' . \Offramp\Protocol::VERSION,
         ];
         if ($address->path !== '') {
@@ -58,6 +60,12 @@ final class Call
             CURLOPT_HEADERFUNCTION => $this->header(...),
             CURLOPT_WRITEFUNCTION => $this->write(...),
         ]);
+    }
+
+    /** The next message has begun to come. */
+    public function begun(): bool
+    {
+        return $this->body !== '';
     }
 
     /** The next whole message of the body, or null. */

@@ -20,6 +20,8 @@ final class Channel
 {
     /** seconds between two looks at what whoever waits says */
     private const LOOK = 0.5;
+    /** seconds to wait for more of an answer that has begun: libcurl 7.88 may have it already, and not say so for 200 ms */
+    private const MORE = 0.001;
     /** after so many misses in a row this libcurl is one that uses connections again by prior knowledge */
     private const MISSES = 3;
 
@@ -111,7 +113,7 @@ final class Channel
         curl_multi_add_handle($this->multi, $this->handle);
         $healthy = false;
         try {
-            $error = $this->perform($this->multi, $stopped, $before);
+            $error = $this->perform($this->multi, $call, $stopped, $before);
             $call->check($error, curl_error($this->handle));
             $healthy = true;
             return $call->message() ?? throw new ProtocolBroken("the sidecar answered $method with no message");
@@ -134,7 +136,7 @@ final class Channel
      * @param list<int> $before sockets that there were before this call made its connection
      * @return int curl's error
      */
-    private function perform(\CurlMultiHandle $multi, ?callable $stopped, array $before): int
+    private function perform(\CurlMultiHandle $multi, Call $call, ?callable $stopped, array $before): int
     {
         $guarded = $this->connected;
         do {
@@ -147,8 +149,8 @@ final class Channel
             if ($running === 0) {
                 break;
             }
-            curl_multi_select($multi, self::LOOK);
-            if ($stopped !== null && $stopped()) {
+            curl_multi_select($multi, $call->begun() ? self::MORE : self::LOOK);
+            if ($stopped !== null && !$call->begun() && $stopped()) {
                 throw new Interrupted();
             }
         } while (true);

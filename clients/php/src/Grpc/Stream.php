@@ -48,7 +48,7 @@ final class Stream
             if ($message !== null || ($left = $until - microtime(true)) <= 0) {
                 return $message;
             }
-            curl_multi_select($this->multi, min($left, 0.5));
+            curl_multi_select($this->multi, min($left, $this->call->begun() ? 0.01 : 0.5));
             if ($stopped !== null && $stopped()) {
                 return null;
             }
