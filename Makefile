@@ -105,6 +105,7 @@ proto-php: ## generate the PHP classes of the protocol again
 .PHONY: bench
 bench: $(VENV)/.run ## measure
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.clients
 
 .PHONY: clean
 clean: ## remove what was made here
