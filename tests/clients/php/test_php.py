@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.version import PROTOCOL_MINOR, VERSION
 from tests.clients.php import tools
 from tests.e2e.harness import Sidecar, eventually
 
@@ -44,6 +45,11 @@ def test_the_generated_code_is_what_the_protocol_says(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     difference = run("diff", "-r", str(tmp_path), str(PHP / "generated"))
     assert difference.returncode == 0, f"the PHP classes are stale: run make proto-php\n{difference.stdout}"
+
+
+def test_it_has_the_version_of_the_sidecar_and_speaks_its_protocol() -> None:
+    constants = dict(re.findall(r"const (\w+) = '?([\w.]+)'?;", (PHP / "src/Protocol.php").read_text()))
+    assert (constants["VERSION"], constants["MINOR"]) == (VERSION, str(PROTOCOL_MINOR))
 
 
 def test_every_file_is_strict_and_has_no_mistake() -> None:
