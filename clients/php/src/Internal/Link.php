@@ -37,6 +37,8 @@ final class Link implements Desk
     /** bytes that a request needs besides its settlements */
     private const ENVELOPE = 4_096;
     private const REQUEST_BYTES = 4 << 20;
+    /** batches in hand after which it is worth looking for those that nobody holds any more */
+    private const MANY = 100;
 
     private readonly Channel $channel;
     private readonly Log $log;
@@ -343,6 +345,10 @@ final class Link implements Desk
     private function hold(string $bytes, Session $session): Batch
     {
         $batch = new Batch($bytes, $this);
+        if (count($this->held) >= self::MANY) {
+            // Those that were dropped without being settled.
+            $this->held = array_filter($this->held, static fn (\WeakReference $one): bool => $one->get() !== null);
+        }
         $this->held[$batch->lease] = \WeakReference::create($batch);
         $this->origins[$batch] = $session;
         return $batch;

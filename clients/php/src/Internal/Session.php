@@ -29,6 +29,8 @@ final class Session
     private const WELCOME = 10.0;
     /** seconds that a call may take beyond the time that it waits for a batch */
     private const GRACE = 30.0;
+    /** how often a call is repeated when this process is to stop */
+    private const LAST_TRIES = 3;
 
     private int $seq = 0;
     private readonly string $name;
@@ -99,6 +101,7 @@ final class Session
     public function fetch(array $settlements, int $batches, float $wait, callable $stopped): ?string
     {
         $backoff = new Backoff();
+        $lastTries = 0;
         while (true) {
             $waitMs = (int) round($wait * 1_000);
             try {
@@ -115,7 +118,7 @@ final class Session
                 // without waiting, brings what it would have brought, so that it can be given back.
                 $wait = 0.0;
             } catch (Broken) {
-                if (!$this->lives()) {
+                if (!$this->lives() || ($stopped() && ++$lastTries > self::LAST_TRIES)) {
                     return null;
                 }
                 // The same number again: a lost answer costs nothing.
