@@ -1,6 +1,7 @@
 """The Java client: its own tests, and its examples as a user would run them."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.version import PROTOCOL_MINOR, VERSION
 from tests.clients.java import build
 from tests.e2e.harness import PATIENCE, Sidecar, eventually
 
@@ -34,6 +36,19 @@ def test_the_client_passes_its_own_tests() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_has_the_version_of_the_sidecar_and_speaks_its_protocol() -> None:
+    source = (build.JAVA / "client/src/main/java/io/offramp/Protocol.java").read_text()
+    constants = dict(re.findall(r"static final \w+ (\w+) = \"?([\w.]+)\"?;", source))
+    assert (constants["VERSION"], constants["MINOR"]) == (VERSION, str(PROTOCOL_MINOR))
+    for pom in build.JAVA.rglob("pom.xml"):
+        assert re.findall(r"<artifactId>offramp-parent</artifactId>\s*<version>(.*)</version>", pom.read_text()) == [
+            VERSION
+        ]
+    assert (
+        f"<artifactId>offramp-client</artifactId>\n      <version>{VERSION}<" in (build.JAVA / "README.md").read_text()
+    )
 
 
 @contextmanager
