@@ -123,7 +123,7 @@ def clients() -> list[Measured]:
     ]
     shares = [
         Measured(f"php-{count}-processes" + (f"-prefetch-{more}" if more else ""), _share(count, more), no_php)
-        for more in (0, 3)
+        for more in (0, 7)
         for count in (1, 4, 16)
     ]
     return rates + shares
