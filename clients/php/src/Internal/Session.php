@@ -102,6 +102,7 @@ final class Session
     {
         $backoff = new Backoff();
         $lastTries = 0;
+        $ends = microtime(true) + $wait;
         while (true) {
             $waitMs = (int) round($wait * 1_000);
             try {
@@ -126,8 +127,14 @@ final class Session
             } catch (Failure $failure) {
                 if (in_array($failure->status, [Code::Aborted, Code::DeadlineExceeded, Code::Cancelled], true)) {
                     $backoff->pause($stopped);
+                } elseif ($failure->status === Code::Unavailable && $this->lives() && !$stopped()) {
+                    // It is stopping. The session lives until it has stopped, and with it what else is in hand.
+                    if (microtime(true) >= $ends) {
+                        return '';
+                    }
+                    $backoff->pause($stopped);
                 } elseif (in_array($failure->status, [Code::NotFound, Code::Unavailable, Code::FailedPrecondition], true)) {
-                    // It is stopping, or does not know the session any more.
+                    // It has stopped, or does not know the session any more.
                     return null;
                 } else {
                     throw $failure;

@@ -20,7 +20,7 @@ final class Sidecar
     private $process = null;
 
     /** @param array<string, array<string, mixed>> $subscriptions */
-    public function __construct(array $subscriptions)
+    public function __construct(array $subscriptions, string $drain = '1s')
     {
         $this->folder = sys_get_temp_dir() . '/offramp-php-' . bin2hex(random_bytes(6));
         mkdir($this->folder);
@@ -32,7 +32,7 @@ final class Sidecar
         file_put_contents("$this->folder/offramp.yaml", json_encode([
             'listen' => ['socket' => $this->socket],
             'http' => ['address' => ''],
-            'drain' => ['deadline' => '1s'],
+            'drain' => ['deadline' => $drain],
             'brokers' => ['local' => ['type' => 'local', 'directory' => "$this->folder/data"]],
             'subscriptions' => $subscriptions,
         ]));
@@ -52,6 +52,11 @@ final class Sidecar
     public function kill(): void
     {
         $this->end(SIGKILL);
+    }
+
+    public function signal(int $number): void
+    {
+        proc_terminate($this->process, $number);
     }
 
     public function stop(): void

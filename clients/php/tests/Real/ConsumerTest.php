@@ -10,9 +10,11 @@ use Offramp\Exception\Closed;
 use Offramp\Exception\Forked;
 use Offramp\Exception\Unavailable;
 use Offramp\Options;
+use Offramp\Publisher;
 use Offramp\SettleResult;
 use Offramp\Tests\Kit\Logger;
 use Offramp\Tests\Kit\RealTestCase;
+use Offramp\Tests\Kit\Sidecar;
 use Offramp\Worker;
 
 final class ConsumerTest extends RealTestCase
@@ -228,6 +230,23 @@ final class ConsumerTest extends RealTestCase
         (new Worker($this->subscription, $handler, memoryLimit: memory_get_usage(true) + (48 << 20)))->run();
         self::assertCount(2, $kept);
         $this->counts(acked: 2);
+    }
+
+    public function testWhatIsInHandCanBeSettledWhileTheSidecarStopsAndNothingMoreComes(): void
+    {
+        $sidecar = (new Sidecar(['orders' => ['batch' => ['records' => 1]]], drain: '20s'))->start();
+        try {
+            (new Publisher(broker: 'local', address: $sidecar->socket))->publish('orders', '1');
+            $consumer = new Consumer('orders', new Options(address: $sidecar->socket, logger: new Logger()));
+            $held = $this->take($consumer);
+            $sidecar->signal(SIGTERM);
+            // None comes, whether it is stopping already or not.
+            self::assertNull($consumer->take(1.0));
+            self::assertFalse($held->isLost());
+            self::assertTrue($held->ack()->isSettled());
+        } finally {
+            $sidecar->stop();
+        }
     }
 
     public function testPrefetchedBatchesAreDoneInTurnAndSettledTogether(): void
