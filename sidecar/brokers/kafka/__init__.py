@@ -16,6 +16,7 @@ records      pure: messages to frames
 admin        topics and the ends of lanes
 producer     publishing
 ranges       reading without a group
+health       what is wrong with connection, group and topics, and when it is over
 errors       what Kafka says, in one sentence and as one of our errors
 chatter      the library's own log lines
 """

@@ -68,6 +68,10 @@ class KafkaBroker(Broker):
             spec = replace(spec, group=f"{spec.group}.{instance_of(self.options)}")
         return KafkaSource(self, spec)
 
+    async def ping(self) -> None:
+        """Raises if the cluster does not answer."""
+        await self.admin.connect()
+
     def settle_protocol(self, protocol: GroupProtocol) -> None:
         """A source has found out which one works."""
         self.protocol = protocol

@@ -43,6 +43,8 @@ class Request:
     sent: float = 0.0
     #: what was sent
     told: dict[Lane, tuple[int, str]] = field(default_factory=dict)
+    #: to be sent one by one, from the last; none: all at once
+    topics: list[str] = field(default_factory=list)
     #: somebody looks whether Kafka has it
     watched: bool = False
 
@@ -115,8 +117,10 @@ class Commits:
         request = self._pending
         assert request is not None
         lanes = [lane for lane in request.offsets if self._owns(request, lane)]
+        if request.topics:
+            lanes = [lane for lane in lanes if lane.topic == request.topics[-1]]
         if not lanes:
-            self._finish(None)
+            self._done(request)
             return
         request.sent, request.due = time.monotonic(), 0.0
         request.told = {
@@ -133,10 +137,11 @@ class Commits:
     def _judge(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         request = self._pending
         assert request is not None
-        errors = [each.error for each in partitions if each.error is not None]
-        worst = error or (errors[0] if errors else None)
+        worst = error or next((each.error for each in partitions if each.error is not None), None)
         if worst is None:
-            self._finish(None)
+            self._done(request)
+        elif worst.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            self._search_deleted(request)
         elif worst.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not self._bare:
             log.warning("the broker takes no acks beyond a position: its offset.metadata.max.bytes is too small")
             self._bare = True
@@ -145,6 +150,25 @@ class Commits:
             request.sent, request.due = 0.0, time.monotonic() + _AGAIN
         else:
             self._finish(translate(worst, "commit"))
+
+    def _done(self, request: Request) -> None:
+        """Kafka has what was sent."""
+        if len(request.topics) > 1:
+            request.topics.pop()
+            request.sent = 0.0
+        else:
+            self._finish(None)
+
+    def _search_deleted(self, request: Request) -> None:
+        """A topic was deleted. The library says so of all lanes of the commit, whichever it is: try topic by topic."""
+        topics = {lane.topic for lane in request.told}
+        if len(topics) > 1:
+            request.topics = sorted(topics)
+            request.sent = 0.0
+            return
+        for lane in request.told:
+            request.readings.pop(lane, None)
+        self._done(request)
 
     def _finish(self, error: BrokerError | None) -> None:
         request, self._pending = self._pending, None

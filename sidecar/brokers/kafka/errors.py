@@ -80,6 +80,19 @@ _NO_CONSUMER_PROTOCOL = (_K.UNSUPPORTED_VERSION, _K._UNSUPPORTED_FEATURE, _K.INC
 _FENCED = (_K.FENCED_INSTANCE_ID,)
 #: says that nothing works, but not why
 VAGUE = frozenset((_K._ALL_BROKERS_DOWN, _K._TIMED_OUT, _K._TRANSPORT, _K._MSG_TIMED_OUT, _K._TIMED_OUT_QUEUE))
+#: of the way to the brokers: over when one answers
+OF_CONNECTIONS = VAGUE | {
+    _K._AUTHENTICATION,
+    _K._SSL,
+    _K._RESOLVE,
+    _K.SASL_AUTHENTICATION_FAILED,
+    _K.UNSUPPORTED_SASL_MECHANISM,
+    _K.ILLEGAL_SASL_STATE,
+}
+#: of some topic: the others go on
+OF_TOPICS = frozenset(
+    (_K.UNKNOWN_TOPIC_OR_PART, _K._UNKNOWN_TOPIC, _K._UNKNOWN_PARTITION, _K.TOPIC_AUTHORIZATION_FAILED)
+)
 
 
 def is_fatal(error: KafkaError) -> bool:

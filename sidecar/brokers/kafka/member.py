@@ -14,14 +14,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from sidecar.brokers.base import Advanced, LaneEnd, Lost
 from sidecar.brokers.kafka.commits import Commits, Request
-from sidecar.brokers.kafka.errors import is_fatal, says_no_consumer_protocol, translate
+from sidecar.brokers.kafka.errors import is_fatal, says_no_consumer_protocol
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.brokers.kafka.rebalance import Rebalance
 from sidecar.brokers.kafka.records import Taken, encode
 from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.brokers.kafka.starting import Beginning
 from sidecar.brokers.kafka.steering import Steering
-from sidecar.errors import BrokerError
 from sidecar.model import Lane
 
 #: seconds that a poll waits: what is asked of the thread waits as long
@@ -51,11 +50,8 @@ class Listener(Protocol):
     def watch(self, request: Request) -> None:
         """A commit was sent whose answer will not come soon; `Member.confirm` is to be called if Kafka has it."""
 
-    def missing(self, topic: str, text: str) -> None:
-        """A topic cannot be consumed; the others go on."""
-
-    def failed(self, error: BrokerError) -> None:
-        """The group or the connection does not work."""
+    def failed(self, error: KafkaError, topic: str | None) -> None:
+        """A topic, or if there is none the group or the connection, does not work."""
 
     def ended(self, error: BaseException | None) -> None:
         """The thread is over. A `KafkaException` is one that another member may not meet."""
@@ -103,6 +99,7 @@ class Member:
         self._moves: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
+        self._raised: BaseException | None = None
         self._asked = time.monotonic()
         self._looked = 0.0
         self._full_since: float | None = None
@@ -173,14 +170,17 @@ class Member:
     def _run(self) -> None:
         failure: BaseException | None = None
         try:
-            callbacks = {"on_commit": self._commits.answered, "error_cb": self._broker_error}
+            callbacks = {
+                "on_commit": self._guarded(self._commits.answered),
+                "error_cb": self._guarded(self._broker_error),
+            }
             self._consumer = self._commits.consumer = self._steering.consumer = self._connect(callbacks)
             try:
                 self._consumer.subscribe(
                     self._topics,
-                    on_assign=self._rebalance.assigned,
-                    on_revoke=self._rebalance.revoked,
-                    on_lost=self._rebalance.lost,
+                    on_assign=self._guarded(self._rebalance.assigned),
+                    on_revoke=self._guarded(self._rebalance.revoked),
+                    on_lost=self._guarded(self._rebalance.lost),
                 )
                 while not self._stopping:
                     self._turn()
@@ -189,6 +189,17 @@ class Member:
         except BaseException as error:
             failure = error
         self._listener.ended(failure)
+
+    def _guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """The library cannot carry an error from within a poll to its caller: it is kept until then."""
+
+        def call(*args: Any) -> None:
+            try:
+                callback(*args)
+            except BaseException as error:
+                self._raised = self._raised or error
+
+        return call
 
     def _leave(self) -> None:
         self._rebalance.closing = True
@@ -234,6 +245,8 @@ class Member:
 
     def _fetch(self, timeout: float) -> None:
         first = self._consumer.poll(timeout)
+        if self._raised is not None:
+            raise self._raised
         if first is None:
             return
         max_records, max_bytes = self._limits
@@ -316,14 +329,12 @@ class Member:
             if reading is not None and reading.delivers and position >= reading.next:
                 reading.phase = Phase.STUCK
                 self._listener.strayed(reading)
-        elif topic is not None and code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
-            self._listener.missing(topic, str(translate(error, f"consume {topic}")))
         else:
-            self._broker_error(error)
+            self._broker_error(error, topic)
 
-    def _broker_error(self, error: KafkaError) -> None:
+    def _broker_error(self, error: KafkaError, topic: str | None = None) -> None:
         if self._on_trial and says_no_consumer_protocol(error):
             raise UnknownProtocol(error.str())
         if is_fatal(error):
             raise KafkaException(error)
-        self._listener.failed(translate(error, "consume"))
+        self._listener.failed(error, topic)

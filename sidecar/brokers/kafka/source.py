@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec, Start, Trouble
 from sidecar.brokers.kafka import properties
@@ -14,6 +14,7 @@ from sidecar.brokers.kafka.broadcast import sieve
 from sidecar.brokers.kafka.clerk import Clerk
 from sidecar.brokers.kafka.commits import Request
 from sidecar.brokers.kafka.errors import says_fenced, translate
+from sidecar.brokers.kafka.health import Health
 from sidecar.brokers.kafka.lanes import Reading
 from sidecar.brokers.kafka.locating import Locating
 from sidecar.brokers.kafka.member import Member, UnknownProtocol
@@ -34,8 +35,6 @@ _AGAIN = 0.5
 _REJOIN = 5.0
 #: seconds between looks whether Kafka has a commit
 _LOOK = 0.02
-#: seconds between looks whether the broker is back
-_PING = 1.0
 #: seconds that closing may take: leaving a group needs the broker, which may be gone
 _LAST = 8.0
 
@@ -53,13 +52,11 @@ class KafkaSource(Source):
         self._wake = asyncio.Event()
         self._signalled = False
         self._tasks: set[asyncio.Task[None]] = set()
-        #: topics that cannot be consumed
-        self._missing: set[str] = set()
-        #: why nothing can be consumed now
+        self._health = Health(broker.reasons, self._shelf.tell, broker.ping)
+        #: why nothing is consumed until the member is replaced
         self._failure: BrokerError | None = None
         #: why nothing ever will
         self._dead: BrokerError | None = None
-        self._pinging = False
         self._closing = False
         self._over = asyncio.Event()
 
@@ -84,7 +81,7 @@ class KafkaSource(Source):
             member.want(max_records, max_bytes)
             if polled.chunks or polled.events:
                 return polled
-            failure = self._dead or self._failure
+            failure = self._dead or self._failure or self._health.failure
             if failure is not None:
                 raise type(failure)(*failure.args)
             try:
@@ -155,7 +152,7 @@ class KafkaSource(Source):
         if missing and len(missing) == len(plain) and not patterns:
             raise NotFound(f"There is no topic {', '.join(map(repr, missing))}. Make it, or set `create_topics`.")
         for topic in missing:
-            self._note_missing(topic, f"There is no topic {topic!r}; the others are consumed.")
+            self._health.note(f"topic {topic}", NotFound(f"There is no topic {topic!r}; the others are consumed."))
 
     def _join(self) -> None:
         broker, options = self._broker, self._broker.options
@@ -197,14 +194,12 @@ class KafkaSource(Source):
     def watch(self, request: Request) -> None:
         self._call(self._spawn, self._confirm, request)
 
-    def missing(self, topic: str, text: str) -> None:
-        self._call(self._note_missing, topic, text)
-
     def strayed(self, reading: Reading) -> None:
         self._call(self._spawn, self._lead_back, reading)
 
-    def failed(self, error: BrokerError) -> None:
-        self._call(self._note_failure, error)
+    def failed(self, error: KafkaError, topic: str | None) -> None:
+        self._broker.reasons.heard(error)
+        self._call(self._heard, error, topic)
 
     def ended(self, error: BaseException | None) -> None:
         self._call(self._ended, error)
@@ -265,37 +260,17 @@ class KafkaSource(Source):
 
     # Trouble.
 
-    def _note_missing(self, topic: str, text: str) -> None:
-        self._missing.add(topic)
-        self._shelf.tell(Trouble(f"topic {topic}", text))
-
-    def _note_failure(self, error: BrokerError) -> None:
-        if isinstance(error, Refused | NotFound):
-            self._failure = error
-            self._wake.set()
-        else:
-            self._shelf.tell(Trouble("broker", str(error)))
-        if not self._pinging:
-            self._pinging = True
-            self._spawn(self._ping)
-
-    async def _ping(self) -> None:
-        """Until the broker answers again."""
-        while self._pinging:
-            await asyncio.sleep(_PING)
-            with contextlib.suppress(BrokerError):
-                await self._broker.admin.connect()
-                self._pinging = False
-        self._failure = None
-        self._shelf.tell(Trouble("broker", ""))
+    def _heard(self, error: KafkaError, topic: str | None) -> None:
+        if self._health.is_good:
+            self._spawn(self._health.watch)
+        self._health.heard(error, topic)
+        self._wake.set()
 
     # Where lanes start.
 
     async def _welcome(self, readings: Collection[Reading]) -> None:
         """Find out where lanes start that were assigned. Tried until it is known or they are gone."""
-        for topic in self._missing & {reading.lane.topic for reading in readings}:
-            self._missing.discard(topic)
-            self._shelf.tell(Trouble(f"topic {topic}", ""))
+        self._health.assigned({reading.lane.topic for reading in readings})
         trouble = f"start of {', '.join(str(reading.lane) for reading in readings)}"
         failed = False
         while here := {reading.lane: reading for reading in readings if self._joined().has(reading)}:

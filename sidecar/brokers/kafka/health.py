@@ -1,0 +1,87 @@
+"""What is wrong with the connection, the group and the topics of a source, and when it is over. On the event loop."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+
+from confluent_kafka import KafkaError
+
+from sidecar.brokers.base import Trouble
+from sidecar.brokers.kafka.chatter import Reasons
+from sidecar.brokers.kafka.errors import OF_CONNECTIONS, OF_TOPICS, translate
+from sidecar.errors import BrokerError, Refused
+
+#: seconds between looks whether it is over
+_LOOK = 1.0
+#: seconds without hearing of it again after which trouble that nothing ends in so many words is over
+_QUIET = 30.0
+
+_CONNECTION, _GROUP = "broker", "group"
+
+
+class Health:
+    """The library says what fails, again and again, but rarely that it works again.
+
+    The connection works when the broker answers; the group works when lanes are assigned; of the rest one hears
+    no more.
+    """
+
+    def __init__(
+        self, reasons: Reasons, tell: Callable[[Trouble], None], ping: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._reasons = reasons
+        self._tell = tell
+        self._ping = ping
+        #: by kind: what, and when it was heard last
+        self._troubles: dict[str, tuple[BrokerError, float]] = {}
+
+    @property
+    def failure(self) -> BrokerError | None:
+        """What a person must mend before anything can be consumed."""
+        for kind in (_CONNECTION, _GROUP):
+            trouble = self._troubles.get(kind)
+            if trouble is not None and isinstance(trouble[0], Refused):
+                return trouble[0]
+        return None
+
+    @property
+    def is_good(self) -> bool:
+        return not self._troubles
+
+    def heard(self, error: KafkaError, topic: str | None) -> None:
+        reason = self._reasons.behind(error)
+        if topic is not None and reason.code() in OF_TOPICS:
+            self.note(f"topic {topic}", translate(reason, f"consume {topic}"))
+        elif reason.code() in OF_TOPICS:
+            self.note("topics", translate(reason, "consume"))
+        elif reason.code() in OF_CONNECTIONS:
+            self.note(_CONNECTION, translate(reason, "consume"))
+        else:
+            self.note(_GROUP, translate(reason, "consume"))
+
+    def note(self, kind: str, error: BrokerError) -> None:
+        before = self._troubles.get(kind)
+        self._troubles[kind] = (error, asyncio.get_running_loop().time())
+        if before is None or str(before[0]) != str(error):
+            self._tell(Trouble(kind, str(error)))
+
+    def assigned(self, topics: Collection[str]) -> None:
+        """Lanes of these topics were assigned."""
+        self._over(_GROUP, "topics", *(f"topic {topic}" for topic in topics))
+
+    async def watch(self) -> None:
+        """Until all is well."""
+        now = asyncio.get_running_loop().time
+        while self._troubles:
+            await asyncio.sleep(_LOOK)
+            heard = {kind: at for kind, (_, at) in self._troubles.items()}
+            if _CONNECTION in heard:
+                with contextlib.suppress(BrokerError):
+                    await self._ping()
+                    self._over(_CONNECTION)
+            self._over(*(kind for kind, at in heard.items() if kind != _CONNECTION and now() - at > _QUIET))
+
+    def _over(self, *kinds: str) -> None:
+        for kind in kinds:
+            if self._troubles.pop(kind, None) is not None:
+                self._tell(Trouble(kind, ""))
