@@ -67,6 +67,7 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
         for lane in range(4):
             await stage.publish(topic, *numbered(3, f"{lane}:"), lane=lane)
         subscription = await stage.subscribe(topic)
+        await until(lambda: subscription.counters.fetched == 12, "every lane has its turn")
         worker = stage.worker(subscription, credit=4)
         held = await worker.take(4)
         await _join(stage, subscription)

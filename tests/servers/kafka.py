@@ -186,11 +186,13 @@ class KafkaServer:
         named = {key.replace("_", "."): value for key, value in config.items()}
         self.admin.create_topics([NewTopic(topic, lanes, config=named)])[topic].result(PATIENCE)
 
-    def publish(self, topic: str, *values: bytes | None, lane: int = 0, key: bytes | None = None) -> None:
+    def publish(
+        self, topic: str, *values: bytes | None, lane: int = 0, keys: Sequence[bytes | None] | None = None
+    ) -> None:
         """By a plain producer, as anybody's: acknowledged when this returns."""
         producer = Producer(dict(self.settings()), logger=QUIET)
         failed: list[KafkaError] = []
-        for value in values:
+        for value, key in zip(values, keys or [None] * len(values), strict=True):
             producer.produce(topic, value, key, lane, lambda error, _: failed.append(error) if error else None)
         assert producer.flush(PATIENCE) == 0
         assert not failed, failed

@@ -84,9 +84,10 @@ def read(kafka: KafkaServer, topic: str) -> Iterator[Message]:
         left = {lane.partition for lane in lanes if _size(consumer, lane)}
         consumer.assign([TopicPartition(topic, lane, OFFSET_BEGINNING) for lane in left])
         while left:
-            messages = consumer.consume(1000, _PATIENCE)
-            assert messages, f"nothing comes from {topic}"
-            for message in messages:
+            first = consumer.poll(_PATIENCE)
+            assert first is not None, f"nothing comes from {topic}"
+            # With a timeout, this would wait for as many.
+            for message in (first, *consumer.consume(1000, 0)):
                 error = message.error()
                 if error is None:
                     yield message
