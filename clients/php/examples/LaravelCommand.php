@@ -2,7 +2,8 @@
 
 declare(strict_types=1);
 
-// Where Offramp goes in Laravel: app/Console/Commands/ConsumeOrders.php, then `php artisan orders:consume --processes=8`.
+// Where Offramp goes in Laravel: app/Console/Commands/ConsumeOrders.php, then `php artisan orders:consume
+// --processes=8`.
 
 namespace App\Console\Commands;
 
@@ -24,8 +25,12 @@ final class ConsumeOrders extends Command
         $make = function (): Worker {
             // After the fork: a connection of the parent must not be used by several children.
             DB::purge();
-            $maxBatches = (int) $this->option('max-batches');
-            return new Worker('orders', $this->handleBatch(...), new Options(logger: logger()), maxBatches: $maxBatches);
+            return new Worker(
+                'orders',
+                $this->handleBatch(...),
+                new Options(logger: logger()),
+                maxBatches: (int) $this->option('max-batches'),
+            );
         };
 
         return (new Pool($make, (int) $this->option('processes'), logger: logger()))->run();

@@ -2,8 +2,9 @@
 
 declare(strict_types=1);
 
-// Where Offramp goes in Symfony: src/Command/ConsumeOrdersCommand.php, then `bin/console orders:consume`. One process; run
-// several of them by systemd, supervisord or Kubernetes, or use Offramp\Pool as in the example for Laravel.
+// Where Offramp goes in Symfony: src/Command/ConsumeOrdersCommand.php, then `bin/console orders:consume`. One
+// process; run several of them by systemd, supervisord or Kubernetes, or use Offramp\Pool as in the example for
+// Laravel.
 
 namespace App\Command;
 

@@ -14,9 +14,9 @@ use Offramp\V1\Outcome;
 /**
  * Records of one topic, leased to this process until they are settled. Iterate over it, count it, `$batch[0]`.
  *
- * Settle it once, by one of `ack`, `nack`, `reject`, `release` and `overloaded`: that says how all records fared that were
- * not marked one by one (see `Record`). Each of these asks the sidecar at once and gives its answer. In a handler there is
- * no need to: the worker settles what the handler has not, together with asking for the next batch.
+ * Settle it once, by one of `ack`, `nack`, `reject`, `release` and `overloaded`: that says how all records fared that
+ * were not marked one by one (see `Record`). Each of these asks the sidecar at once and gives its answer. In a
+ * handler there is no need to: the worker settles what the handler has not, together with asking for the next batch.
  *
  * @implements \IteratorAggregate<int, Record>
  * @implements \ArrayAccess<int, Record>
@@ -145,13 +145,14 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
     }
 
     /**
-     * Ask for the lease to last so many seconds from now, or longer if it does already. Answers how many it lasts from now;
-     * 0.0 if it is lost. Only needed with the option `lease`: without it a lease lasts as long as the session.
+     * Ask for the lease to last so many seconds from now, or longer if it does already. Answers how many it lasts
+     * from now; 0.0 if it is lost. Only needed with the option `lease`: without it a lease lasts as long as the
+     * session.
      */
     public function extend(float $seconds): float
     {
         if (!($seconds > 0)) {
-            throw new \InvalidArgumentException("a lease cannot be extended by $seconds seconds; it must be more than 0");
+            throw new \InvalidArgumentException("a lease is not extended by $seconds seconds; it must be more than 0");
         }
         return $this->desk->extend($this, $seconds);
     }

@@ -39,8 +39,10 @@ final class Consumer implements \IteratorAggregate
      * @throws \InvalidArgumentException
      * @throws Exception\MissingExtension
      */
-    public function __construct(private readonly string $subscription, private readonly Options $options = new Options())
-    {
+    public function __construct(
+        private readonly string $subscription,
+        private readonly Options $options = new Options(),
+    ) {
         $this->pid = (int) getmypid();
         // Weak: the object must end when its user drops it, and the session with it.
         $me = \WeakReference::create($this);

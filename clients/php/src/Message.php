@@ -8,7 +8,8 @@ namespace Offramp;
 final class Message
 {
     /**
-     * @param iterable<string|int, string|null|Header> $headers values by name; or Header objects, whose names may repeat
+     * @param iterable<string|int, string|null|Header> $headers values by name; or Header objects, whose names may
+     *     repeat
      * @param int|null $lane default: by the hash of the key, or in turn without a key
      * @param int $timestampMs milliseconds since 1970; 0: now
      */

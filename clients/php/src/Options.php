@@ -16,11 +16,11 @@ final class Options
      * @param string|null $address `unix:/path`, `/path` or `host:port`. Default: the environment's OFFRAMP_ADDRESS, or
      *     unix:/run/offramp/offramp.sock
      * @param string|null $name for people, shown in the status and in dead letters. Default: host and pid
-     * @param float|null $lease seconds; ask for leases with this deadline, to be extended by `$batch->extend()`. Default: a
-     *     lease lasts as long as the session, up to the subscription's `lease.max`
+     * @param float|null $lease seconds; ask for leases with this deadline, to be extended by `$batch->extend()`.
+     *     Default: a lease lasts as long as the session, up to the subscription's `lease.max`
      * @param int $maxMessageBytes the largest message that this process takes, and so the largest record
-     * @param float|null $patience seconds to wait for a sidecar that is not there before `Unavailable` is thrown. Default:
-     *     as long as it takes
+     * @param float|null $patience seconds to wait for a sidecar that is not there before `Unavailable` is thrown.
+     *     Default: as long as it takes
      * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), if ext-pcntl is there
      * @param \Psr\Log\LoggerInterface|null $logger default: warnings go to PHP's error log
      * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with every answer to a settlement

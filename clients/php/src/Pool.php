@@ -13,8 +13,8 @@ use Psr\Log\LoggerInterface;
  *
  *     exit((new Pool(fn () => new Worker('orders', new OrderHandler()), processes: 8))->run());
  *
- * SIGTERM, SIGINT and SIGQUIT drain all of them; a second one kills them. SIGHUP drains them one and all and starts new ones,
- * which load their code again. Needs ext-pcntl and ext-posix.
+ * SIGTERM, SIGINT and SIGQUIT drain all of them; a second one kills them. SIGHUP drains them one and all and starts
+ * new ones, which load their code again. Needs ext-pcntl and ext-posix.
  */
 final class Pool
 {
@@ -54,8 +54,8 @@ final class Pool
         foreach (['pcntl', 'posix'] as $extension) {
             if (!extension_loaded($extension)) {
                 throw new MissingExtension(
-                    "several worker processes need PHP's $extension extension: install it (Debian: it is part of php-cli; "
-                    . "Docker: docker-php-ext-install $extension), or run single workers under a supervisor of your own"
+                    "several worker processes need PHP's $extension extension: install it (Debian: it is part of "
+                    . "php-cli; Docker: docker-php-ext-install $extension), or run single workers under a supervisor of your own"
                 );
             }
         }

@@ -22,9 +22,9 @@ use Offramp\V1\PublishResponse;
 /**
  * Publishes to the broker of a `subscription`, or to a `broker` by its name.
  *
- * Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It throws
- * `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds: then some messages may
- * have been published, and publishing again may duplicate them. Open it after a fork.
+ * Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It
+ * throws `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds: then some
+ * messages may have been published, and publishing again may duplicate them. Open it after a fork.
  */
 final class Publisher
 {

@@ -13,9 +13,10 @@ use Offramp\Internal\Verdict;
 /**
  * Calls a handler with one batch after the other, in this process.
  *
- * A handler that returns has done its batch: it is acked, except for records that it marked otherwise. One that throws has
- * not: what it did not mark is retried, with the exception as the reason, unless it throws `Retry`, `Reject`, `Release` or
- * `Overloaded`. What became of a batch is said together with the question for the next one, in a single call.
+ * A handler that returns has done its batch: it is acked, except for records that it marked otherwise. One that
+ * throws has not: what it did not mark is retried, with the exception as the reason, unless it throws `Retry`,
+ * `Reject`, `Release` or `Overloaded`. What became of a batch is said together with the question for the next one, in
+ * a single call.
  *
  * For more than one process see `bin/offramp-worker` and `Pool`.
  */
@@ -35,9 +36,9 @@ final class Worker
      * @param callable(Batch): mixed $handler
      * @param int|null $maxBatches stop after so many, so that a supervisor starts a fresh process
      * @param int|null $memoryLimit bytes; stop after the batch that brought PHP's memory above this
-     * @param int $prefetch further batches that are fetched in the same call and wait here for their turn, which saves calls
-     *     if a handler takes a few milliseconds. No other process can take them meanwhile: when they have waited for a second
-     *     they are given back, but a handler that blocks holds them as long as it does
+     * @param int $prefetch further batches that are fetched in the same call and wait here for their turn, which
+     *     saves calls if a handler takes a few milliseconds. No other process can take them meanwhile: when they have
+     *     waited for a second they are given back, but a handler that blocks holds them as long as it does
      * @throws \InvalidArgumentException
      */
     public function __construct(
@@ -77,9 +78,9 @@ final class Worker
     }
 
     /**
-     * Work until `drain` is called, SIGTERM, SIGINT or SIGQUIT comes (with ext-pcntl), or a limit is reached. Then no further
-     * batch is taken, the one in hand is finished and settled, and the sidecar is told. Waits for the sidecar for as long
-     * as it takes (see the option `patience`), also when it restarts. A worker runs once.
+     * Work until `drain` is called, SIGTERM, SIGINT or SIGQUIT comes (with ext-pcntl), or a limit is reached. Then no
+     * further batch is taken, the one in hand is finished and settled, and the sidecar is told. Waits for the sidecar
+     * for as long as it takes (see the option `patience`), also when it restarts. A worker runs once.
      *
      * @throws OfframpException when the sidecar says no
      */
@@ -106,8 +107,9 @@ final class Worker
     }
 
     /**
-     * Run as one of several under the process of this number: drain when that is gone. Only SIGTERM counts, for Ctrl-C reaches
-     * the parent too, which says what it means; and it may come twice, from the parent and from whoever stops the group.
+     * Run as one of several under the process of this number: drain when that is gone. Only SIGTERM counts, for
+     * Ctrl-C reaches the parent too, which says what it means; and it may come twice, from the parent and from
+     * whoever stops the group.
      *
      * @internal
      */

@@ -1,8 +1,8 @@
 <?php
 
 /*
- * Consumes so many records and says how fast: `php bench.php SUBSCRIPTION RECORDS`. One line of JSON: records, seconds and CPU
- * seconds from the first batch in hand to the answer to the last.
+ * Consumes so many records and says how fast: `php bench.php SUBSCRIPTION RECORDS`. One line of JSON: records,
+ * seconds and CPU seconds from the first batch in hand to the answer to the last.
  */
 
 declare(strict_types=1);

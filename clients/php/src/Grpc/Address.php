@@ -35,7 +35,7 @@ final class Address
         if (str_starts_with($address, 'unix:')) {
             $path = preg_replace('#^//(?=/)#', '', substr($address, 5)) ?? '';
             if ($path === '') {
-                throw new \InvalidArgumentException("address: \"$address\" names no socket; write unix:/path/to/socket");
+                throw new \InvalidArgumentException("address: \"$address\" names no socket; write unix:/the/path");
             }
             return new self($address, $path, 'http://localhost');
         }
@@ -49,7 +49,8 @@ final class Address
     public function explain(Broken $broken): string
     {
         $error = $broken->getMessage();
-        $start = 'start the sidecar there (offramp run), or say where it is with OFFRAMP_ADDRESS or the option "address"';
+        $say = 'say where the sidecar is with OFFRAMP_ADDRESS or the option "address"';
+        $start = "start the sidecar there (offramp run), or $say";
         if (!$broken->unsent && ($this->path === '' || file_exists($this->path))) {
             return "the connection to the sidecar at $this->text broke ($error): see its log if this goes on";
         }
@@ -60,11 +61,11 @@ final class Address
             return "there is no socket at $this->path: $start";
         }
         if (filetype($this->path) !== 'socket') {
-            return "$this->path is not a socket: say where the sidecar is with OFFRAMP_ADDRESS or the option \"address\"";
+            return "$this->path is not a socket: $say";
         }
         if (!is_writable($this->path)) {
-            return "this user may not use the socket $this->path: run as a member of its group, or change the sidecar's "
-                . 'listen.socket_mode';
+            return "this user may not use the socket $this->path: run as a member of its group, or change "
+                . "the sidecar's listen.socket_mode";
         }
         return "no sidecar answers at $this->path ($error): $start";
     }

@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Offramp\Grpc;
 
+use Offramp\Exception\ProtocolBroken;
+
 /**
  * What is common to all calls by curl: the options of a handle, the frames of a body, the status in the trailers.
  *
@@ -79,7 +81,7 @@ final class Call
             return null;
         }
         if ($this->body[0] !== "\0") {
-            throw new \Offramp\Exception\ProtocolBroken('the sidecar sent a compressed message, which nobody asked for');
+            throw new ProtocolBroken('the sidecar sent a compressed message, which nobody asked for');
         }
         $message = substr($this->body, 5, $size);
         $this->body = strlen($this->body) === 5 + $size ? '' : substr($this->body, 5 + $size);
@@ -96,8 +98,8 @@ final class Call
             throw new Failure(Code::tryFrom($this->status) ?? Code::Unknown, $this->message, $this->address->text);
         }
         if ($curlError === CURLE_OK && $this->http === 200 && $this->isWhole()) {
-            // A sidecar that stops says goodbye (GOAWAY) together with its last answers, and libcurl 7.88 then ends the call
-            // before its trailers. The answer itself is there.
+            // A sidecar that stops says goodbye (GOAWAY) together with its last answers, and libcurl 7.88 then ends
+            // the call before its trailers. The answer itself is there.
             return;
         }
         if ($curlError !== CURLE_OK) {

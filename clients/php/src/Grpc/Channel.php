@@ -20,7 +20,7 @@ final class Channel
 {
     /** seconds between two looks at what whoever waits says */
     private const LOOK = 0.5;
-    /** seconds to wait for more of an answer that has begun: libcurl 7.88 may have it already, and not say so for 200 ms */
+    /** seconds to wait for more of an answer that has begun: libcurl 7.88 may have it and not say so for 200 ms */
     private const MORE = 0.001;
     /** after so many misses in a row this libcurl is one that uses connections again by prior knowledge */
     private const MISSES = 3;
@@ -94,7 +94,8 @@ final class Channel
         $pid = (int) getmypid();
         if ($pid !== $openedBy) {
             throw new Forked(
-                "this was opened by process $openedBy and is used by $pid, which was forked from it: open it after the fork"
+                "this was opened by process $openedBy and is used by $pid, which was forked from it: open it after the "
+                . 'fork'
             );
         }
     }

@@ -7,9 +7,9 @@ namespace Offramp\Grpc;
 /**
  * Keeps sockets from the children of this process.
  *
- * A program that a handler starts (`exec`, `proc_open`) inherits the sockets of curl, and a session whose process was killed
- * would live on with it. PHP cannot mark a socket as not to be inherited, but C can, and ext-ffi calls C. Where that
- * is missing (or not allowed by `ffi.enable`), or where there is no /proc, all of this does nothing.
+ * A program that a handler starts (`exec`, `proc_open`) inherits the sockets of curl, and a session whose process was
+ * killed would live on with it. PHP cannot mark a socket as not to be inherited, but C can, and ext-ffi calls C.
+ * Where that is missing (or not allowed by `ffi.enable`), or where there is no /proc, all of this does nothing.
  *
  * @internal
  */

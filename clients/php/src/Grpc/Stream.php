@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Offramp\Grpc;
 
 /**
- * A call that the sidecar answers with a stream, on a connection of its own. It may be left alone for as long as one likes:
- * the operating system ends it with the process.
+ * A call that the sidecar answers with a stream, on a connection of its own. It may be left alone for as long as one
+ * likes: the operating system ends it with the process.
  *
  * @internal
  */

@@ -24,7 +24,8 @@ use Offramp\V1\SettleResponse;
 use Offramp\V1\SettleStatus as WireStatus;
 
 /**
- * The connection to a sidecar, for as many of its lives as it takes: opens sessions, and says again what was not answered.
+ * The connection to a sidecar, for as many of its lives as it takes: opens sessions, and says again what was not
+ * answered.
  *
  * @internal
  */
@@ -49,7 +50,6 @@ final class Link implements Desk
     private \WeakMap $origins;
     /** when the sidecar was found missing; null: it is not */
     private ?float $awaySince = null;
-
     /** it was said once that the sidecar is missing */
     private bool $complained = false;
 
@@ -202,7 +202,7 @@ final class Link implements Desk
             // A SettleRequest.
             $bytes = $this->insist('ConsumerService/Settle', Wire::lengthDelimited(1, $piece->encode()));
             if ($bytes === null) {
-                $results[] = new SettleResult(SettleStatus::Unanswered, [], 'the sidecar is away and this process is stopping');
+                $results[] = Results::missing('the sidecar is away and this process is stopping');
                 continue;
             }
             $response = new SettleResponse();
@@ -258,8 +258,8 @@ final class Link implements Desk
     {
         if (!$result->isSettled()) {
             $this->log->warning(
-                "$this->subscription: the sidecar did not count the settlement of {$batch->describe()}, whose records may be "
-                . "delivered again: {$result->status->name}" . ($result->detail === '' ? '' : " ($result->detail)")
+                "$this->subscription: the sidecar did not count the settlement of {$batch->describe()}, whose records "
+                . "may be delivered again: {$result->status->name}" . ($result->detail === '' ? '' : " ($result->detail)")
             );
         }
         if ($this->options->onResult !== null) {
@@ -332,7 +332,8 @@ final class Link implements Desk
     private function isBack(?Session $session): void
     {
         if ($session !== null) {
-            $after = $this->awaySince === null ? '' : sprintf(' after %.1f seconds', microtime(true) - $this->awaySince);
+            $away = $this->awaySince === null ? 0.0 : microtime(true) - $this->awaySince;
+            $after = $away > 0.0 ? sprintf(' after %.1f seconds', $away) : '';
             $this->log->info(
                 "$this->subscription: connected to the sidecar at {$this->options->to->text} (version "
                 . $session->welcome->getSidecarVersion() . ")$after"
@@ -364,24 +365,29 @@ final class Link implements Desk
                 foreach ($notice->getLeases() as $lease) {
                     ($this->held[$lease] ?? null)?->get()?->revoke();
                 }
-                $this->log->info("$this->subscription: lanes moved to another sidecar; batches of theirs are lost$detail");
+                $this->inform('lanes moved to another sidecar; batches of theirs are lost', $detail);
                 break;
             case NoticeKind::NOTICE_KIND_DRAINING:
-                $this->log->info("$this->subscription: the sidecar is stopping; what is in hand can still be settled$detail");
+                $this->inform('the sidecar is stopping; what is in hand can still be settled', $detail);
                 break;
             case NoticeKind::NOTICE_KIND_PAUSED:
-                $this->log->info("$this->subscription: the subscription is paused$detail");
+                $this->inform('the subscription is paused', $detail);
                 break;
             case NoticeKind::NOTICE_KIND_RESUMED:
-                $this->log->info("$this->subscription: the subscription goes on$detail");
+                $this->inform('the subscription goes on', $detail);
                 break;
         }
     }
 
+    private function inform(string $what, string $detail): void
+    {
+        $this->log->info("$this->subscription: $what$detail");
+    }
+
     private function notReady(Failure $failure): string
     {
-        return "the sidecar at {$this->options->to->text} is not ready ({$failure->getMessage()}): give it a moment, or see its "
-            . 'log for what it lacks';
+        return "the sidecar at {$this->options->to->text} is not ready ({$failure->getMessage()}): give it a moment, or "
+            . 'see its log for what it lacks';
     }
 
     private function refused(Failure $failure): OfframpException

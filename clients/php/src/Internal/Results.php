@@ -38,9 +38,9 @@ final class Results
         return new SettleResult($status, $stale, $message->getDetail());
     }
 
-    public static function missing(): SettleResult
+    public static function missing(string $why = 'the sidecar did not answer it'): SettleResult
     {
-        return new SettleResult(SettleStatus::Unanswered, [], 'the sidecar did not answer it');
+        return new SettleResult(SettleStatus::Unanswered, [], $why);
     }
 
     /**

@@ -29,6 +29,8 @@ final class Session
     private const WELCOME = 10.0;
     /** seconds that a call may take beyond the time that it waits for a batch */
     private const GRACE = 30.0;
+    /** what a call is answered with when the session is no more */
+    private const OVER = [Code::NotFound, Code::Unavailable, Code::FailedPrecondition];
     /** how often a call is repeated when this process is to stop */
     private const LAST_TRIES = 3;
 
@@ -115,8 +117,8 @@ final class Session
                 $this->seq++;
                 return $bytes;
             } catch (Interrupted) {
-                // The sidecar may have leased a batch to the call that was given up. Asking again for the same number, and
-                // without waiting, brings what it would have brought, so that it can be given back.
+                // The sidecar may have leased a batch to the call that was given up. Asking again for the same
+                // number, and without waiting, brings what it would have brought, so that it can be given back.
                 $wait = 0.0;
             } catch (Broken) {
                 if (!$this->lives() || ($stopped() && ++$lastTries > self::LAST_TRIES)) {
@@ -133,7 +135,7 @@ final class Session
                         return '';
                     }
                     $backoff->pause($stopped);
-                } elseif (in_array($failure->status, [Code::NotFound, Code::Unavailable, Code::FailedPrecondition], true)) {
+                } elseif (in_array($failure->status, self::OVER, true)) {
                     // It has stopped, or does not know the session any more.
                     return null;
                 } else {

@@ -7,8 +7,8 @@ namespace Offramp\Internal;
 /**
  * What became of a batch, or of parts of it, and its bytes as they travel.
  *
- * Written by hand, as `Wire` reads: a process with a fast handler says this thousands of times a second. The tests hold it
- * against generated code.
+ * Written by hand, as `Wire` reads: a process with a fast handler says this thousands of times a second. The tests
+ * hold it against generated code.
  *
  * @internal
  */

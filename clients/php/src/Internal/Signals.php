@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Offramp\Internal;
 
 /**
- * Calls something at the first of some signals, until it is told to stop. Unless it is `sticky`, further signals act as they
- * would have without this: a second Ctrl-C ends the process. Without ext-pcntl this does nothing.
+ * Calls something at the first of some signals, until it is told to stop. Unless it is `sticky`, further signals act
+ * as they would have without this: a second Ctrl-C ends the process. Without ext-pcntl this does nothing.
  *
  * @internal
  */

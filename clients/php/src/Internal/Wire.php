@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Offramp\Internal;
 
+use Offramp\Exception\ProtocolBroken;
 use Offramp\Header;
 
 /**
@@ -156,8 +157,13 @@ final class Wire
      *
      * @param list<string> $settlements
      */
-    public static function fetchRequest(string $session, int $seq, array $settlements, int $batches, int $waitMs): string
-    {
+    public static function fetchRequest(
+        string $session,
+        int $seq,
+        array $settlements,
+        int $batches,
+        int $waitMs,
+    ): string {
         $bytes = self::lengthDelimited(2, $session) . self::number(3, $seq);
         foreach ($settlements as $settlement) {
             $bytes .= self::lengthDelimited(4, $settlement);
@@ -279,7 +285,7 @@ final class Wire
             case 5:
                 return $at + 4;
             default:
-                throw new \Offramp\Exception\ProtocolBroken("the sidecar sent a field of kind $tag, which nobody can read");
+                throw new ProtocolBroken("the sidecar sent a field of kind $tag, which nobody can read");
         }
     }
 }

@@ -45,7 +45,8 @@ final class Sidecar
         $log = ['file', "$this->folder/log", 'a'];
         $command = [$python, '-m', 'sidecar', 'run', '--config', "$this->folder/offramp.yaml"];
         $this->process = proc_open($command, [1 => $log, 2 => $log], $pipes, $root);
-        self::eventually(fn () => $this->answers(), fn () => "the sidecar starts\n" . file_get_contents("$this->folder/log"));
+        $said = fn (): string => "the sidecar starts\n" . file_get_contents("$this->folder/log");
+        self::eventually(fn () => $this->answers(), $said);
         return $this;
     }
 

@@ -69,9 +69,10 @@ final class WireTest extends TestCase
     public function testFieldsOfALaterVersionAreSkipped(): void
     {
         // Fields 100 to 103: a varint, eight bytes, text and four bytes.
-        $unknown = "\xa0\x06\x96\x01" . "\xa9\x06" . str_repeat('x', 8) . "\xb2\x06\x02hi" . "\xbd\x06" . str_repeat('y', 4);
+        $unknown = "\xa0\x06\x96\x01\xa9\x06" . str_repeat('x', 8) . "\xb2\x06\x02hi\xbd\x06" . str_repeat('y', 4);
         $record = (new Record(['value' => 'v', 'position' => 7]))->serializeToString() . $unknown;
-        $batch = (new WireBatch(['lease' => 'l']))->serializeToString() . "\x22" . chr(strlen($record)) . $record . $unknown;
+        $lease = (new WireBatch(['lease' => 'l']))->serializeToString();
+        $batch = $lease . "\x22" . chr(strlen($record)) . $record . $unknown;
         $read = new Batch($batch, new RecordingDesk());
         self::assertSame(['v', 7], [$read[0]->value, $read[0]->position]);
         self::assertSame([[], [], []], Wire::fetchResponse($unknown));
@@ -84,18 +85,27 @@ final class WireTest extends TestCase
         $notice = new Notice(['detail' => str_repeat('long ', 100)]);
         $answer = new FetchResponse(['batches' => [$batch, $batch], 'results' => [$result], 'notices' => [$notice]]);
         $parts = array_map(static fn ($one) => $one->serializeToString(), [$batch, $result, $notice]);
-        self::assertSame([[$parts[0], $parts[0]], [$parts[1]], [$parts[2]]], Wire::fetchResponse($answer->serializeToString()));
+        $read = Wire::fetchResponse($answer->serializeToString());
+        self::assertSame([[$parts[0], $parts[0]], [$parts[1]], [$parts[2]]], $read);
     }
 
     public function testARequestIsWrittenAsGeneratedCodeWouldWriteIt(): void
     {
-        foreach ([[0, 0, 0, []], [1, 1, 20_000, ['a']], [300, 0, 127, ['a', str_repeat('b', 400)]], [PHP_INT_MAX, 9, 128, ['']]] as $one) {
-            [$seq, $batches, $waitMs, $leases] = $one;
-            $settlements = array_map(static fn (string $lease) => new Settlement(['lease' => $lease, 'outcome' => 1]), $leases);
-            $wanted = new FetchRequest(['session' => 'session', 'seq' => $seq, 'settlements' => $settlements, 'wait_ms' => $waitMs]);
+        $requests = [
+            [0, 0, 0, []],
+            [1, 1, 20_000, ['a']],
+            [300, 0, 127, ['a', str_repeat('b', 400)]],
+            [PHP_INT_MAX, 9, 128, ['']],
+        ];
+        foreach ($requests as [$seq, $batches, $waitMs, $leases]) {
+            $ack = static fn (string $lease) => new Settlement(['lease' => $lease, 'outcome' => 1]);
+            $settlements = array_map($ack, $leases);
+            $wanted = new FetchRequest(['session' => 'name', 'seq' => $seq, 'wait_ms' => $waitMs]);
+            $wanted->setSettlements($settlements);
             $wanted->setWant(new Credit(['batches' => $batches]));
             $bytes = array_map(static fn (Settlement $settlement) => $settlement->serializeToString(), $settlements);
-            self::assertSame($wanted->serializeToString(), Wire::fetchRequest('session', $seq, $bytes, $batches, $waitMs));
+            $written = Wire::fetchRequest('name', $seq, $bytes, $batches, $waitMs);
+            self::assertSame($wanted->serializeToString(), $written);
         }
     }
 

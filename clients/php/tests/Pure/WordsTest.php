@@ -69,9 +69,9 @@ final class WordsTest extends TestCase
     public function testWhyNobodyAnswersIsOneSentenceThatSaysWhatToDo(): void
     {
         $refused = new Broken('refused', unsent: true);
-        self::assertStringContainsString('there is no socket at /none: start the sidecar', Address::of('/none')->explain($refused));
+        self::assertStringContainsString('no socket at /none: start the sidecar', Address::of('/none')->explain($refused));
         self::assertStringContainsString('is not a socket', Address::of(__FILE__)->explain($refused));
-        self::assertStringContainsString('at 127.0.0.1:1 (refused): start', Address::of('127.0.0.1:1')->explain($refused));
+        self::assertStringContainsString('at [::1]:1 (refused): start', Address::of('[::1]:1')->explain($refused));
         $reset = new Broken('reset');
         self::assertStringContainsString('at 127.0.0.1:1 broke (reset)', Address::of('127.0.0.1:1')->explain($reset));
         self::assertStringContainsString('there is no socket at /none', Address::of('/none')->explain($reset));
