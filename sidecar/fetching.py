@@ -66,6 +66,7 @@ class Fetching:
                 records, size = self._memory.next_fetch(self._books.records, self._books.bytes)
                 polled = await self._source.poll(records, size, _POLL)
                 self.ends = await self._source.ends()
+                self._books.meters.refetched_bytes = self._source.refetched_bytes
             except BrokerError as error:
                 failures += 1
                 self.refused = isinstance(error, Refused | NotFound)

@@ -102,6 +102,11 @@ def _closed_by(scrape: Scrape) -> Iterator[Sample]:
             yield (subscription, reason.name.lower()), count
 
 
+def _refetched(scrape: Scrape) -> Iterator[Sample]:
+    for subscription, meters in scrape.meters.items():
+        yield (subscription,), meters.refetched_bytes
+
+
 def _states(scrape: Scrape) -> Iterator[Sample]:
     for status in scrape.status.subscriptions:
         for state in SubscriptionState:
@@ -179,6 +184,9 @@ METRICS: tuple[Metric, ...] = (
     _counted("removed", "removed_records_total", "Records that the broker removed before they could be read."),
     Metric("offramp_batches_closed_total", Kind.COUNTER, "Batches by the reason for their size.",
            ("subscription", "closed_by"), _closed_by),
+    Metric("offramp_refetched_bytes_total", Kind.COUNTER,
+           "Bytes that were fetched and thrown away because lanes were paused, moved or revoked.", ("subscription",),
+           _refetched),
     _histogram("batch_records", "Records in a batch.", lambda meters: meters.batch_records),
     _histogram("settle_seconds", "Time from the writing of a batch to its settlement.",
                lambda meters: meters.settle_seconds),

@@ -80,6 +80,8 @@ class Meters:
     batch_records: Histogram = field(default_factory=lambda: Histogram(BATCH_RECORDS_BOUNDS))
     #: from the writing of a batch to its settlement
     settle_seconds: Histogram = field(default_factory=lambda: Histogram(SETTLE_SECONDS_BOUNDS))
+    #: bytes that were fetched from the broker and thrown away, because lanes were paused, moved or revoked
+    refetched_bytes: int = 0
     #: batches by the reason for their size
     closed_by: dict[ClosedBy, int] = field(default_factory=_none_closed)
 

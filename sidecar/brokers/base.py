@@ -146,6 +146,9 @@ class LaneEnd:
 class Source(ABC):
     """One group's consumption of its topics. Made by `Broker.subscribe`."""
 
+    #: bytes that were fetched and thrown away since the source was opened, and so are fetched again
+    refetched_bytes: int = 0
+
     @abstractmethod
     async def open(self) -> None:
         """Connect and join the group. Lanes come as `Assigned` events from `poll`.

@@ -9,6 +9,7 @@ rebalance    lanes that come and go, within a poll
 commits      telling Kafka how far lanes have come, one commit at a time
 shelf        what the thread has ready for the event loop
 lanes        where a member is in its lanes
+waste        what is fetched in vain
 clerk        asking for and pinning positions without being a member
 starting     pure: where a lane starts, by what Kafka has stored
 metadata     pure: the acks beyond a position, as text beside it

@@ -99,7 +99,7 @@ class Commits:
     def confirm(self, request: Request) -> None:
         """Kafka was seen to have it."""
         if self._pending is request:
-            self._finish(None)
+            self._done(request)
 
     def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Kafka's answer to what was sent without waiting. Called within a poll."""
@@ -122,7 +122,7 @@ class Commits:
         if not lanes:
             self._done(request)
             return
-        request.sent, request.due = time.monotonic(), 0.0
+        request.sent, request.due, request.watched = time.monotonic(), 0.0, False
         request.told = {
             lane: (position, "" if self._bare else text)
             for lane, (position, text) in request.offsets.items()

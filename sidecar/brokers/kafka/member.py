@@ -21,6 +21,7 @@ from sidecar.brokers.kafka.records import Taken, encode
 from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.brokers.kafka.starting import Beginning
 from sidecar.brokers.kafka.steering import Steering
+from sidecar.brokers.kafka.waste import Waste
 from sidecar.model import Lane
 
 #: seconds that a poll waits: what is asked of the thread waits as long
@@ -82,8 +83,9 @@ class Member:
         self._on_trial = on_trial
         self._sieve = sieve
         self._readings: dict[Lane, Reading] = {}
+        self.waste = Waste()
         self._commits = Commits(self._readings)
-        self._steering = Steering(self._readings, shelf)
+        self._steering = Steering(self._readings, shelf, self.waste)
         self._rebalance = Rebalance(
             self._readings,
             self._commits,
@@ -150,6 +152,9 @@ class Member:
     def move(self, positions: Mapping[Lane, int], moved: Callable[[], None]) -> None:
         self._do_later(lambda: self._steering.move(positions, moved))
 
+    def note_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
+        self._do(lambda: self._steering.note_ends(ends))
+
     def has(self, reading: Reading) -> bool:
         return self._readings.get(reading.lane) is reading
 
@@ -171,6 +176,7 @@ class Member:
         failure: BaseException | None = None
         try:
             callbacks = {
+                "stats_cb": self._guarded(self.waste.report),
                 "on_commit": self._guarded(self._commits.answered),
                 "error_cb": self._guarded(self._broker_error),
             }
@@ -265,6 +271,7 @@ class Member:
             fresh = each.starting_at(reading.next)
             if fresh.frames and reading.believes(fresh.positions[0]):
                 reading.next = fresh.positions[-1] + 1
+                self.waste.took(each.lane, len(fresh.frames))
                 good.append(fresh)
         if good:
             frames = good[-1].frames

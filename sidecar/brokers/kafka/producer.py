@@ -17,6 +17,7 @@ from sidecar.brokers.kafka.properties import producing
 from sidecar.errors import BrokerError
 from sidecar.model import Message, Place
 
+NOWHERE = Place(-1, -1)
 #: seconds between turns of the thread while nothing is under way
 _IDLE = 0.5
 #: seconds before the next try when the library's own queue is full
@@ -30,7 +31,7 @@ class _Call:
 
     def __init__(self, topic: str, count: int, done: Callable[[], None]) -> None:
         self.topic = topic
-        self.places: list[Place] = [Place(-1, -1)] * count
+        self.places: list[Place] = [NOWHERE] * count
         self.error: KafkaError | None = None
         self._left = count
         self._done = done
@@ -90,9 +91,18 @@ class Publisher:
             await done
         finally:
             self._calls -= 1
-        if call.error is not None:
-            raise self._translated(call.error, topic)
-        return call.places
+        if call.error is None:
+            return call.places
+        if call.error.code() == KafkaError.MSG_SIZE_TOO_LARGE and len(messages) > 1:
+            return await self._publish_alone(topic, messages, call.places)
+        raise self._translated(call.error, topic)
+
+    async def _publish_alone(self, topic: str, messages: Sequence[Message], places: list[Place]) -> Sequence[Place]:
+        """A topic's limit counts for what is sent together. What alone is not too large goes alone."""
+        for index, message in enumerate(messages):
+            if places[index] == NOWHERE:
+                (places[index],) = await self.publish(topic, [message])
+        return places
 
     async def close(self) -> None:
         """Waits for what is under way, some seconds at the most."""

@@ -92,7 +92,7 @@ def reading(options: KafkaOptions, group: str) -> "Properties":
 
 def member(options: KafkaOptions, group: str, protocol: GroupProtocol) -> "Properties":
     """For a member of a group."""
-    conf = {**reading(options, group), "group.protocol": protocol.value, "statistics.interval.ms": 5_000}
+    conf = {**reading(options, group), "group.protocol": protocol.value, "statistics.interval.ms": 10_000}
     if protocol is GroupProtocol.CLASSIC:
         conf["partition.assignment.strategy"] = "cooperative-sticky"
     if options.group_instance_id:

@@ -35,6 +35,8 @@ _AGAIN = 0.5
 _REJOIN = 5.0
 #: seconds between looks whether Kafka has a commit
 _LOOK = 0.02
+#: seconds between looks at the ends of lanes that are paused
+_LOOK_AT_PAUSED = 5.0
 #: seconds that closing may take: leaving a group needs the broker, which may be gone
 _LAST = 8.0
 
@@ -51,6 +53,7 @@ class KafkaSource(Source):
         self._protocol = GroupProtocol.AUTO
         self._wake = asyncio.Event()
         self._signalled = False
+        self._paused: set[Lane] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._health = Health(broker.reasons, self._shelf.tell, broker.ping)
         #: why nothing is consumed until the member is replaced
@@ -70,6 +73,7 @@ class KafkaSource(Source):
         if self.spec.start is Start.LATEST:
             await self._locating.pin_ends()
         self._join()
+        self._spawn(self._look_at_paused)
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
         member = self._joined()
@@ -100,11 +104,13 @@ class KafkaSource(Source):
             self._member.release(lanes)
 
     async def pause(self, lanes: Collection[Lane]) -> None:
+        self._paused.update(lanes)
         # At once, for what is fetched already; the thread sees to the rest in a moment.
         self._shelf.pause(lanes)
         self._joined().pause(lanes)
 
     async def resume(self, lanes: Collection[Lane]) -> None:
+        self._paused.difference_update(lanes)
         self._shelf.resume(lanes)
         self._joined().resume(lanes)
 
@@ -117,7 +123,9 @@ class KafkaSource(Source):
         return await asyncio.shield(asyncio.ensure_future(self._seek(positions)))
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:
-        return self._joined().ends
+        member = self._joined()
+        self.refetched_bytes = member.waste.bytes
+        return member.ends
 
     async def close(self) -> None:
         self._closing = True
@@ -265,6 +273,15 @@ class KafkaSource(Source):
             self._spawn(self._health.watch)
         self._health.heard(error, topic)
         self._wake.set()
+
+    async def _look_at_paused(self) -> None:
+        """The lag of lanes that are paused grows, too."""
+        while True:
+            await asyncio.sleep(_LOOK_AT_PAUSED)
+            self._paused &= self._joined().ends.keys()
+            if self._paused and not self._health.failure:
+                with contextlib.suppress(BrokerError):
+                    self._joined().note_ends(await self._broker.admin.ends(self._paused))
 
     # Where lanes start.
 

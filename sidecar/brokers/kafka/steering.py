@@ -8,6 +8,7 @@ from sidecar.brokers.base import Advanced, Assigned, LaneEnd, Trouble
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.brokers.kafka.starting import Beginning
+from sidecar.brokers.kafka.waste import Waste
 from sidecar.model import Lane
 
 
@@ -18,9 +19,10 @@ class Steering:
     after everything that stops a lane it is put to our own `next`.
     """
 
-    def __init__(self, readings: Mapping[Lane, Reading], shelf: Shelf) -> None:
+    def __init__(self, readings: Mapping[Lane, Reading], shelf: Shelf, waste: Waste) -> None:
         self._readings = readings
         self._shelf = shelf
+        self._waste = waste
         self.consumer: Consumer
 
     def pause(self, lanes: Iterable[Lane]) -> None:
@@ -32,7 +34,9 @@ class Steering:
             reading.paused = True
             # What is on the shelf would take the room of others.
             start = self._shelf.withdraw(reading.lane)
-            reading.next = reading.next if start is None else start
+            if start is not None:
+                self._waste.took(reading.lane, start - reading.next)
+                reading.next = start
 
     def resume(self, lanes: Iterable[Lane]) -> None:
         for reading in self._known(lanes):
@@ -40,6 +44,13 @@ class Steering:
                 reading.paused = False
                 reading.put_to(reading.next)
         self.mend()
+
+    def note_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
+        """Asked of Kafka: of lanes that nothing is fetched of, the library hears no news."""
+        for reading in self._known(ends):
+            if reading.end is not None:
+                end = ends[reading.lane]
+                reading.end = LaneEnd(max(end.start, reading.end.start), max(end.end, reading.end.end))
 
     def hold(self) -> None:
         """Let nothing flow for now, whatever the core wants."""
