@@ -10,7 +10,7 @@ import _pulsar
 import pulsar
 
 from sidecar.brokers.pulsar.errors import of_result
-from sidecar.brokers.pulsar.held import Held, Settled
+from sidecar.brokers.pulsar.held import Held, MessageId, Settled
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.positions import unpack
 from sidecar.brokers.pulsar.records import Taken, encode
@@ -207,17 +207,35 @@ class PulsarLane:
             if result != _pulsar.Result.Ok:
                 failed.append(result)
 
-        one_by_one = settled.beyond
-        if settled.before:
-            if self._cumulative and settled.in_order:
-                self._consumer.acknowledge_cumulative_async(settled.before[-1], told)
-            else:
-                one_by_one = settled.before + settled.beyond
+        before = settled.before
+        if before and self._cumulative and settled.in_order:
+            upto, before = whole_entries(before)
+            if upto is not None:
+                self._consumer.acknowledge_cumulative_async(upto, told)
         acknowledge = self._consumer.acknowledge_async
-        for message in one_by_one:
+        for message in (*before, *settled.beyond):
             acknowledge(message, told)
         if failed:
             raise of_result(failed[0], f"ack in {self.name}")
+
+
+def whole_entries(messages: list[MessageId]) -> tuple[Any, list[MessageId]]:
+    """Up to where everything can be acked at once, and what is left to ack one by one.
+
+    Of the last entry perhaps not all messages have arrived, and of those that were acked before nobody here knows: one
+    ack up to the middle of a batch would leave what was acked after it. All entries before it have arrived whole.
+    """
+    last = messages[-1]
+    if last.batch_index() < 0:
+        return last, []
+    place = last.ledger_id(), last.entry_id()
+    at = len(messages)
+    while at and (messages[at - 1].ledger_id(), messages[at - 1].entry_id()) == place:
+        at -= 1
+    if not at:
+        return None, messages
+    entry = messages[at - 1]
+    return pulsar.MessageId(-1, entry.ledger_id(), entry.entry_id(), -1)._msg_id, messages[at:]
 
 
 def _resolve(future: "asyncio.Future[Any]", result: _pulsar.Result, message: Any, name: str) -> None:

@@ -1,0 +1,177 @@
+"""Acks on Pulsar: inside batches of producers, what comes again, and what the broker counts."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import _pulsar
+import pulsar as library
+import pytest
+
+from sidecar.brokers.base import AtPosition
+from sidecar.brokers.pulsar.options import SubscriptionType
+from sidecar.model import Commit, Lane, Message, Run
+from tests.brokers.harness import Consumer, numbered
+from tests.brokers.pulsar import consuming, name, running
+from tests.servers.fixtures import NewPulsar
+from tests.servers.pulsar import PulsarServer
+
+KINDS = list(SubscriptionType)
+EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
+
+
+def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
+
+
+def client(server: PulsarServer) -> library.Client:
+    return library.Client(server.url, logger=library.FileLogger(_pulsar.LoggerLevel.Error, "/dev/null"))
+
+
+def publish_batch(server: PulsarServer, topic: str, *values: bytes) -> None:
+    """All in one entry of partition 0, as producers do that batch."""
+    with_batches = client(server)
+    producer = with_batches.create_producer(
+        f"{topic}-partition-0", batching_enabled=True, batching_max_publish_delay_ms=1000
+    )
+    sent = threading.Semaphore(0)
+    for value in values:
+        producer.send_async(value, lambda result, id_: sent.release())
+    producer.flush()
+    for _ in values:
+        assert sent.acquire(timeout=20)
+    with_batches.close()
+
+
+def positions(consumer: Consumer) -> list[int]:
+    return [position for chunk in consumer.chunks for position in chunk.positions]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_acks_inside_a_batch_of_a_producer_survive_a_restart(pulsar: PulsarServer, kind: SubscriptionType) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+    publish_batch(pulsar, topic, *numbered(10))
+    lane = Lane(topic, 0)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, subscription_type=kind) as broker:
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.take(10)
+                at = positions(consumer)
+                # One entry, ten places in it.
+                assert at == list(range(at[0], at[0] + 10))
+                await consumer.commit(lane, Commit(at[2], (Run(at[4], at[6] + 1), Run(at[9], at[9] + 1))))
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.take_values([b"2", b"3", b"7", b"8"])
+                await consumer.stays_silent()
+                assert consumer.values == [b"2", b"3", b"7", b"8"]
+                await consumer.commit(lane, Commit(at[9] + 1))
+        assert pulsar.backlog(topic, "group") == 0
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+def test_a_broker_that_knows_no_acks_inside_batches_replays_the_batch_and_loses_nothing(
+    new_pulsar: NewPulsar, kind: SubscriptionType
+) -> None:
+    server = new_pulsar(properties={"acknowledgmentAtBatchIndexLevelEnabled": "false"})
+    topic = name("topic")
+    server.make_topic(topic)
+    publish_batch(server, topic, *numbered(10))
+
+    @play
+    async def _() -> None:
+        async with running(server, subscription_type=kind) as broker:
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.take(10)
+                at = positions(consumer)
+                await consumer.commit(Lane(topic, 0), Commit(at[5], (Run(at[7], at[9] + 1),)))
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.take_values(numbered(10)[5:7])
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.take_values(numbered(10))
+                await consumer.commit(Lane(topic, 0), Commit(at[9] + 1))
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.stays_silent()
+
+
+def test_a_seek_into_a_batch_is_exact_and_durable(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+    publish_batch(pulsar, topic, *numbered(10))
+    lane = Lane(topic, 0)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, subscription_type=EXCLUSIVE) as broker:
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.take(10)
+                at = positions(consumer)
+                consumer.forget()
+                assert await consumer.source.seek({lane: AtPosition(at[6])}) == {lane: at[6]}
+                assert await consumer.take(4) == numbered(10)[6:]
+                assert positions(consumer) == at[6:]
+            async with consuming(broker, topic, group="group") as consumer:
+                assert await consumer.take(4) == numbered(10)[6:]
+                await consumer.stays_silent()
+                assert consumer.values == numbered(10)[6:]
+
+
+@pytest.mark.parametrize("kind", [SHARED, SubscriptionType.KEY_SHARED])
+def test_what_a_sidecar_had_that_left_goes_to_the_others_at_once(pulsar: PulsarServer, kind: SubscriptionType) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with (
+            running(pulsar, subscription_type=kind) as one,
+            running(pulsar, subscription_type=kind) as other,
+            consuming(one, topic, group="group") as leaving,
+            consuming(other, topic, group="group") as staying,
+        ):
+            publish_batch(pulsar, topic, *numbered(1))
+            for value in numbered(200)[1:]:
+                await one.publish(topic, [Message(value, value, lane=0)])
+            while len(leaving.values) + len(staying.values) < 200:
+                await leaving.poll(timeout=0.05)
+                await staying.poll(timeout=0.05)
+            assert leaving.values
+            assert staying.values
+            last = positions(staying)[-1]
+            await leaving.close()
+            await staying.take_values(numbered(200))
+            assert sorted(staying.values) == sorted(numbered(200))
+            # They are flagged, and positions ascend as the core wants them to, whatever the ids are.
+            assert all(chunk.doubtful for chunk in staying.chunks)
+            assert positions(staying) == sorted(set(positions(staying)))
+            assert positions(staying)[-1] > last
+            await staying.commit(Lane(topic, 0), Commit(positions(staying)[-1] + 1))
+        assert pulsar.backlog(topic, "group") == 0
+
+
+def test_the_redelivery_count_of_the_broker_is_passed_on(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+    publish_batch(pulsar, topic, b"value")
+    others = client(pulsar)
+    settings = {"initial_position": library.InitialPosition.Earliest, "negative_ack_redelivery_delay_ms": 100}
+    other = others.subscribe(f"{topic}-partition-0", "group", library.ConsumerType.Shared, **settings)
+    for _ in range(2):
+        other.negative_acknowledge(other.receive(20_000))
+    other.receive(20_000)
+
+    @play
+    async def _() -> None:
+        async with (
+            running(pulsar, subscription_type=SHARED) as broker,
+            consuming(broker, topic, group="group") as consumer,
+        ):
+            # With all consumers gone, the broker would forget its counts.
+            await asyncio.to_thread(other.close)
+            await consumer.take(1)
+            assert [chunk.delivered_before for chunk in consumer.chunks] == [[2]]
+
+    others.close()

@@ -1,0 +1,162 @@
+"""Lanes of Pulsar that come while a group consumes, and consumers that are lost."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.brokers.base import Assigned, Lost, Start
+from sidecar.brokers.pulsar.options import SubscriptionType
+from sidecar.errors import Refused
+from sidecar.model import Commit, Lane, Message
+from tests.brokers.harness import numbered
+from tests.brokers.pulsar import consuming, name, running
+from tests.servers.pulsar import PulsarServer
+
+EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
+
+
+def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
+
+
+def test_new_partitions_are_picked_up_from_their_start(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic, 1)
+
+    @play
+    async def _() -> None:
+        async with (
+            running(pulsar) as broker,
+            consuming(broker, topic, group="group", start=Start.LATEST) as consumer,
+        ):
+            await consumer.until(consumer.assigned)
+            pulsar.admin("POST", f"persistent/public/default/{topic}/partitions", 3)
+            async with running(pulsar) as other:
+                # Before anybody has noticed the partition: it is not skipped.
+                await other.publish(topic, [Message(None, b"new", lane=2)])
+            await consumer.take_values([b"new"])
+            assert set(consumer.assigned()) == {Lane(topic, number) for number in range(3)}
+
+
+def test_a_topic_without_partitions_is_one_lane(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.admin("PUT", f"persistent/public/default/{topic}")
+
+    @play
+    async def _() -> None:
+        async with running(pulsar) as broker:
+            places = await broker.publish(topic, [Message(b"k", value) for value in numbered(3)])
+            assert {place.lane for place in places} == {0}
+            async with consuming(broker, topic, group="group") as consumer:
+                assert await consumer.take(3) == numbered(3)
+                assert set(consumer.assigned()) == set(await broker.lane_ends(topic)) == {Lane(topic, 0)}
+
+
+def test_topics_of_a_pattern_are_picked_up_and_no_others(pulsar: PulsarServer) -> None:
+    prefix = name("pattern")
+    for one, lanes in {"eu": 2, "us": 1}.items():
+        pulsar.make_topic(f"{prefix}-{one}", lanes)
+    pulsar.make_topic(f"{prefix}.other", 1)
+    pulsar.make_topic(f"{prefix}-group.offramp.dead", 1)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar) as broker, consuming(broker, f"^{prefix}-.*", group="group") as consumer:
+            await consumer.until(lambda: len(consumer.assigned()) == 3)
+            pulsar.make_topic(f"{prefix}-asia", 1)
+            await broker.publish(f"{prefix}-asia", [Message(None, b"late")])
+            await consumer.take_values([b"late"])
+            lanes = {str(lane).removeprefix(prefix) for lane in consumer.assigned()}
+            assert lanes == {"-eu/0", "-eu/1", "-us/0", "-asia/0"}
+
+
+def test_a_namespace_of_its_own(pulsar: PulsarServer) -> None:
+    namespace = f"public/{name('space')}"
+    pulsar.admin("PUT", f"namespaces/{namespace}", {})
+    topic = name("topic")
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, namespace=namespace) as broker:
+            await broker.ensure_topic(topic, 2)
+            await broker.publish(topic, [Message(None, b"here", lane=1)])
+            async with consuming(broker, topic, group="group") as consumer:
+                await consumer.take_values([b"here"])
+        async with running(pulsar) as broker:
+            full = f"persistent://{namespace}/{topic}"
+            async with consuming(broker, full, group="other") as consumer:
+                await consumer.take_values([b"here"])
+                assert set(consumer.assigned()) == {Lane(full, 0), Lane(full, 1)}
+
+
+def test_a_lane_whose_consumer_is_gone_is_lost_and_joined_anew(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with (
+            running(pulsar, subscription_type=EXCLUSIVE) as broker,
+            consuming(broker, topic, group="group") as consumer,
+        ):
+            await broker.publish(topic, [Message(None, value, lane=0) for value in numbered(5)])
+            await consumer.take(5)
+            at = [position for chunk in consumer.chunks for position in chunk.positions]
+            await consumer.commit(Lane(topic, 0), Commit(at[2]))
+            (lane,) = consumer.source._lanes.values()  # type: ignore[attr-defined]
+            # As when the library gives up on it.
+            await asyncio.to_thread(lane._consumer.close)
+            consumer.forget()
+            await consumer.take_values(numbered(5)[2:])
+            assert [type(event) for event in consumer.events] == [Lost, Assigned]
+            assert consumer.values == numbered(5)[2:]
+
+
+def test_a_second_sidecar_is_refused_where_one_is_exclusive_and_let_in_when_that_leaves(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with (
+            running(pulsar, subscription_type=EXCLUSIVE) as one,
+            running(pulsar, subscription_type=EXCLUSIVE) as two,
+        ):
+            async with consuming(one, topic, group="group"):
+                with pytest.raises(Refused, match="has it exclusively"):
+                    async with consuming(two, topic, group="group"):
+                        pass
+            async with consuming(two, topic, group="group") as consumer:
+                await two.publish(topic, [Message(None, b"value")])
+                await consumer.take_values([b"value"])
+
+
+def test_consumers_of_another_type_are_told_apart(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with (
+            running(pulsar, subscription_type=SHARED) as one,
+            running(pulsar, subscription_type=SubscriptionType.FAILOVER) as two,
+            consuming(one, topic, group="group"),
+        ):
+            with pytest.raises(Refused, match="another subscription_type"):
+                async with consuming(two, topic, group="group"):
+                    pass
+
+
+def test_the_backlog_is_told(pulsar: PulsarServer) -> None:
+    topic = name("topic")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar) as broker, consuming(broker, topic, group="group") as consumer:
+            await broker.publish(topic, [Message(None, value, lane=0) for value in numbered(7)])
+            await consumer.take(7)
+            await consumer.source._measure()  # type: ignore[attr-defined]
+            assert (await consumer.source.ends())[Lane(topic, 0)].backlog == 7

@@ -1,0 +1,166 @@
+"""Message ids of Pulsar as positions, and which message stands where."""
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.brokers.pulsar.held import Held
+from sidecar.brokers.pulsar.lane import whole_entries
+from sidecar.brokers.pulsar.names import full, lane_for, path, pattern, short, split
+from sidecar.brokers.pulsar.positions import Id, after, pack, unpack
+from sidecar.brokers.pulsar.records import key_and_headers, key_and_properties
+from sidecar.model import Commit, Header, Run
+
+
+@dataclass(frozen=True)
+class MessageId:
+    """As the library has it."""
+
+    ledger: int
+    entry: int
+    index: int = -1
+
+    def ledger_id(self) -> int:
+        return self.ledger
+
+    def entry_id(self) -> int:
+        return self.entry
+
+    def batch_index(self) -> int:
+        return self.index
+
+
+ids = st.tuples(st.integers(0, (1 << 30) - 1), st.integers(0, (1 << 22) - 1), st.integers(0, (1 << 11) - 1))
+
+
+@given(ids, ids)
+def test_positions_compare_as_ids_do_and_tell_them(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
+    assert (pack(*one) < pack(*other)) == (one < other)
+    assert unpack(pack(*one)) == one
+    assert 0 <= pack(*one) < 1 << 63
+
+
+def test_an_id_that_does_not_fit_has_no_position() -> None:
+    assert pack(1 << 30, 0) == pack(0, 1 << 22) == pack(0, 0, 1 << 11) == pack(-1, -1) == -1
+    assert after(3, -1) == pack(3, 0)
+    assert after(3, 7) == pack(3, 8)
+
+
+def test_what_arrives_in_order_stands_at_its_id() -> None:
+    held = Held()
+    assert [held.arrive(MessageId(4, entry)) for entry in range(3)] == [pack(4, entry) for entry in range(3)]
+
+
+def test_what_a_lost_consumer_had_stands_at_the_next_free_position() -> None:
+    held = Held()
+    first = held.arrive(MessageId(4, 10))
+    late = MessageId(4, 2)
+    assert held.arrive(late) == first + 1
+    assert held.arrive(MessageId(4, 11)) == pack(4, 11)
+    assert held.take(Commit(first, (Run(first + 1, first + 2),))).beyond == [late]
+
+
+def test_what_arrives_again_while_it_is_held_is_no_news() -> None:
+    held = Held()
+    for message in (MessageId(4, 1), MessageId(4, 2), MessageId(3, 9), MessageId(1 << 40, 0), MessageId(1 << 40, 1)):
+        assert held.arrive(message) >= 0
+        assert held.arrive(message) == -1
+    # Once it is acked, it is news: the ack may have been lost, or somebody has reset the cursor.
+    held.take(Commit(held.next))
+    assert held.arrive(MessageId(4, 1)) >= 0
+
+
+def test_ids_that_do_not_fit_are_consumed_all_the_same() -> None:
+    held = Held()
+    messages = [MessageId(4, 0, index) for index in range(5000)]
+    positions = [held.arrive(message) for message in messages]
+    assert positions == sorted(set(positions))
+    assert held.take(Commit(positions[-1] + 1)).before == messages
+    assert not len(held)
+
+
+def test_one_ack_speaks_for_all_before_it_only_while_all_is_in_order() -> None:
+    held = Held()
+    at = held.arrive(MessageId(4, 10))
+    assert held.take(Commit(at + 1)).in_order
+    at = held.arrive(MessageId(4, 11))
+    held.arrive(MessageId(4, 2))
+    # Acking 4:11 and all before it would ack 4:2, which nobody has settled.
+    assert not held.take(Commit(at + 1)).in_order
+
+
+def test_what_shares_an_entry_with_the_place_that_was_sought_is_passed_over() -> None:
+    held = Held()
+    held.clear(pack(4, 7, 3), sought=True)
+    before = [MessageId(4, 7, index) for index in range(3)]
+    assert [held.arrive(message) for message in before] == [-1] * 3
+    assert held.passed_over == before
+    assert held.arrive(MessageId(4, 7, 3)) == pack(4, 7, 3)
+    # Only what comes first: later it is what somebody has reset the cursor to.
+    assert held.arrive(before[0]) >= 0
+
+
+@given(st.data())
+def test_every_message_is_acked_once_whatever_the_order_of_arrival_and_commits(data: st.DataObject) -> None:
+    held, arrived, acked = Held(), {}, []
+    for _ in range(data.draw(st.integers(1, 30))):
+        message = MessageId(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 5)), data.draw(st.integers(-1, 3)))
+        position = held.arrive(message)
+        found = Id(message.ledger, message.entry, max(0, message.index))
+        assert (position < 0) == (found in arrived.values())
+        if position >= 0:
+            assert position > max(arrived, default=-1)
+            arrived[position] = found
+        settled = set(data.draw(st.sets(st.sampled_from(sorted(arrived))))) if arrived else set()
+        floor = min(set(arrived) - settled, default=held.next)
+        beyond = tuple(Run(one, one + 1) for one in sorted(settled) if one > floor)
+        taken = held.take(Commit(floor, beyond))
+        told = [Id(m.ledger_id(), m.entry_id(), max(0, m.batch_index())) for m in (*taken.before, *taken.beyond)]
+        assert told == [arrived.pop(one) for one in sorted(one for one in arrived if one < floor or one in settled)]
+        acked += told
+    assert len(held) == len(arrived)
+
+
+keys = st.none() | st.binary(max_size=8) | st.text(max_size=8).map(str.encode)
+headers = st.lists(
+    st.builds(Header, st.text(max_size=6), st.none() | st.binary(max_size=6) | st.text(max_size=6).map(str.encode)),
+    max_size=5,
+)
+
+
+@given(keys, headers)
+def test_keys_and_headers_come_back_exactly(key: bytes | None, said: list[Header]) -> None:
+    text, properties = key_and_properties(key, said)
+    assert key_and_headers(properties, text.encode()) == (key, tuple(said))
+
+
+def test_what_pulsar_can_say_itself_it_says() -> None:
+    assert key_and_properties(b"key", [Header("a", b"1"), Header("b", b"2")]) == ("key", {"a": "1", "b": "2"})
+
+
+def test_names() -> None:
+    assert full("orders", "public/default") == "persistent://public/default/orders"
+    assert full("persistent://a/b/orders", "public/default") == "persistent://a/b/orders"
+    assert short("persistent://public/default/orders", "public/default") == "orders"
+    assert path("persistent://a/b/orders") == "persistent/a/b/orders"
+    assert split("orders-partition-12") == ("orders", 12)
+    assert split("orders") == ("orders", -1)
+    namespace, wanted = pattern("^orders-.*", "public/default")
+    assert namespace == "public/default"
+    assert wanted.fullmatch("persistent://public/default/orders-eu")
+
+
+def test_a_key_goes_where_the_java_client_sends_it() -> None:
+    # "orders-7".hashCode() and "ключ".hashCode(), by Java.
+    assert lane_for("orders-7", 1 << 31) == 1234322255
+    assert lane_for("ключ", 1 << 31) == 33309882
+
+
+def test_one_ack_speaks_for_whole_entries_only() -> None:
+    unbatched = [MessageId(4, 0), MessageId(4, 1)]
+    assert whole_entries(unbatched) == (unbatched[-1], [])
+    batch = [MessageId(4, 2, 0), MessageId(4, 2, 3)]
+    upto, rest = whole_entries([*unbatched, *batch])
+    assert (upto.ledger_id(), upto.entry_id(), upto.batch_index(), rest) == (4, 1, -1, batch)
+    assert whole_entries(batch) == (None, batch)
