@@ -46,6 +46,10 @@ def at_time(timestamp_ms: int) -> OffsetSpec:
     return spec
 
 
+#: of topics of a broker that has none; without one, acks beyond a position are not stored
+NO_ID = "A" * 22
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     name: str

@@ -29,6 +29,7 @@ OWNED: Mapping[str, str] = {
     "isolation.level": "records of open and aborted transactions must not be delivered, so it is always read_committed",
     "enable.partition.eof": "Offramp needs it on to see gaps at the end of a lane",
     "queued.max.messages.kbytes": "write `fetch_buffer` instead",
+    "fetch.max.bytes": "write `fetch_buffer` instead",
     "statistics.interval.ms": "Offramp takes its own figures from it",
     "allow.auto.create.topics": "write `create_topics` instead",
     "enable.idempotence": "a record must not be written twice by a retry, so it is always on",

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from sidecar.brokers.base import AtPosition, AtTime, LaneEnd, SeekTarget, SeekTo, SourceSpec, Start
-from sidecar.brokers.kafka.admin import Admin, at_time
+from sidecar.brokers.kafka.admin import NO_ID, Admin, at_time
 from sidecar.brokers.kafka.clerk import Clerk, Stored
 from sidecar.brokers.kafka.metadata import Stamp, encode
 from sidecar.brokers.kafka.options import OutOfRange
@@ -44,7 +44,8 @@ class Locating:
         no later life starts anywhere else."""
         lanes = list(lanes)
         for topic in (await self._admin.topics({lane.topic for lane in lanes})).values():
-            self._ids[topic.name] = topic.id
+            if topic.id != NO_ID:
+                self._ids[topic.name] = topic.id
         ends = await self._admin.ends(lanes)
         stored = await self._clerk.stored(lanes)
         new = {lane: await self._first(lane, ends[lane]) for lane in lanes if lane not in stored}

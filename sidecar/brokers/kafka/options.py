@@ -40,7 +40,7 @@ class Sasl(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
-    """Apache Kafka 2.5 or newer. See docs/brokers/kafka.md."""
+    """Apache Kafka, tested with 4.3. See docs/brokers/kafka.md."""
 
     servers: tuple[str, ...] = setting("Brokers to begin with, as host:port.", at_least=1, example=("kafka:9092",))
     tls: bool = setting("Speak TLS.", False)

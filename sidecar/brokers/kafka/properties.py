@@ -85,6 +85,8 @@ def reading(options: KafkaOptions, group: str) -> "Properties":
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
         "queued.max.messages.kbytes": options.fetch_buffer // 1024,
+        # One answer may come when the buffer is nearly full, so it counts, too.
+        "fetch.max.bytes": max(1 << 20, options.fetch_buffer // 4),
         "allow.auto.create.topics": False,
         **({"client.rack": options.rack} if options.rack else {}),
     }
