@@ -53,7 +53,8 @@ public final class Offramp implements AutoCloseable {
 
     /**
      * Close when the JVM is told to end, by SIGTERM or Ctrl-C or {@code System.exit}: no further batch is taken, those
-     * in hand are finished and settled, and only then the JVM ends.
+     * in hand are finished and settled, and only then the JVM ends. So a handler must not call {@code System.exit}
+     * itself: it would wait for its own end. It may {@link Worker#drain}.
      */
     public Offramp closeOnShutdown() {
         return closeOnShutdown(() -> {});

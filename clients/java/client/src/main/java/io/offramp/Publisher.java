@@ -51,6 +51,10 @@ public final class Publisher implements AutoCloseable {
 
     /** Publish messages to one topic in one call, and say where they went, in their order. Blocks. */
     public List<Place> publish(String topic, List<Message> messages) {
+        if (transport.isOwnThread()) {
+            throw new IllegalStateException(
+                    "publish blocks, and was called on the thread that would bring its answer: use publishAsync here");
+        }
         try {
             return publishAsync(topic, messages).join();
         } catch (CompletionException error) {

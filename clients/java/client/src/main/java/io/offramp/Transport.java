@@ -15,6 +15,7 @@ import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioDomainSocketChannel;
 import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioSocketChannel;
 import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
 import io.grpc.netty.shaded.io.netty.util.concurrent.DefaultThreadFactory;
+import io.grpc.netty.shaded.io.netty.util.concurrent.EventExecutor;
 import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.util.concurrent.ScheduledExecutorService;
@@ -45,6 +46,16 @@ final class Transport implements AutoCloseable {
     /** For small tasks that must happen later. */
     ScheduledExecutorService timer() {
         return group;
+    }
+
+    /** Whether the caller is on the thread that serves all channels, which must never wait for itself. */
+    boolean isOwnThread() {
+        for (EventExecutor executor : group) {
+            if (executor.inEventLoop()) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** A new channel, which tries at once: when to try again is for its owner to say, not for gRPC's own backoff. */

@@ -9,6 +9,8 @@ import io.grpc.Status;
 import io.offramp.v1.PublishRequest;
 import java.time.Instant;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import org.junit.jupiter.api.Test;
 
 class PublisherTest extends FakeSidecarTest {
@@ -47,6 +49,23 @@ class PublisherTest extends FakeSidecarTest {
         assertFalse(request.getMessages(0).hasKey());
         assertTrue(request.getMessages(1).hasValue());
         assertTrue(request.getMessages(1).hasKey());
+    }
+
+    @Test
+    void publishingOnTheThreadThatBringsTheAnswerIsAnErrorAndNotADeadlock() throws Exception {
+        try (Publisher publisher = offramp.publisher().broker("local").open()) {
+            // Asked before the answer can be there, or else it would run on this thread.
+            synchronized (sidecar) {
+                List<Message> messages = List.of(Message.of("1"));
+                CompletableFuture<Place> second = publisher
+                        .publishAsync("replies", messages)
+                        .thenApply(places -> publisher.publish("replies", Message.of("2")));
+                sidecar.notifyAll();
+                sidecar.until(() -> !sidecar.published.isEmpty());
+                ExecutionException error = assertThrows(ExecutionException.class, second::get);
+                assertTrue(error.getCause() instanceof IllegalStateException, error.toString());
+            }
+        }
     }
 
     @Test
