@@ -14,6 +14,7 @@ admin        the admin API: topics, cursors, ends of lanes
 producers    publishing
 ranges       reading without a group
 library      the calls of pulsar-client that may block, in threads
+reaching     why a broker cannot be reached
 errors       what Pulsar says, in one sentence and as one of our errors
 """
 

@@ -6,7 +6,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sidecar.brokers.base import LaneEnd
@@ -14,6 +13,7 @@ from sidecar.brokers.pulsar import names
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import after, pack
+from sidecar.brokers.pulsar.reaching import token_of
 from sidecar.errors import BrokerError, NotFound, Refused, Unavailable
 
 #: what a topic that exists already is answered with
@@ -111,9 +111,7 @@ class Admin:
         return json.loads(text) if text else None
 
     def _credentials(self) -> dict[str, str]:
-        token = self._options.token
-        if self._options.token_file:
-            token = Path(self._options.token_file).read_text().strip()
+        token = token_of(self._options)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _context(self) -> ssl.SSLContext | None:

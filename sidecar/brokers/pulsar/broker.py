@@ -12,7 +12,7 @@ from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
 from sidecar.brokers.pulsar.producers import Producers
 from sidecar.brokers.pulsar.ranges import Ranges
 from sidecar.brokers.pulsar.source import PulsarSource
-from sidecar.errors import NotFound
+from sidecar.errors import NotFound, Refused
 from sidecar.model import Chunk, Lane, Message, Place, Run
 
 
@@ -63,7 +63,14 @@ class PulsarBroker(Broker):
         try:
             await self.admin.partitions(name)
         except NotFound:
+            await self._make(name, lanes)
+
+    async def _make(self, name: str, lanes: int) -> None:
+        try:
             await self.admin.make(name, lanes)
+        except (Refused, NotFound) as error:
+            text = f"{error}. Make {name} with {lanes} partitions yourself, or let this role make it"
+            raise Refused(text) from error
 
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
         lanes = [(Lane(topic, number), name) for number, name in numbered(await self.admin.lanes(self._full(topic)))]

@@ -23,6 +23,7 @@ _REFUSED = {
 }
 _BUSY = {_Result.ConsumerBusy, _Result.ConsumerAssignError}
 _FULL = {_Result.ProducerBlockedQuotaExceededError, _Result.ProducerBlockedQuotaExceededException}
+_VAGUE = {_Result.ConnectError, _Result.Timeout, _Result.LookupError, _Result.UnknownError, _Result.NotConnected}
 _AWAY = {
     _Result.ConnectError: "it cannot be reached",
     _Result.Timeout: "it does not answer",
@@ -43,9 +44,18 @@ def translate(error: BaseException, doing: str) -> BrokerError:
     if isinstance(error, BrokerError):
         return error
     if isinstance(error, _pulsar.PulsarException):
-        result = next((one for one in _Result.__members__.values() if type(error).__name__ == one.name), None)
-        return of_result(result or _Result.UnknownError, doing)
+        return of_result(_result(error), doing)
     return Unavailable(f"Pulsar: cannot {doing}: {error}")
+
+
+def is_vague(error: BaseException) -> bool:
+    """The library only says that it cannot reach the broker."""
+    return isinstance(error, _pulsar.PulsarException) and _result(error) in _VAGUE
+
+
+def _result(error: BaseException) -> _pulsar.Result:
+    found = next((one for one in _Result.__members__.values() if type(error).__name__ == one.name), None)
+    return found or _Result.UnknownError
 
 
 def of_result(result: _pulsar.Result, doing: str) -> BrokerError:

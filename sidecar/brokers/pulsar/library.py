@@ -8,14 +8,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar
 
 import _pulsar
 import pulsar
 
-from sidecar.brokers.pulsar.errors import translate
+from sidecar.brokers.pulsar.errors import is_vague, translate
 from sidecar.brokers.pulsar.options import PulsarOptions
+from sidecar.brokers.pulsar.reaching import token_of, why_not
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Library:
         if options.token:
             authentication = pulsar.AuthenticationToken(options.token)
         elif options.token_file:
-            authentication = pulsar.AuthenticationToken(lambda: Path(options.token_file).read_text().strip())
+            authentication = pulsar.AuthenticationToken(lambda: token_of(options))
         try:
             self._client = pulsar.Client(
                 options.url,
@@ -54,10 +54,15 @@ class Library:
     async def run(self, doing: str, call: Callable[..., T], *arguments: Any, **more: Any) -> T:
         """Call in a thread. Raises one of our errors, which says what was being done."""
         loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, lambda: call(*arguments, **more))
-        except Exception as error:
-            raise translate(error, doing) from error
+
+        def called() -> T:
+            try:
+                return call(*arguments, **more)
+            except Exception as error:
+                known_better = why_not(self._options, doing) if is_vague(error) else None
+                raise (known_better or translate(error, doing)) from error
+
+        return await loop.run_in_executor(self._threads, called)
 
     async def partitions(self, name: str) -> list[str]:
         """The topics that a topic consists of: itself, if it has no partitions or does not exist."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -41,9 +42,18 @@ def spot_of(lane: int, id_: Any) -> Spot:
     return Spot(lane, (id_.ledger_id() << 80) + (id_.entry_id() << 40) + max(0, id_.batch_index()))
 
 
-def take_stock(server: PulsarServer, group: str, topic: str, lanes: int) -> Stock:
+@contextmanager
+def client_of(server: PulsarServer) -> Iterator[pulsar.Client]:
+    """A plain client, closed in the end."""
     client = pulsar.Client(server.url, logger=QUIET)
     try:
+        yield client
+    finally:
+        client.close()
+
+
+def take_stock(server: PulsarServer, group: str, topic: str, lanes: int) -> Stock:
+    with client_of(server) as client:
         stock = Stock()
         # First what is committed, then where that may have gone, then where it came from: all of it moves on meanwhile.
         acked = [_acked(server, group, f"{topic}-partition-{lane}") for lane in range(lanes)]
@@ -63,8 +73,6 @@ def take_stock(server: PulsarServer, group: str, topic: str, lanes: int) -> Stoc
         stock.dead = {spots[value]: reason for value, reason in letters.items()}
         stock.parked = {spots[value] for value in retries}
         return stock
-    finally:
-        client.close()
 
 
 class _Acked(NamedTuple):
