@@ -45,10 +45,16 @@ class KafkaBroker(Broker):
         self.protocol = options.group_protocol
         self._admin: Admin | None = None
         self._publisher: Publisher | None = None
+        self._sources: list[KafkaSource] = []
         #: topics that were seen, and when
         self._seen: dict[str, tuple[float, Topic]] = {}
         #: retry topics of broadcasts, which all pods share
         self._shared: set[str] = set()
+
+    @property
+    def trouble(self) -> str:  # type: ignore[override]
+        """What is wrong with the connection, as any of the sources sees it."""
+        return next((source.health.connection for source in self._sources if source.health.connection), "")
 
     @property
     def admin(self) -> Admin:
@@ -66,7 +72,14 @@ class KafkaBroker(Broker):
         if self.options.broadcast:
             self._shared.update(spec.own_topics)
             spec = replace(spec, group=f"{spec.group}.{instance_of(self.options)}")
-        return KafkaSource(self, spec)
+        source = KafkaSource(self, spec)
+        self._sources.append(source)
+        return source
+
+    def exit(self, source: KafkaSource) -> None:
+        """A source is closed."""
+        if source in self._sources:
+            self._sources.remove(source)
 
     async def ping(self) -> None:
         """Raises if the cluster does not answer."""

@@ -89,6 +89,8 @@ OF_CONNECTIONS = VAGUE | {
     _K.UNSUPPORTED_SASL_MECHANISM,
     _K.ILLEGAL_SASL_STATE,
 }
+#: of the way to one of them: the library goes on with the others
+OF_ONE_BROKER = frozenset((_K._TRANSPORT, _K._RESOLVE))
 #: of some topic: the others go on
 OF_TOPICS = frozenset(
     (_K.UNKNOWN_TOPIC_OR_PART, _K._UNKNOWN_TOPIC, _K._UNKNOWN_PARTITION, _K.TOPIC_AUTHORIZATION_FAILED)

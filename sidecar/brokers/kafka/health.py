@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError
 
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.kafka.chatter import Reasons
-from sidecar.brokers.kafka.errors import OF_CONNECTIONS, OF_TOPICS, translate
-from sidecar.errors import BrokerError, Refused
+from sidecar.brokers.kafka.errors import OF_CONNECTIONS, OF_ONE_BROKER, OF_TOPICS, translate
+from sidecar.errors import BrokerError, NotFound, Refused
 
 #: seconds between looks whether it is over
 _LOOK = 1.0
@@ -34,6 +34,8 @@ class Health:
         self._ping = ping
         #: by kind: what, and when it was heard last
         self._troubles: dict[str, tuple[BrokerError, float]] = {}
+        #: kinds of which one hears nothing more, whether they are over or not
+        self._lasting: set[str] = set()
 
     @property
     def failure(self) -> BrokerError | None:
@@ -45,10 +47,15 @@ class Health:
         return None
 
     @property
-    def is_good(self) -> bool:
-        return not self._troubles
+    def connection(self) -> str:
+        """What is wrong with the connection; empty if nothing is."""
+        trouble = self._troubles.get(_CONNECTION)
+        return str(trouble[0]) if trouble is not None else ""
 
     def heard(self, error: KafkaError, topic: str | None) -> None:
+        if error.code() in OF_ONE_BROKER:
+            # There are others. If all are so, that is told, too.
+            return
         reason = self._reasons.behind(error)
         if topic is not None and reason.code() in OF_TOPICS:
             self.note(f"topic {topic}", translate(reason, f"consume {topic}"))
@@ -58,6 +65,11 @@ class Health:
             self.note(_CONNECTION, translate(reason, "consume"))
         else:
             self.note(_GROUP, translate(reason, "consume"))
+
+    def missing(self, topic: str) -> None:
+        """A topic is not there; the others are consumed."""
+        self._lasting.add(f"topic {topic}")
+        self.note(f"topic {topic}", NotFound(f"There is no topic {topic!r}; the others are consumed."))
 
     def note(self, kind: str, error: BrokerError) -> None:
         before = self._troubles.get(kind)
@@ -70,16 +82,16 @@ class Health:
         self._over(_GROUP, "topics", *(f"topic {topic}" for topic in topics))
 
     async def watch(self) -> None:
-        """Until all is well."""
+        """Look whether trouble is over, for ever."""
         now = asyncio.get_running_loop().time
-        while self._troubles:
+        while True:
             await asyncio.sleep(_LOOK)
-            heard = {kind: at for kind, (_, at) in self._troubles.items()}
-            if _CONNECTION in heard:
+            if _CONNECTION in self._troubles:
                 with contextlib.suppress(BrokerError):
                     await self._ping()
                     self._over(_CONNECTION)
-            self._over(*(kind for kind, at in heard.items() if kind != _CONNECTION and now() - at > _QUIET))
+            quiet = [kind for kind, (_, at) in self._troubles.items() if now() - at > _QUIET]
+            self._over(*(kind for kind in quiet if kind not in self._lasting and kind != _CONNECTION))
 
     def _over(self, *kinds: str) -> None:
         for kind in kinds:

@@ -6,16 +6,17 @@ with the consumer is handed to this thread, and done between two polls.
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from sidecar.brokers.base import Advanced, LaneEnd, Lost
 from sidecar.brokers.kafka.commits import Commits, Request
 from sidecar.brokers.kafka.errors import is_fatal, says_no_consumer_protocol
+from sidecar.brokers.kafka.inbox import Inbox
 from sidecar.brokers.kafka.lanes import Phase, Reading
+from sidecar.brokers.kafka.listener import Listener, UnknownProtocol
 from sidecar.brokers.kafka.rebalance import Rebalance
 from sidecar.brokers.kafka.records import Taken, encode
 from sidecar.brokers.kafka.shelf import Shelf
@@ -37,29 +38,6 @@ _PATIENCE = 1.0
 _BETWEEN_LOOKS = 0.05
 #: bytes of a record, before any was seen
 _FIRST_GUESS = 1024.0
-
-
-class Listener(Protocol):
-    """Who is told on the poll thread, and must not wait."""
-
-    def arrived(self, readings: list[Reading]) -> None:
-        """Lanes were assigned; `Member.begin` is to be called when it is known where they start."""
-
-    def strayed(self, reading: Reading) -> None:
-        """The position of a lane is not there any more; `Member.restart` is to be called."""
-
-    def watch(self, request: Request) -> None:
-        """A commit was sent whose answer will not come soon; `Member.confirm` is to be called if Kafka has it."""
-
-    def failed(self, error: KafkaError, topic: str | None) -> None:
-        """A topic, or if there is none the group or the connection, does not work."""
-
-    def ended(self, error: BaseException | None) -> None:
-        """The thread is over. A `KafkaException` is one that another member may not meet."""
-
-
-class UnknownProtocol(Exception):
-    """The broker does not speak the group protocol that was tried."""
 
 
 class Member:
@@ -96,13 +74,9 @@ class Member:
             meanwhile=self._meanwhile,
         )
         self._consumer: Consumer
-        self._commands: deque[Callable[[], None]] = deque()
-        #: those that must not be done within a poll
-        self._moves: deque[Callable[[], None]] = deque()
-        self._wake = threading.Condition()
+        self._inbox = Inbox()
         self._stopping = False
         self._raised: BaseException | None = None
-        self._asked = time.monotonic()
         self._looked = 0.0
         self._full_since: float | None = None
         self._record_bytes = _FIRST_GUESS
@@ -120,57 +94,45 @@ class Member:
     def stop(self) -> None:
         """Leave the group and end. Returns at once; the listener is told when it is done."""
         self._stopping = self._rebalance.closing = True
-        self._notify()
+        self._inbox.wake()
 
     def want(self, max_records: int, max_bytes: int) -> None:
         """The core takes so much at a time, and may have taken something just now."""
         self._limits = (max_records, max_bytes)
         if self._full_since is not None:
-            self._notify()
+            self._inbox.wake()
 
     def commit(self, request: Request) -> None:
-        self._do(lambda: self._commits.submit(request))
+        self._inbox.put(lambda: self._commits.submit(request))
 
     def confirm(self, request: Request) -> None:
-        self._do(lambda: self._commits.confirm(request))
+        self._inbox.put(lambda: self._commits.confirm(request))
 
     def release(self, lanes: Collection[Lane]) -> None:
-        self._do(lambda: self._rebalance.released([*lanes]))
+        self._inbox.put(lambda: self._rebalance.released([*lanes]))
 
     def pause(self, lanes: Collection[Lane]) -> None:
-        self._do(lambda: self._steering.pause([*lanes]))
+        self._inbox.put(lambda: self._steering.pause([*lanes]))
 
     def resume(self, lanes: Collection[Lane]) -> None:
-        self._do(lambda: self._steering.resume([*lanes]))
+        self._inbox.put(lambda: self._steering.resume([*lanes]))
 
     def begin(self, beginnings: Mapping[Reading, Beginning]) -> None:
-        self._do_later(lambda: self._begin(beginnings))
+        self._inbox.put_later(lambda: self._begin(beginnings))
 
     def restart(self, reading: Reading, beginning: Beginning) -> None:
-        self._do_later(lambda: self._steering.restart(reading, beginning))
+        self._inbox.put_later(lambda: self._steering.restart(reading, beginning))
 
     def move(self, positions: Mapping[Lane, int], moved: Callable[[], None]) -> None:
-        self._do_later(lambda: self._steering.move(positions, moved))
+        self._inbox.put_later(lambda: self._steering.move(positions, moved))
 
     def note_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
-        self._do(lambda: self._steering.note_ends(ends))
+        self._inbox.put(lambda: self._steering.note_ends(ends))
 
     def has(self, reading: Reading) -> bool:
         return self._readings.get(reading.lane) is reading
 
     # The thread.
-
-    def _do(self, command: Callable[[], None]) -> None:
-        self._commands.append(command)
-        self._notify()
-
-    def _do_later(self, move: Callable[[], None]) -> None:
-        """Not within a poll: what the poll brings of the lane would be taken for what comes after the move."""
-        self._do(lambda: self._moves.append(move))
-
-    def _notify(self) -> None:
-        with self._wake:
-            self._wake.notify_all()
 
     def _run(self) -> None:
         failure: BaseException | None = None
@@ -219,9 +181,7 @@ class Member:
         self._consumer.close()
 
     def _turn(self) -> None:
-        self._obey()
-        while self._moves:
-            self._moves.popleft()()
+        self._inbox.work_all()
         self._steering.mend()
         self._commits.serve()
         if self._is_full():
@@ -230,24 +190,13 @@ class Member:
             if self._full_since is not None:
                 self._full_since = None
                 self._steering.let_go()
-            lately = time.monotonic() - self._asked < _LATELY or not self._commits.idle
+            lately = time.monotonic() - self._inbox.asked < _LATELY or not self._commits.idle
             self._fetch(_POLL if lately else _IDLE_POLL)
         self._look()
 
-    def _obey(self) -> None:
-        if self._commands:
-            self._asked = time.monotonic()
-        while self._commands:
-            self._commands.popleft()()
-
     def _meanwhile(self, seconds: float) -> None:
-        self._rest(min(seconds, _BETWEEN_LOOKS))
-        self._obey()
-
-    def _rest(self, seconds: float) -> None:
-        with self._wake:
-            if not self._commands and not self._stopping:
-                self._wake.wait(seconds)
+        self._inbox.rest(min(seconds, _BETWEEN_LOOKS))
+        self._inbox.work()
 
     def _fetch(self, timeout: float) -> None:
         first = self._consumer.poll(timeout)
@@ -289,7 +238,7 @@ class Member:
         now = time.monotonic()
         if self._full_since is None:
             self._full_since = now
-        self._rest(_BETWEEN_LOOKS)
+        self._inbox.rest(_BETWEEN_LOOKS)
         if now - self._full_since > _PATIENCE:
             self._steering.hold()
             message = self._consumer.poll(0)

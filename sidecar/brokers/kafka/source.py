@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec, Start, Trouble
 from sidecar.brokers.kafka import properties
@@ -15,9 +14,11 @@ from sidecar.brokers.kafka.clerk import Clerk
 from sidecar.brokers.kafka.commits import Request
 from sidecar.brokers.kafka.errors import says_fenced, translate
 from sidecar.brokers.kafka.health import Health
+from sidecar.brokers.kafka.joining import connector, prepare_topics
 from sidecar.brokers.kafka.lanes import Reading
+from sidecar.brokers.kafka.listener import UnknownProtocol
 from sidecar.brokers.kafka.locating import Locating
-from sidecar.brokers.kafka.member import Member, UnknownProtocol
+from sidecar.brokers.kafka.member import Member
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.errors import BrokerError, NotFound, Refused, Unavailable
@@ -55,7 +56,7 @@ class KafkaSource(Source):
         self._signalled = False
         self._paused: set[Lane] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._health = Health(broker.reasons, self._shelf.tell, broker.ping)
+        self.health = Health(broker.reasons, self._shelf.tell, broker.ping)
         #: why nothing is consumed until the member is replaced
         self._failure: BrokerError | None = None
         #: why nothing ever will
@@ -66,13 +67,15 @@ class KafkaSource(Source):
     async def open(self) -> None:
         broker = self._broker
         self._loop = asyncio.get_running_loop()
-        await self._prepare_topics()
+        for topic in await prepare_topics(broker, self.spec):
+            self.health.missing(topic)
         if self._clerk is None:
             self._clerk = Clerk(broker.options, self.spec.group, broker.reasons, broker.chatter)
             self._locating = Locating(self.spec, broker.admin, self._clerk, broker.options.out_of_range, self._pin)
         if self.spec.start is Start.LATEST:
             await self._locating.pin_ends()
         self._join()
+        self._spawn(self.health.watch)
         self._spawn(self._look_at_paused)
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
@@ -85,7 +88,7 @@ class KafkaSource(Source):
             member.want(max_records, max_bytes)
             if polled.chunks or polled.events:
                 return polled
-            failure = self._dead or self._failure or self._health.failure
+            failure = self._dead or self._failure or self.health.failure
             if failure is not None:
                 raise type(failure)(*failure.args)
             try:
@@ -129,6 +132,7 @@ class KafkaSource(Source):
 
     async def close(self) -> None:
         self._closing = True
+        self._broker.exit(self)
         for task in self._tasks:
             task.cancel()
         with contextlib.suppress(TimeoutError):
@@ -141,43 +145,13 @@ class KafkaSource(Source):
 
     # Joining.
 
-    async def _prepare_topics(self) -> None:
-        """Raises `NotFound` if there is nothing to consume at all."""
-        broker = self._broker
-        patterns = [topic for topic in self.spec.topics if topic.startswith("^")]
-        plain = [topic for topic in self.spec.topics if topic not in patterns]
-        for pattern in patterns:
-            for topic in self.spec.own_topics:
-                if re.match(pattern, topic):
-                    raise Refused(f"The pattern {pattern!r} fits {topic!r}, which is the group's own: narrow it.")
-        if broker.options.create_topics:
-            for topic in plain:
-                await broker.ensure_topic(topic, -1)
-        for topic, lanes in self.spec.own_topics.items():
-            await broker.ensure_topic(topic, lanes)
-        found = await broker.admin.topics(plain)
-        missing = [topic for topic in plain if topic not in found]
-        if missing and len(missing) == len(plain) and not patterns:
-            raise NotFound(f"There is no topic {', '.join(map(repr, missing))}. Make it, or set `create_topics`.")
-        for topic in missing:
-            self._health.note(f"topic {topic}", NotFound(f"There is no topic {topic!r}; the others are consumed."))
-
     def _join(self) -> None:
         broker, options = self._broker, self._broker.options
         on_trial = broker.protocol is GroupProtocol.AUTO
         self._protocol = protocol = GroupProtocol.CONSUMER if on_trial else broker.protocol
 
-        def connect(callbacks: Mapping[str, Any]) -> Consumer:
-            conf = {**properties.member(options, self.spec.group, protocol), **callbacks}
-            try:
-                return Consumer(conf, logger=broker.chatter.logger)
-            except KafkaException as error:
-                if on_trial:
-                    raise UnknownProtocol from error
-                raise translate(error, "use the settings") from error
-
         self._member = Member(
-            connect,
+            connector(broker, self.spec.group, protocol, on_trial=on_trial),
             [*self.spec.topics, *self.spec.own_topics],
             self._shelf,
             self,
@@ -269,9 +243,7 @@ class KafkaSource(Source):
     # Trouble.
 
     def _heard(self, error: KafkaError, topic: str | None) -> None:
-        if self._health.is_good:
-            self._spawn(self._health.watch)
-        self._health.heard(error, topic)
+        self.health.heard(error, topic)
         self._wake.set()
 
     async def _look_at_paused(self) -> None:
@@ -279,7 +251,7 @@ class KafkaSource(Source):
         while True:
             await asyncio.sleep(_LOOK_AT_PAUSED)
             self._paused &= self._joined().ends.keys()
-            if self._paused and not self._health.failure:
+            if self._paused and not self.health.failure:
                 with contextlib.suppress(BrokerError):
                     self._joined().note_ends(await self._broker.admin.ends(self._paused))
 
@@ -287,7 +259,7 @@ class KafkaSource(Source):
 
     async def _welcome(self, readings: Collection[Reading]) -> None:
         """Find out where lanes start that were assigned. Tried until it is known or they are gone."""
-        self._health.assigned({reading.lane.topic for reading in readings})
+        self.health.assigned({reading.lane.topic for reading in readings})
         trouble = f"start of {', '.join(str(reading.lane) for reading in readings)}"
         failed = False
         while here := {reading.lane: reading for reading in readings if self._joined().has(reading)}:
