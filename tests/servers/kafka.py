@@ -80,6 +80,8 @@ _PROPERTIES = {
     "background.threads": "2",
     "log.cleaner.threads": "1",
     "log.cleaner.backoff.ms": "500",
+    # Tests write records with old timestamps; where retention is wanted, a topic says so.
+    "log.retention.ms": "-1",
     "log.retention.check.interval.ms": "500",
     "log.segment.delete.delay.ms": "500",
     "log.initial.task.delay.ms": "500",
