@@ -109,4 +109,4 @@ bench: $(VENV)/.run ## measure
 
 .PHONY: clean
 clean: ## remove what was made here
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist *.egg-info clients/python/*.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist *.egg-info clients/python/*.egg-info clients/java/target clients/java/*/target examples/generated/java/target
