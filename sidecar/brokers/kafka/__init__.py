@@ -16,6 +16,7 @@ lanes        where a member is in its lanes
 waste        what is fetched in vain
 clerk        asking for and pinning positions without being a member
 locating     finding out where lanes start, go on and are moved to
+errands      what the event loop finds out for the thread
 starting     pure: where a lane starts, by what Kafka has stored
 metadata     pure: the acks beyond a position, as text beside it
 records      pure: messages to frames

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec, Start, Trouble
+from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec, Start
 from sidecar.brokers.kafka import properties
 from sidecar.brokers.kafka.broadcast import sieve
 from sidecar.brokers.kafka.clerk import Clerk
 from sidecar.brokers.kafka.commits import Request
+from sidecar.brokers.kafka.errands import Errands
 from sidecar.brokers.kafka.errors import says_fenced, translate
 from sidecar.brokers.kafka.health import Health
 from sidecar.brokers.kafka.joining import connector, prepare_topics
@@ -30,14 +31,8 @@ if TYPE_CHECKING:
 
 log = Log("kafka")
 
-#: seconds between tries while the broker cannot be asked
-_AGAIN = 0.5
 #: seconds before a member that failed is replaced
 _REJOIN = 5.0
-#: seconds between looks whether Kafka has a commit
-_LOOK = 0.02
-#: seconds between looks at the ends of lanes that are paused
-_LOOK_AT_PAUSED = 5.0
 #: seconds that closing may take: leaving a group needs the broker, which may be gone
 _LAST = 8.0
 
@@ -50,6 +45,7 @@ class KafkaSource(Source):
         self._shelf = Shelf(self._stocked)
         self._clerk: Clerk | None = None
         self._locating: Locating
+        self._errands: Errands
         self._member: Member | None = None
         self._protocol = GroupProtocol.AUTO
         self._wake = asyncio.Event()
@@ -72,11 +68,12 @@ class KafkaSource(Source):
         if self._clerk is None:
             self._clerk = Clerk(broker.options, self.spec.group, broker.reasons, broker.chatter)
             self._locating = Locating(self.spec, broker.admin, self._clerk, broker.options.out_of_range, self._pin)
+            self._errands = Errands(self._locating, self._clerk, broker.admin, self._shelf, self._joined)
         if self.spec.start is Start.LATEST:
             await self._locating.pin_ends()
         self._join()
         self._spawn(self.health.watch)
-        self._spawn(self._look_at_paused)
+        self._spawn(self._errands.look_at, self._paused)
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
         member = self._joined()
@@ -171,13 +168,13 @@ class KafkaSource(Source):
     def arrived(self, readings: list[Reading]) -> None:
         self._call(self._broker.settle_protocol, self._protocol)
         if readings:
-            self._call(self._spawn, self._welcome, readings)
+            self._call(self._welcome, readings)
 
     def watch(self, request: Request) -> None:
-        self._call(self._spawn, self._confirm, request)
+        self._call(self._spawn, self._errands.confirm, request)
 
     def strayed(self, reading: Reading) -> None:
-        self._call(self._spawn, self._lead_back, reading)
+        self._call(self._spawn, self._errands.lead_back, reading)
 
     def failed(self, error: KafkaError, topic: str | None) -> None:
         self._broker.reasons.heard(error)
@@ -242,50 +239,13 @@ class KafkaSource(Source):
 
     # Trouble.
 
+    def _welcome(self, readings: list[Reading]) -> None:
+        self.health.assigned({reading.lane.topic for reading in readings})
+        self._spawn(self._errands.welcome, readings)
+
     def _heard(self, error: KafkaError, topic: str | None) -> None:
         self.health.heard(error, topic)
         self._wake.set()
-
-    async def _look_at_paused(self) -> None:
-        """The lag of lanes that are paused grows, too."""
-        while True:
-            await asyncio.sleep(_LOOK_AT_PAUSED)
-            self._paused &= self._joined().ends.keys()
-            if self._paused and not self.health.failure:
-                with contextlib.suppress(BrokerError):
-                    self._joined().note_ends(await self._broker.admin.ends(self._paused))
-
-    # Where lanes start.
-
-    async def _welcome(self, readings: Collection[Reading]) -> None:
-        """Find out where lanes start that were assigned. Tried until it is known or they are gone."""
-        self.health.assigned({reading.lane.topic for reading in readings})
-        trouble = f"start of {', '.join(str(reading.lane) for reading in readings)}"
-        failed = False
-        while here := {reading.lane: reading for reading in readings if self._joined().has(reading)}:
-            try:
-                found = await self._locating.beginnings(here)
-            except BrokerError as error:
-                failed = True
-                self._shelf.tell(Trouble(trouble, f"where lanes start is not known: {error}"))
-                await asyncio.sleep(_AGAIN)
-                continue
-            self._joined().begin({here[lane]: beginning for lane, beginning in found.items()})
-            break
-        if failed:
-            self._shelf.tell(Trouble(trouble, ""))
-
-    async def _lead_back(self, reading: Reading) -> None:
-        """The position of a lane is not there any more. Tried until it is known where to go on, or it is gone."""
-        while self._joined().has(reading):
-            try:
-                found = await self._locating.goes_on(reading.lane, reading.next)
-            except BrokerError as error:
-                log.warning("where to go on is not known", lane=reading.lane, error=error)
-                await asyncio.sleep(_AGAIN)
-                continue
-            self._joined().restart(reading, found)
-            break
 
     # Positions.
 
@@ -305,17 +265,6 @@ class KafkaSource(Source):
 
         self._joined().commit(Request(offsets, lambda error: self._call(settle, error), done.done, pins))
         await done
-
-    async def _confirm(self, request: Request) -> None:
-        """Look whether Kafka has a commit, until it has or nobody waits for it any more."""
-        assert self._clerk is not None
-        while not request.is_dropped():
-            with contextlib.suppress(BrokerError):
-                stored = await self._clerk.stored(request.told)
-                if all(stored.get(lane) == told for lane, told in request.told.items()):
-                    self._joined().confirm(request)
-                    return
-            await asyncio.sleep(_LOOK)
 
     async def _seek(self, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:
         await self._commit({lane: (position, "") for lane, position in positions.items()})

@@ -1,0 +1,87 @@
+"""What the event loop finds out for the poll thread, which must not wait for it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+
+from sidecar.brokers.base import Trouble
+from sidecar.brokers.kafka.admin import Admin
+from sidecar.brokers.kafka.clerk import Clerk
+from sidecar.brokers.kafka.commits import Request
+from sidecar.brokers.kafka.lanes import Reading
+from sidecar.brokers.kafka.locating import Locating
+from sidecar.brokers.kafka.member import Member
+from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.errors import BrokerError
+from sidecar.logs import Log
+from sidecar.model import Lane
+
+log = Log("kafka")
+
+#: seconds between tries while the broker cannot be asked
+_AGAIN = 0.5
+#: seconds between looks whether Kafka has a commit
+_LOOK = 0.02
+#: seconds between looks at the ends of lanes that are paused
+_LOOK_AT_PAUSED = 5.0
+
+
+class Errands:
+    """Each is tried until it is done or nobody wants it any more."""
+
+    def __init__(
+        self, locating: Locating, clerk: Clerk, admin: Admin, shelf: Shelf, member: Callable[[], Member]
+    ) -> None:
+        self._locating = locating
+        self._clerk = clerk
+        self._admin = admin
+        self._shelf = shelf
+        self._member = member
+
+    async def welcome(self, readings: Collection[Reading]) -> None:
+        """Find out where lanes start that were assigned."""
+        trouble = f"start of {', '.join(str(reading.lane) for reading in readings)}"
+        failed = False
+        while here := {reading.lane: reading for reading in readings if self._member().has(reading)}:
+            try:
+                found = await self._locating.beginnings(here)
+            except BrokerError as error:
+                failed = True
+                self._shelf.tell(Trouble(trouble, f"where lanes start is not known: {error}"))
+                await asyncio.sleep(_AGAIN)
+                continue
+            self._member().begin({here[lane]: beginning for lane, beginning in found.items()})
+            break
+        if failed:
+            self._shelf.tell(Trouble(trouble, ""))
+
+    async def lead_back(self, reading: Reading) -> None:
+        """Find out where a lane goes on whose position is not there any more."""
+        while self._member().has(reading):
+            try:
+                found = await self._locating.goes_on(reading.lane, reading.next)
+            except BrokerError as error:
+                log.warning("where to go on is not known", lane=reading.lane, error=error)
+                await asyncio.sleep(_AGAIN)
+                continue
+            self._member().restart(reading, found)
+            break
+
+    async def confirm(self, request: Request) -> None:
+        """Look whether Kafka has a commit."""
+        while not request.is_dropped():
+            with contextlib.suppress(BrokerError):
+                stored = await self._clerk.stored(request.told)
+                if all(stored.get(lane) == told for lane, told in request.told.items()):
+                    self._member().confirm(request)
+                    return
+            await asyncio.sleep(_LOOK)
+
+    async def look_at(self, paused: set[Lane]) -> None:
+        """For ever: the lag of lanes that are paused grows, too."""
+        while True:
+            await asyncio.sleep(_LOOK_AT_PAUSED)
+            paused &= self._member().ends.keys()
+            if paused:
+                with contextlib.suppress(BrokerError):
+                    self._member().note_ends(await self._admin.ends(paused))
