@@ -185,6 +185,8 @@ def test_a_sidecar_says_how_many_records_retention_removed_while_it_was_away(
         assert _work_until_done(sidecar, kafka, topic) == numbered(100, "more-")[60:]
         said = sidecar.event("records were removed before they could be read")
         assert (said["records"], said["level"]) == (60, "warning")
+        assert sidecar.status().counters.removed == 60
+        assert sidecar.metric("offramp_removed_records_total") == 60
 
 
 def _start(kafka: KafkaServer, topic: str) -> int:

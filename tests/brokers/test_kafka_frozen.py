@@ -1,0 +1,80 @@
+"""A Kafka that keeps its connections and answers nothing, in the worst moments."""
+
+import asyncio
+
+from sidecar.brokers.base import Revoked, SourceSpec
+from sidecar.brokers.kafka import KafkaBroker
+from sidecar.errors import BrokerError
+from sidecar.model import Commit, Lane
+from tests.brokers.harness import Consumer, numbered
+from tests.brokers.kafka import consuming, name, running
+from tests.brokers.local import play
+from tests.servers.fixtures import NewKafka
+
+#: seconds: much longer than the grace, much shorter than for ever
+SOON = 25.0
+
+
+def test_a_broker_that_freezes_while_a_lane_is_revoked_holds_up_neither_polls_nor_the_end(new_kafka: NewKafka) -> None:
+    async def body() -> None:
+        kafka, topic, group = new_kafka(), name("topic"), name("group")
+        kafka.make_topic(topic, 4)
+        for lane in range(4):
+            kafka.publish(topic, *numbered(50, f"{lane}-"), lane=lane)
+        async with running(kafka) as one, running(kafka) as other:
+            first, second = _consumer(one, group, topic), _consumer(other, group, topic)
+            await first.source.open()
+            await first.take(200)
+            await second.source.open()
+            joining = asyncio.create_task(_poll(second))
+            await first.until(lambda: any(isinstance(event, Revoked) for event in first.events))
+            (moving,) = (event.lanes for event in first.events if isinstance(event, Revoked))
+            kafka.freeze()
+            try:
+                async with asyncio.timeout(SOON):
+                    committing = asyncio.create_task(_commit(first, moving))
+                    await committing
+                    await first.source.release(moving)
+                # The thread that polls has come back: what is asked of it is done.
+                async with asyncio.timeout(SOON):
+                    for _ in range(3):
+                        await _poll_once(first)
+                async with asyncio.timeout(SOON):
+                    joining.cancel()
+                    await asyncio.wait([joining])
+                    await asyncio.gather(first.close(), second.close())
+            finally:
+                kafka.thaw()
+        # Whether the commit arrived or not, nothing that was not committed is skipped.
+        stored = kafka.committed(group, topic, range(4))
+        assert {offset for offset, _ in stored.values()} <= {0, 20, -1001}
+        async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
+            wanted = [value for lane in range(4) for value in numbered(50, f"{lane}-")[max(0, stored[lane][0]) :]]
+            await consumer.take_values(wanted)
+
+    play(body)
+
+
+def _consumer(broker: KafkaBroker, group: str, topic: str) -> Consumer:
+    return Consumer(broker.subscribe(SourceSpec(group, (topic,))))
+
+
+async def _commit(consumer: Consumer, lanes: frozenset[Lane]) -> None:
+    """As the core does: it gives up after a while, whatever comes of it."""
+    try:
+        async with asyncio.timeout(5.0):
+            await consumer.source.commit({lane: Commit(20) for lane in lanes})
+    except (BrokerError, TimeoutError):
+        pass
+
+
+async def _poll_once(consumer: Consumer) -> None:
+    try:
+        await consumer.poll(timeout=0.5)
+    except BrokerError:
+        await asyncio.sleep(0.1)
+
+
+async def _poll(consumer: Consumer) -> None:
+    while True:
+        await _poll_once(consumer)
