@@ -13,7 +13,6 @@ def plain_ack(stage: Stage) -> None:
     with stage.runner(records=100) as runner:
         runner.passes()
     stage.counts(acked=100)
-    assert stage.status().counters.redelivered == 0
     stage.all_is_committed()
     stage.nobody_is_left()
 
@@ -47,7 +46,6 @@ def partial_settle(stage: Stage) -> None:
         runner.go()
         runner.passes()
     stage.counts(acked=10)
-    assert stage.status().counters.redelivered == 0
     stage.all_is_committed()
 
 
