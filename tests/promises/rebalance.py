@@ -59,45 +59,51 @@ class ASeekEndsAnEpoch:
         assert not worker.untaken
 
 
+#: So many that of two sidecars each has some, whichever lanes of other topics either of them gets besides.
+LANES = 16
+
+
 class RebalanceIsSafe(ASeekEndsAnEpoch):
     @promise
     @needs("rebalances")
     async def test_a_revoked_lane_stops_at_once_and_the_kept_ones_go_on(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=4)
-        for lane in range(4):
+        topic = await stage.topic(LANES)
+        for lane in range(LANES):
             await stage.publish(topic, *numbered(3, f"{lane}:"), lane=lane)
         subscription = await stage.subscribe(topic)
-        await until(lambda: subscription.counters.fetched == 12, "every lane has its turn")
-        worker = stage.worker(subscription, credit=4)
-        held = await worker.take(4)
+        await until(lambda: subscription.counters.fetched == 3 * LANES, "every lane has its turn")
+        worker = stage.worker(subscription, credit=LANES)
+        held = await worker.take(LANES)
         await _join(stage, subscription)
-        moving = {batch.records[0].lane for batch in held} - {lane.number for lane in _active(subscription, topic)}
-        assert len(moving) == 2
+        kept, moving = _parted(subscription, topic)
         for batch in held:
             batch.ack()
         worker.handler = Batch.ack
-        await until(lambda: len(worker.batches) == 8)
+        await until(lambda: len(worker.batches) == LANES + 2 * len(kept))
         await stage.turn_around(subscription)
-        assert not [batch for batch in worker.batches[4:] if batch.records[0].lane in moving]
+        assert not [batch for batch in worker.batches[LANES:] if batch.records[0].lane in moving]
 
     @promise
     @needs("rebalances")
     async def test_what_is_settled_within_the_grace_is_committed_and_what_is_not_comes_again(
         self, stage: Stage
     ) -> None:
-        topic = await stage.topic(lanes=2)
-        for lane in range(2):
+        topic = await stage.topic(LANES)
+        for lane in range(LANES):
             at = await stage.publish(topic, *numbered(3, f"{lane}:"), lane=lane)
         subscription = await stage.subscribe(topic)
-        held = await stage.worker(subscription, credit=6).take(6)
+        held = await stage.worker(subscription, credit=3 * LANES).take(3 * LANES)
         second = await _join(stage, subscription)
-        (moving,) = {0, 1} - {lane.number for lane in _active(subscription, topic)}
+        _, (moving, *_) = _parted(subscription, topic)
         in_flight = [batch for batch in held if batch.records[0].lane == moving]
         assert [batch.ack().status for batch in in_flight[:2]] == [SettleStatus.SETTLED] * 2
         await stage.commits(topic, at[1] + 1, moving)
         assert Lane(topic, moving) not in second.lanes()
         await leap(3.0)
-        again = await stage.worker(second).next()
+        other = stage.worker(second, credit=3 * LANES)
+        await until(lambda: _seen(other.batches, Lane(topic, moving)), "what was not settled comes again")
+        await stage.turn_around(second)
+        (again,) = (batch for batch in other.batches if batch.records[0].lane == moving)
         # Only what was not settled, and its new owner knows that it may have been processed.
         assert (again.values, again.is_doubtful) == ([b"%d:2" % moving], True)
         assert in_flight[2].ack().status is SettleStatus.STALE
@@ -106,28 +112,29 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
     @promise
     @needs("rebalances")
     async def test_a_lane_is_committed_before_it_goes(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=2)
-        for lane in range(2):
+        topic = await stage.topic(LANES)
+        for lane in range(LANES):
             await stage.publish(topic, *numbered(3, f"{lane}:"), lane=lane)
         # Nothing is committed of itself.
         subscription = await stage.subscribe(topic, commit_every=3600.0)
-        held = await stage.worker(subscription, credit=6).take(6)
+        held = await stage.worker(subscription, credit=3 * LANES).take(3 * LANES)
         second = await _join(stage, subscription)
-        (moving,) = {0, 1} - {lane.number for lane in _active(subscription, topic)}
+        _, moving = _parted(subscription, topic)
         for batch in held:
             batch.ack()
-        await until(lambda: Lane(topic, moving) in second.lanes())
-        await stage.publish(topic, b"new", lane=moving)
-        assert (await stage.worker(second).next()).values == [b"new"]
+        await until(lambda: {Lane(topic, lane) for lane in moving} <= set(second.lanes()))
+        for lane in moving:
+            await stage.publish(topic, b"new", lane=lane)
+        assert values(await stage.worker(second, credit=LANES).take(len(moving))) == [b"new"] * len(moving)
 
     @promise
     @needs("rebalances")
     async def test_a_lane_goes_as_soon_as_nothing_of_it_is_in_flight(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=2)
-        for lane in range(2):
+        topic = await stage.topic(LANES)
+        for lane in range(LANES):
             await stage.publish(topic, b"value", lane=lane)
         subscription = await stage.subscribe(topic)
-        held = await stage.worker(subscription, credit=2).take(2)
+        held = await stage.worker(subscription, credit=LANES).take(LANES)
         second = await _join(stage, subscription)
         for batch in held:
             batch.ack()
@@ -140,40 +147,40 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
     @promise
     @needs("rebalances")
     async def test_workers_are_told_which_leases_are_in_vain_when_the_grace_is_over(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=2)
-        for lane in range(2):
+        topic = await stage.topic(LANES)
+        for lane in range(LANES):
             await stage.publish(topic, b"value", lane=lane)
         subscription = await stage.subscribe(topic)
-        worker = stage.worker(subscription, credit=2)
-        held = {batch.records[0].lane: batch for batch in await worker.take(2)}
+        worker = stage.worker(subscription, credit=LANES)
+        held = {batch.records[0].lane: batch for batch in await worker.take(LANES)}
         await _join(stage, subscription)
-        (moving,) = {0, 1} - {lane.number for lane in _active(subscription, topic)}
+        kept, moving = _parted(subscription, topic)
         await leap(3.0)
         await until(lambda: worker.told(NoticeKind.REVOKED))
         (notice,) = worker.told(NoticeKind.REVOKED)
-        assert notice.leases == (held[moving].lease,)
-        assert held[moving].ack().status is SettleStatus.STALE
-        assert held[1 - moving].ack().status is SettleStatus.SETTLED
+        assert {*notice.leases} == {held[lane].lease for lane in moving}
+        assert {held[lane].ack().status for lane in moving} == {SettleStatus.STALE}
+        assert {held[lane].ack().status for lane in kept} == {SettleStatus.SETTLED}
 
     @promise
     @needs("rebalances")
     async def test_nothing_is_committed_for_a_lane_that_was_lost(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=2)
-        for lane in range(2):
+        topic = await stage.topic(LANES)
+        for lane in range(LANES):
             await stage.publish(topic, *numbered(3), lane=lane)
         subscription = await stage.subscribe(topic)
-        worker = stage.worker(subscription, credit=6)
-        held = await worker.take(6)
+        worker = stage.worker(subscription, credit=3 * LANES)
+        held = await worker.take(3 * LANES)
         second = await _join(stage, subscription)
-        (lost,) = _active(subscription, topic)
+        (lost, *_) = _active(subscription, topic)
         before, *after = (batch for batch in held if batch.spots[0][0] == lost)
-        other = stage.worker(second, credit=10)
+        other = stage.worker(second, credit=100)
         async with stage.losing(subscription):
             # The sidecar has not heard of it yet.
             assert before.ack().status is SettleStatus.SETTLED
             await until(lambda: len(_seen(other.batches, lost)) == 3)
         assert _seen(other.batches, lost) == numbered(3)
-        await until(lambda: worker.told(NoticeKind.REVOKED))
+        await until(lambda: after[0].lease in {one for told in worker.told(NoticeKind.REVOKED) for one in told.leases})
         assert {batch.ack().status for batch in after} == {SettleStatus.STALE}
         await stage.turn_around(second)
         assert stage.committed(topic, lost.number) == 0
@@ -182,11 +189,11 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
     @needs("rebalances")
     async def test_a_late_commit_can_only_replay(self, stage: Stage) -> None:
         """It reaches the broker after the lane moved, and the new owner was there before it."""
-        topic = await stage.topic(lanes=2)
-        ends = [(await stage.publish(topic, *numbered(5), lane=lane))[-1] + 1 for lane in range(2)]
+        topic = await stage.topic(LANES)
+        ends = [(await stage.publish(topic, *numbered(5), lane=lane))[-1] + 1 for lane in range(LANES)]
         subscription = await stage.subscribe(topic)
-        worker = stage.worker(subscription, credit=10)
-        held = await worker.take(10)
+        worker = stage.worker(subscription, credit=5 * LANES)
+        held = await worker.take(5 * LANES)
         source, late = stage.source(subscription), asyncio.Event()
         commit = source.inner.commit
 
@@ -213,7 +220,7 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
     @promise
     @needs("rebalances")
     async def test_sidecars_that_come_and_go_under_load_lose_nothing(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=6)
+        topic = await stage.topic(LANES)
         first = await stage.subscribe(topic, batch=batches_of(5))
         lanes = len(_active(first))
         over = False
@@ -222,8 +229,8 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
             """However long it takes sidecars to come, there is always something to do, and never too much."""
             while not over:
                 if len(stage.audit.unsettled(topic)) < 200:
-                    for lane in range(6):
-                        await stage.publish(topic, *numbered(10), lane=lane)
+                    for lane in range(LANES):
+                        await stage.publish(topic, *numbered(5), lane=lane)
                 await asyncio.sleep(0.001)
 
         def slowly(batch: Batch) -> None:
@@ -253,6 +260,15 @@ async def _join(stage: Stage, first: Subscription) -> Subscription:
     second = await stage.start(first.settings, await stage.sibling(), with_lanes=False)
     await until(lambda: len(_active(first)) < before, "lanes are revoked")
     return second
+
+
+def _parted(subscription: Subscription, topic: str) -> tuple[list[int], list[int]]:
+    """Which lanes of the topic stay with the sidecar, and which go."""
+    kept = sorted(lane.number for lane in _active(subscription, topic))
+    moving = sorted(set(range(LANES)) - set(kept))
+    assert kept, "something stays"
+    assert moving, "something goes"
+    return kept, moving
 
 
 def _active(subscription: Subscription, topic: str | None = None) -> list[Lane]:

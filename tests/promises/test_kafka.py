@@ -2,13 +2,25 @@
 
 import pytest
 
+from sidecar.brokers.kafka.options import GroupProtocol
 from tests.brokers.kafka import KafkaHarness
+from tests.promises.rebalance import RebalanceIsSafe
 from tests.promises.stage import Harness
 from tests.promises.suite import Promises
 from tests.servers.kafka import KafkaServer
 
 
 class TestKafka(Promises):
+    """With groups that the broker shares out (KIP-848)."""
+
     @pytest.fixture
     def harness(self, kafka: KafkaServer) -> Harness:
         return KafkaHarness(kafka)
+
+
+class TestClassicKafka(RebalanceIsSafe):
+    """With groups that share out themselves."""
+
+    @pytest.fixture
+    def harness(self, kafka: KafkaServer) -> Harness:
+        return KafkaHarness(kafka, GroupProtocol.CLASSIC)
