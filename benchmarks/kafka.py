@@ -29,7 +29,7 @@ _PATIENCE = 300.0
 #: of the latency rows: records, and seconds between two of them
 _LATENCY_RECORDS, _PACE = 1_000, 0.005
 #: of the row of a slow lane
-_MANY_LANES, _PER_LANE, _SLOW = 40, 4_000, 0.5
+_MANY_LANES, _PER_LANE, _SLOW = 40, 10_000, 0.5
 #: as anybody's broker, not as that of a test
 _JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
 
