@@ -23,17 +23,19 @@ _PATIENCE = 30.0
 
 
 class Sidecar:
-    """Starts `offramp run` in a folder of its own and waits until it serves."""
+    """Starts `offramp run` in a folder of its own and waits until it serves. Another configuration than that of the
+    embedded broker may be given, with `{folder}` and `{batch}` to fill in."""
 
-    def __init__(self, batch: int) -> None:
+    def __init__(self, batch: int, config: str = _CONFIG) -> None:
         self._batch = batch
+        self._config = config
 
     def __enter__(self) -> "Sidecar":
         self._folder = tempfile.TemporaryDirectory(prefix="offramp-bench-")
         folder = Path(self._folder.name)
         self.address = f"unix:{folder / 'offramp.sock'}"
         config = folder / "offramp.yaml"
-        config.write_text(_CONFIG.format(folder=folder, batch=self._batch))
+        config.write_text(self._config.format(folder=folder, batch=self._batch))
         began = time.perf_counter()
         self._process = subprocess.Popen([sys.executable, "-m", "sidecar", "run", "-c", str(config)])
         while not (folder / "offramp.sock").exists():

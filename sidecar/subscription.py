@@ -279,4 +279,4 @@ class Subscription:
 
 def _without_span(settings: SubscriptionSettings) -> SubscriptionSettings:
     """Where a distance of positions says nothing, the window is measured in records and bytes alone."""
-    return replace(settings, window=replace(settings.window, span=1 << 62))
+    return replace(settings, window=replace(settings.window, span=1 << 64))

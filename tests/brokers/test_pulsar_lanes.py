@@ -12,6 +12,7 @@ from sidecar.errors import Refused
 from sidecar.model import Commit, Lane, Message
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import consuming, name, running
+from tests.servers.process import free_ports
 from tests.servers.pulsar import PulsarServer
 
 EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
@@ -160,3 +161,46 @@ def test_the_backlog_is_told(pulsar: PulsarServer) -> None:
             await consumer.take(7)
             await consumer.source._measure()  # type: ignore[attr-defined]
             assert (await consumer.source.ends())[Lane(topic, 0)].backlog == 7
+
+
+def test_without_the_admin_api_consuming_works(pulsar: PulsarServer) -> None:
+    topic, group = name("topic"), name("group")
+    pulsar.make_topic(topic, 2)
+    pulsar.make_topic(f"{group}.retry", 8)
+    (port,) = free_ports(1)
+
+    @play
+    async def _() -> None:
+        nowhere = f"http://127.0.0.1:{port}"
+        async with (
+            running(pulsar, admin_url=nowhere) as broker,
+            consuming(broker, topic, group=group, own_topics={f"{group}.retry": 8}) as consumer,
+        ):
+            await broker.publish(topic, [Message(None, value, lane=1) for value in numbered(5)])
+            assert await consumer.take(5) == numbered(5)
+            at = [position for chunk in consumer.chunks for position in chunk.positions]
+            await consumer.commit(Lane(topic, 1), Commit(at[-1] + 1))
+            assert await consumer.source.ends() == {}
+            # Where the group is, is not known: nothing that it was told counts as new.
+            assert not any(assigned.first for assigned in consumer.assigned().values())
+        assert pulsar.backlog(topic, group) == 0
+
+
+def test_a_cursor_that_an_operator_resets_brings_back_what_was_acked(pulsar: PulsarServer) -> None:
+    topic, group = name("topic"), name("group")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar) as broker, consuming(broker, topic, group=group) as consumer:
+            await broker.publish(topic, [Message(None, value, lane=0) for value in numbered(10)])
+            await consumer.take(10)
+            at = [position for chunk in consumer.chunks for position in chunk.positions]
+            await consumer.commit(Lane(topic, 0), Commit(at[7]))
+            consumer.forget()
+            path = f"persistent/public/default/{topic}-partition-0/subscription/{group}/resetcursor/0"
+            await asyncio.to_thread(pulsar.admin, "POST", path)
+            # What is in hand still is; only what was acked comes again.
+            await consumer.take_values(numbered(7))
+            await consumer.stays_silent()
+            assert sorted(consumer.values) == numbered(7)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import _pulsar
 import pulsar
@@ -26,6 +26,14 @@ _LINGER_MS = 1
 def receive_policy() -> pulsar.ConsumerBatchReceivePolicy:
     """How much one call of `batch_receive` gives. Without it the library waits a tenth of a second for a full batch."""
     return pulsar.ConsumerBatchReceivePolicy(_BATCH_RECORDS, _BATCH_BYTES, _LINGER_MS)
+
+
+class _Came(NamedTuple):
+    """A message, and when it came."""
+
+    message: Any
+    epoch: int
+    seeking: bool
 
 
 class PulsarLane:
@@ -60,6 +68,10 @@ class PulsarLane:
         self._wake = wake
         self._paused = False
         self._seeking = False
+        #: ends with a seek: what was received in an earlier one is dropped
+        self._epoch = 0
+        #: where the last seek went
+        self._sought: tuple[Any, int] = (None, 0)
         self._turn = asyncio.Lock()
         self._room = asyncio.Event()
         self._room.set()
@@ -74,7 +86,8 @@ class PulsarLane:
 
     @property
     def is_connected(self) -> bool:
-        return bool(self._consumer.is_connected())
+        """A seek connects anew, which is no trouble."""
+        return self._seeking or bool(self._consumer.is_connected())
 
     def pause(self) -> None:
         self._paused = True
@@ -123,14 +136,26 @@ class PulsarLane:
         as it arrives, so that the place is exact within a batch, too."""
         to = _pulsar.MessageId.latest if at_end else pulsar.MessageId(-1, *unpack(position)[:2], -1)._msg_id
         async with self._turn:
-            self._seeking = True
-            try:
-                await self._library.run(f"seek in {self.name}", self._consumer.seek, to)
-                # Nothing that was received before may be taken after.
-                self._forget(position)
-            finally:
-                self._seeking = False
+            await self._seek(to, position)
+            self._epoch += 1
         self._regulate()
+
+    async def _seek(self, to: Any, position: int) -> None:
+        self._seeking = True
+        try:
+            await self._library.run(f"seek in {self.name}", self._consumer.seek, to)
+            # Nothing that was received before may be taken after.
+            self._buffer.clear()
+            self._records = 0
+            self.held.clear(position, sought=True)
+            self._sought = (to, position)
+        except BrokerError as error:
+            # Perhaps the broker has moved and perhaps not: a new consumer will see.
+            self.failed = error
+            self._wake()
+            raise
+        finally:
+            self._seeking = False
 
     async def close(self) -> None:
         """What is not acked goes to others at once. Never raises."""
@@ -148,7 +173,11 @@ class PulsarLane:
             while True:
                 await self._room.wait()
                 messages = [] if more else [await self._first()]
+                epoch = self._epoch
                 async with self._turn:
+                    if epoch != self._epoch:
+                        # Of before a seek.
+                        messages = []
                     taken = await self._library.run(f"receive from {self.name}", self._take_batch, messages)
                     more = len(taken.frames) >= _BATCH_RECORDS
                     if taken.frames:
@@ -158,20 +187,34 @@ class PulsarLane:
             self._wake()
 
     async def _first(self) -> Any:
-        """The next message, when there is one. Not one of before a seek that is under way."""
+        """The next message, when there is one."""
         loop = asyncio.get_running_loop()
         while True:
-            future: asyncio.Future[Any] = loop.create_future()
+            future: asyncio.Future[_Came] = loop.create_future()
 
-            def came(result: _pulsar.Result, message: Any, future: "asyncio.Future[Any]" = future) -> None:
+            def came(result: _pulsar.Result, message: Any, future: "asyncio.Future[_Came]" = future) -> None:
                 # Called in a thread of the library; an exception there would end the process.
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(_resolve, future, result, message, self.name)
+                    loop.call_soon_threadsafe(self._resolve, future, result, message)
 
             self._consumer.receive_async(came)
-            message = await future
-            if not self._seeking:
+            message, epoch, seeking = await future
+            if seeking:
+                # Of before the seek, or the first of after it: nobody can tell. Once more, with nothing asked for.
+                async with self._turn:
+                    if self.failed is not None:
+                        raise self.failed
+                    await self._seek(*self._sought)
+            elif epoch == self._epoch:
                 return message
+
+    def _resolve(self, future: "asyncio.Future[_Came]", result: _pulsar.Result, message: Any) -> None:
+        if future.done():
+            return
+        if result == _pulsar.Result.Ok:
+            future.set_result(_Came(message, self._epoch, self._seeking))
+        else:
+            future.set_exception(of_result(result, f"receive from {self.name}"))
 
     def _take_batch(self, messages: list[Any]) -> Taken:
         messages += self._consumer.batch_receive()
@@ -186,11 +229,6 @@ class PulsarLane:
         self._records += len(taken.frames)
         self._regulate()
         self._wake()
-
-    def _forget(self, start: int) -> None:
-        self._buffer.clear()
-        self._records = 0
-        self.held.clear(start, sought=True)
 
     def _regulate(self) -> None:
         if self._paused or self._records >= _BATCH_RECORDS:
@@ -236,12 +274,3 @@ def whole_entries(messages: list[MessageId]) -> tuple[Any, list[MessageId]]:
         return None, messages
     entry = messages[at - 1]
     return pulsar.MessageId(-1, entry.ledger_id(), entry.entry_id(), -1)._msg_id, messages[at:]
-
-
-def _resolve(future: "asyncio.Future[Any]", result: _pulsar.Result, message: Any, name: str) -> None:
-    if future.done():
-        return
-    if result == _pulsar.Result.Ok:
-        future.set_result(message)
-    else:
-        future.set_exception(of_result(result, f"receive from {name}"))

@@ -53,6 +53,11 @@ class PulsarSource(Source):
         #: the lane that is first in turn at the next poll
         self._turn = 0
         self._wake = asyncio.Event()
+        self._discovering = asyncio.Lock()
+        #: lanes that were not connected at the last look
+        self._were_away: set[Lane] = set()
+        #: what was told of connections and of discovery
+        self._away = self._blind = ""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -163,10 +168,12 @@ class PulsarSource(Source):
 
     async def _discover(self) -> None:
         """Join the lanes that are new."""
-        found = await self._discovery.lanes()
-        new = [(lane, name) for lane, name in found.items() if lane not in self._lanes]
-        for joined in await self._opening.join(new):
-            self._assign(joined)
+        # One at a time: a lane that was joined twice would have a consumer that nobody takes from.
+        async with self._discovering:
+            found = await self._discovery.lanes()
+            new = [(lane, name) for lane, name in found.items() if lane not in self._lanes]
+            for joined in await self._opening.join(new):
+                self._assign(joined)
 
     def _assign(self, joined: Joined) -> None:
         cumulative = self._kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
@@ -227,7 +234,9 @@ class PulsarSource(Source):
             await look()
 
     async def _look_at_connections(self) -> None:
-        away = [lane.name for lane in self._lanes.values() if not lane.is_connected]
+        # Twice in a row: a broker closes connections for reasons of its own, and the library mends that in a moment.
+        before, self._were_away = self._were_away, {name for name, lane in self._lanes.items() if not lane.is_connected}
+        away = [self._lanes[name].name for name in self._lanes if name in before & self._were_away]
         text = (
             f"Pulsar: the connection is lost for {len(away)} of {len(self._lanes)} lanes, such as {away[0]}"
             if away
@@ -236,8 +245,6 @@ class PulsarSource(Source):
         if text != self._away:
             self._away = text
             self._tell(Trouble("connection", text))
-
-    _away = ""
 
     async def _look_for_lanes(self) -> None:
         text = ""
@@ -248,8 +255,6 @@ class PulsarSource(Source):
         if text != self._blind:
             self._blind = text
             self._tell(Trouble("discovery", text))
-
-    _blind = ""
 
     async def _measure(self) -> None:
         for lane in [*self._lanes.values()]:
