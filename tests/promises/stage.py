@@ -180,19 +180,28 @@ class Stage:
 
         What the subscription would have done of itself before, it has done when this returns.
         """
-        values = [AROUND] * subscription.settings.batch.records
-        await until(lambda: self._active(subscription), "the sidecar has lanes")
-        lanes = sorted(lane.number for lane in self._active(subscription) if lane.topic == self._around)
-        if not lanes:
-            # All of them went to another sidecar. Then what was on its way has arrived, at least.
-            await self._poll_again(subscription)
-            return
-        (lane, *_) = lanes
-        positions = await self.publish(self._around, *values, lane=lane)
         # In case that nobody else has room. It takes what there is, and gives back what is not its own.
         worker = self.worker(subscription, credit=1000, name="around")
-        await self.commits(self._around, positions[-1] + 1, lane, by=subscription)
+        while not await self._went_around(subscription):
+            # The lane was taken away meanwhile.
+            pass
         worker.leave()
+
+    async def _went_around(self, subscription: Subscription) -> bool:
+        await until(lambda: self._active(subscription), "the sidecar has lanes")
+        lane = next((lane for lane in self._active(subscription) if lane.topic == self._around), None)
+        if lane is None:
+            # All of them went to another sidecar. Then what was on its way has arrived, at least.
+            await self._poll_again(subscription)
+            return True
+        values = [AROUND] * subscription.settings.batch.records
+        positions = await self.publish(lane.topic, *values, lane=lane.number)
+
+        def is_committed() -> bool:
+            return self.committed(lane.topic, lane.number, by=subscription) > positions[-1]
+
+        await until(lambda: is_committed() or lane not in self._active(subscription), f"{lane} goes around")
+        return is_committed()
 
     def _active(self, subscription: Subscription) -> list[Lane]:
         return [state.lane for state in subscription.books.lanes.values() if state.phase is LanePhase.ACTIVE]

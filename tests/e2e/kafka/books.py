@@ -20,14 +20,20 @@ class Books:
         self.surprises: list[Entry] = []
         #: all of them, by time
         self.entries: list[Entry] = []
+        #: which journal they are from, in the same order
+        self._from: list[str] = []
         self._readers: dict[Path, Reader] = {}
 
     def read(self, journals: Iterable[Path]) -> None:
         """Take in what is new."""
         for path in journals:
             self._readers.setdefault(path, Reader(path))
-        news = sorted(entry for reader in self._readers.values() for entry in reader.news())
+        read = sorted(
+            (entry, f"{path.parent.name}/{path.name}") for path, r in self._readers.items() for entry in r.news()
+        )
+        news = [entry for entry, _ in read]
         self.entries.extend(news)
+        self._from.extend(journal for _, journal in read)
         for entry in news:
             if entry.word is Word.ACKED:
                 self.acked.add(entry.spot)
@@ -39,6 +45,24 @@ class Books:
                     self.repeats += 1
                     if not entry.possibly_processed:
                         self.surprises.append(entry)
+
+    def story(self, spot: Spot) -> str:
+        """All that happened to a record, and where its lane was when it was delivered."""
+        told = [
+            f"{entry.at:.3f} {journal} {entry.word} attempt {entry.attempt} flagged {entry.possibly_processed}"
+            for entry, journal in zip(self.entries, self._from, strict=True)
+            if entry.spot == spot
+        ]
+        began: dict[str, tuple[float, int]] = {}
+        last: dict[str, int] = {}
+        for entry, journal in zip(self.entries, self._from, strict=True):
+            if entry.word is Word.TOOK and entry.spot.lane == spot.lane:
+                # A worker that goes back is one whose lane was assigned again.
+                if entry.spot.position < last.get(journal, -1) - 20 or journal not in last:
+                    began[f"{journal} at {entry.at:.3f}"] = (entry.at, entry.spot.position)
+                last[journal] = entry.spot.position
+        starts = "; ".join(f"{who} from {position}" for who, (_, position) in began.items())
+        return f"{spot}: " + "; ".join(told) + f". Its lane was read by {starts}"
 
     def committed_too_early(self, stock: Stock) -> list[str]:
         """What the group would never get again, though nobody acked it and it is not durably aside."""

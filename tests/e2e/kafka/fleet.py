@@ -86,6 +86,11 @@ class Fleet:
         self.books.read([journal for crew in self.crews for journal in crew.journals])
         return self.books.acked
 
+    def left(self) -> dict[int, int]:
+        """How many positions of each lane the group has before it."""
+        stock = progress(self._kafka, self.group, self.topic, self.lanes)
+        return {lane: end - stock.positions[lane] for lane, end in stock.ends.items()}
+
     def taken(self) -> set[Spot]:
         """What was ever given to a worker."""
         self.acked()
@@ -108,7 +113,7 @@ class Fleet:
         stock = self.check()
         for problems in (self.books.unaccounted(stock), self.books.settled_and_not_committed(stock)):
             assert not problems, problems[:10]
-        assert not self.books.surprises, self.books.surprises[:10]
+        assert not self.books.surprises, [self.books.story(entry.spot) for entry in self.books.surprises[:3]]
         print(
             f"{len(stock.records)} records, {self.books.deliveries} deliveries, {self.books.repeats} of them again "
             f"after an ack, {len(stock.dead)} dead letters, {len(stock.parked)} parked"
