@@ -135,6 +135,13 @@ def test_keys_and_headers_come_back_exactly(key: bytes | None, said: list[Header
     assert key_and_headers(properties, text.encode()) == (key, tuple(said))
 
 
+@given(st.text(max_size=12), st.sampled_from(["[[1, 2]]", '[["a", 5]]', "[1]", "{}", "null", "[[]]", "5"]) | st.text())
+def test_properties_that_only_look_like_ours_are_properties(key: str, said: str) -> None:
+    found, headers = key_and_headers({"offramp-key": key, "offramp-headers": said, "a": "1"}, b"key")
+    assert found is not None
+    assert all(isinstance(name, str) for name, _ in headers)
+
+
 def test_what_pulsar_can_say_itself_it_says() -> None:
     assert key_and_properties(b"key", [Header("a", b"1"), Header("b", b"2")]) == ("key", {"a": "1", "b": "2"})
 

@@ -66,7 +66,10 @@ class Held:
 
     def arrive(self, message: MessageId) -> int:
         """The position of a message that arrived, or -1 if it is held already."""
-        ledger, entry, index = message.ledger_id(), message.entry_id(), message.batch_index()
+        return self.place(message, message.ledger_id(), message.entry_id(), message.batch_index())
+
+    def place(self, message: MessageId, ledger: int, entry: int, index: int) -> int:
+        """The same for who knows the id in numbers: asking for them costs."""
         position = pack(ledger, entry, index)
         with self._lock:
             if self._pass_over is not None:

@@ -42,13 +42,14 @@ def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
     positions: list[int] = []
     frames: list[bytes] = []
     counts: list[int] = []
-    join, arrive = b"".join, held.arrive
+    join, place = b"".join, held.place
     mark = b"\x20" + varint(lane) + b"\x28" if lane else b"\x28"
     stamp = -1
     stamped = b""
     for message in messages:
         id_ = message.message_id()
-        position = arrive(id_)
+        ledger, entry, index = id_.ledger_id(), id_.entry_id(), id_.batch_index()
+        position = place(id_, ledger, entry, index)
         if position < 0:
             continue
         key, headers = message.partition_key().encode(), b""
@@ -58,17 +59,15 @@ def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
             head = b"" if found is None else b"\x0a" + varint(len(found)) + found
         else:
             head = b"\x0a" + varint(len(key)) + key if key else b""
-        if message.has_null_value():
-            value = b""
-        else:
-            value = message.data()
+        value = message.data()
+        if value or not message.has_null_value():
             head += b"\x12" + varint(len(value))
         time = message.event_timestamp() or message.publish_timestamp()
         if time != stamp:
             # Neighbours mostly have the same.
             stamp = time
             stamped = b"\x38" + varint(time)
-        ref = b"%d:%d:%d" % (id_.ledger_id(), id_.entry_id(), max(0, id_.batch_index()))
+        ref = b"%d:%d:%d" % (ledger, entry, index if index > 0 else 0)
         tail = join((headers, mark, varint(position), b"\x32", varint(len(ref)), ref, stamped))
         frames.append(join((b"\x22", varint(len(head) + len(value) + len(tail)), head, value, tail)))
         positions.append(position)
@@ -134,11 +133,24 @@ def routing_key(key: bytes | None) -> str:
 
 def key_and_headers(properties: dict[str, str], key: bytes) -> tuple[bytes | None, tuple[Header, ...]]:
     """What a record has for a key, and for headers. `key` is the message's, empty for none."""
-    found = b64decode(properties[KEY]) if KEY in properties else key or None
-    if HEADERS in properties:
-        told = json.loads(properties[HEADERS])
-        return found, tuple(Header(name, None if value is None else b64decode(value)) for name, value in told)
-    return found, tuple(Header(name, value.encode()) for name, value in sorted(properties.items()) if name != KEY)
+    try:
+        found = b64decode(properties[KEY], validate=True) if KEY in properties else key or None
+        if HEADERS in properties:
+            return found, tuple(_header(name, value) for name, value in json.loads(properties[HEADERS]))
+    except (ValueError, TypeError):
+        # Somebody else has written these: they are properties like any other.
+        return key or None, _plain(properties)
+    return found, _plain({name: value for name, value in properties.items() if name != KEY})
+
+
+def _header(name: object, value: str | None) -> Header:
+    if not isinstance(name, str):
+        raise TypeError("a header has a name")
+    return Header(name, None if value is None else b64decode(value, validate=True))
+
+
+def _plain(properties: dict[str, str]) -> tuple[Header, ...]:
+    return tuple(Header(name, value.encode()) for name, value in sorted(properties.items()))
 
 
 def _read(properties: dict[str, str], key: bytes) -> tuple[bytes | None, bytes]:
