@@ -43,8 +43,8 @@ final class Inbox {
     Batch take(long nanos, int slots) throws InterruptedException {
         lock.lockInterruptibly();
         try {
-            while (ready.isEmpty()) {
-                if (closed || nanos <= 0) {
+            while (ready.isEmpty() && !closed) {
+                if (nanos <= 0) {
                     return null;
                 }
                 waiting += slots;
@@ -54,6 +54,9 @@ final class Inbox {
                 } finally {
                     waiting -= slots;
                 }
+            }
+            if (closed) {
+                return null;
             }
             Batch batch = ready.remove();
             batch.takenAt = System.nanoTime();
@@ -110,7 +113,7 @@ final class Inbox {
         }
     }
 
-    /** No batch comes any more: takers get null. */
+    /** No batch is given out any more: takers get null. Those that wait are to be taken back. */
     void close() {
         lock.lock();
         try {

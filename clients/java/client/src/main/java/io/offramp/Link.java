@@ -132,8 +132,9 @@ final class Link implements Desk, Session.Owner {
         }
     }
 
-    /** Bring no further batch; takers get null. What is in hand can still be settled. Takes effect soon. */
+    /** Give out no further batch; takers get null from now on. What is in hand can still be settled. */
     void drain() {
+        inbox.close();
         post(this::stopTaking);
     }
 
@@ -142,6 +143,7 @@ final class Link implements Desk, Session.Owner {
      * the sidecar's last answers, for a few seconds at the most.
      */
     void leave() {
+        inbox.close();
         long patience = connected() ? GOODBYE_MS : NO_ANSWER_MS;
         post(() -> {
             stopTaking();
@@ -179,7 +181,6 @@ final class Link implements Desk, Session.Owner {
             return;
         }
         leaving = true;
-        inbox.close();
         if (session != null) {
             session.drain();
         } else {

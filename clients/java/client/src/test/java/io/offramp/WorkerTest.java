@@ -228,6 +228,25 @@ class WorkerTest extends FakeSidecarTest {
     }
 
     @Test
+    void drainingWaitsForStagesThatAreUnderWay() throws Exception {
+        sidecar.offer(List.of(1));
+        CompletableFuture<Void> stage = new CompletableFuture<>();
+        CountDownLatch started = new CountDownLatch(1);
+        Worker worker = offramp.worker("orders").workers(2).asyncHandler(batch -> {
+            started.countDown();
+            return stage;
+        }).start();
+        started.await();
+        worker.drain();
+        sidecar.until(() -> sidecar.sessions.get(0).draining);
+        assertFalse(worker.join(Duration.ofMillis(100)));
+        stage.complete(null);
+        worker.join();
+        assertEquals(List.of("1"), sidecar.acked());
+        assertTrue(sidecar.sessions.get(0).halfClosed);
+    }
+
+    @Test
     void batchesThatCrossWithTheDrainAreGivenBack() throws Exception {
         CountDownLatch holding = new CountDownLatch(1);
         CountDownLatch go = new CountDownLatch(1);
