@@ -15,6 +15,9 @@ from tests.e2e.pulsar.load import Load
 from tests.servers.fixtures import NewPulsar
 from tests.servers.pulsar import PulsarServer
 
+#: seconds; the machine may be busy
+pytestmark = pytest.mark.timeout(300)
+
 ROUNDS = 20 if os.environ.get("OFFRAMP_TEST_LONG") else 2
 LANES = 4
 #: with an order of keys, what waits is waited for
@@ -71,7 +74,6 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(
     ("number", "kind"),
     [(number, ("shared", "key_shared")[number % 2]) for number in range(ROUNDS)],
 )
-@pytest.mark.timeout(300)
 def test_the_broker_is_killed_and_comes_back(new_pulsar: NewPulsar, tmp_path: Path, number: int, kind: str) -> None:
     chance = _chance(number)
     pulsar, topic = new_pulsar(), name("orders")
