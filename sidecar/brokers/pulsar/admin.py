@@ -16,6 +16,8 @@ from sidecar.brokers.pulsar.positions import after, pack
 from sidecar.brokers.pulsar.reaching import token_of
 from sidecar.errors import BrokerError, NotFound, Refused, Unavailable
 
+#: the subscription that keeps a topic and what is in it
+KEEPER = "offramp.keep"
 #: what a topic that exists already is answered with
 _CONFLICT = 409
 
@@ -49,6 +51,10 @@ class Admin:
     async def make(self, name: str, lanes: int) -> None:
         """A partitioned topic, unless there is a topic of this name."""
         await self._ask("PUT", f"{names.path(name)}/partitions", lanes, fine=_CONFLICT)
+
+    async def keep(self, name: str) -> None:
+        """A subscription that nobody consumes: Pulsar removes what no subscription waits for, and then the topic."""
+        await self._ask("PUT", f"{names.path(name)}/subscription/{KEEPER}", fine=_CONFLICT)
 
     async def lanes(self, name: str) -> list[str]:
         """The topics that a topic consists of. Raises `NotFound`."""

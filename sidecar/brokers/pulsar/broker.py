@@ -71,6 +71,9 @@ class PulsarBroker(Broker):
         except (Refused, NotFound) as error:
             text = f"{error}. Make {name} with {lanes} partitions yourself, or let this role make it"
             raise Refused(text) from error
+        if not any(name == self._full(own) for source in self._sources for own in source.spec.own_topics):
+            # Dead letters, which no group consumes.
+            await self.admin.keep(name)
 
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
         lanes = [(Lane(topic, number), name) for number, name in numbered(await self.admin.lanes(self._full(topic)))]
