@@ -104,9 +104,8 @@ class Fleet:
         assert not early, early[:10]
         return stock
 
-    def finish(self, *, all_flagged: bool = True) -> Stock:
-        """Wait until the group has come to the end of every lane, and check everything. `all_flagged`: also that what
-        came again after an ack said so."""
+    def finish(self) -> Stock:
+        """Wait until the group has come to the end of every lane, and check everything."""
         eventually(self._is_done, "the group is at the end of every lane, those of its retry topic too", _PATIENCE)
         for sidecar in self.sidecars:
             if sidecar.process.poll() is None:
@@ -114,9 +113,7 @@ class Fleet:
         stock = self.check()
         for problems in (self.books.unaccounted(stock), self.books.settled_and_not_committed(stock)):
             assert not problems, problems[:10]
-        assert not (all_flagged and self.books.surprises), [
-            self.books.story(entry.spot) for entry in self.books.surprises[:3]
-        ]
+        assert not self.books.surprises, [self.books.story(entry.spot) for entry in self.books.surprises[:3]]
         print(
             f"{len(stock.records)} records, {self.books.deliveries} deliveries, {self.books.repeats} of them again "
             f"after an ack, {len(stock.dead)} dead letters, {len(stock.parked)} parked"
