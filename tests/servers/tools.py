@@ -30,8 +30,8 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
-def give_up(missing: Missing) -> NoReturn:
-    """Ends the test that cannot have its server."""
+def give_up(missing: Missing | str) -> NoReturn:
+    """Ends the test that cannot have what it needs: it is skipped on a laptop, and fails where all must be tested."""
     if in_ci():
         pytest.fail(f"{missing}; CI=true, so it is not skipped", pytrace=False)
     pytest.skip(str(missing))

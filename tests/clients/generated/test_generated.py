@@ -14,18 +14,12 @@ import pytest
 
 from tests.clients.php import tools as php
 from tests.e2e.harness import Sidecar, eventually
+from tests.servers.tools import give_up
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples/generated"
 NODE_MODULES = Path("~/.cache/offramp/node").expanduser()
 RECORDS = 50
-
-
-def missing(sentence: str) -> None:
-    """Skip on a laptop, fail where everything must be tested."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(sentence)
-    pytest.skip(sentence)
 
 
 @pytest.fixture
@@ -76,7 +70,7 @@ def test_python(sidecar: Sidecar, tmp_path: Path) -> None:
 
 def test_php(sidecar: Sidecar) -> None:
     if sentence := php.missing():
-        missing(sentence)
+        give_up(sentence)
     command = (
         "php",
         str(EXAMPLES / "php/consume.php"),
@@ -108,7 +102,7 @@ def test_none_is_longer_than_it_should_be() -> None:
 def node_modules() -> Path:
     """What the example for Node needs, fetched once."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        missing("Node is not installed: on Debian, apt-get install nodejs npm")
+        give_up("Node is not installed: on Debian, apt-get install nodejs npm")
     NODE_MODULES.mkdir(parents=True, exist_ok=True)
     with (NODE_MODULES / "lock").open("w") as lock:
         # Tests run in several processes.
@@ -120,6 +114,6 @@ def node_modules() -> Path:
             install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
             tried = subprocess.run(install, cwd=NODE_MODULES, capture_output=True, text=True, check=False, timeout=100)
             if tried.returncode:
-                missing(f"what the example for Node needs could not be fetched by npm: {tried.stderr[-500:]}")
+                give_up(f"what the example for Node needs could not be fetched by npm: {tried.stderr[-500:]}")
             done.write_bytes(wanted)
     return NODE_MODULES / "node_modules"

@@ -1,11 +1,10 @@
 """PHP and what belongs to it, as far as it is there."""
 
-import os
 import shutil
 import subprocess
 from functools import cache
 
-import pytest
+from tests.servers.tools import give_up
 
 GET = "run `make php`"
 
@@ -28,7 +27,4 @@ def missing() -> str:
 def require(command: str) -> None:
     """Skip on a laptop, fail where everything must be tested, if the command is not there."""
     if shutil.which(command) is None:
-        sentence = f"{command} is not installed: {GET}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(sentence)
-        pytest.skip(sentence)
+        give_up(f"{command} is not installed: {GET}")
