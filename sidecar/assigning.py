@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from sidecar import parking
 from sidecar.books import Books
@@ -11,10 +11,13 @@ from sidecar.clock import Clock
 from sidecar.committing import Committing
 from sidecar.lanes import LanePhase, LaneState
 from sidecar.logs import Log
-from sidecar.model import Chunk, Notice, NoticeKind
+from sidecar.model import Chunk, Lane, Notice, NoticeKind
 from sidecar.sessions import Session
 from sidecar.settings import SubscriptionSettings
 from sidecar.spans import Parcel, Span, count, size
+
+#: lanes that a line of the log names
+_SHOWN = 8
 
 log = Log("lanes")
 
@@ -47,11 +50,15 @@ class Assigning:
         self.progress = asyncio.Event()
 
     def take_in(self, polled: Polled) -> None:
+        assigned = [event.lane for event in polled.events if isinstance(event, Assigned)]
+        if assigned:
+            self._tell("lanes were assigned", assigned)
         for event in polled.events:
             match event:
                 case Assigned():
                     self._assign(event)
                 case Revoked():
+                    self._tell("lanes move to another", event.lanes)
                     states = self._known(event.lanes)
                     # At once, before anything else can run: a lane that is lost meanwhile must stay lost.
                     for leaving in states:
@@ -61,6 +68,7 @@ class Assigning:
                     self.leaving.add(task)
                     task.add_done_callback(self.leaving.discard)
                 case Lost():
+                    self._tell("lanes were lost to another", event.lanes)
                     self.gone(self._known(event.lanes))
                 case Advanced():
                     self._advance(event)
@@ -96,6 +104,14 @@ class Assigning:
                 while not done():
                     self.progress.clear()
                     await self.progress.wait()
+
+    def _tell(self, what: str, lanes: Collection[Lane]) -> None:
+        """One line, however many lanes there are."""
+        # Those of the retry topic are always the same, and come last.
+        ordered = sorted(lanes, key=lambda lane: (lane.topic == self._settings.retry_topic, lane))
+        shown = [str(lane) for lane in ordered[:_SHOWN]]
+        more = [f"and {len(lanes) - _SHOWN} more"] if len(lanes) > _SHOWN else []
+        log.info(what, subscription=self._books.name, lanes=[*shown, *more])
 
     def _known(self, lanes: Iterable[object]) -> list[LaneState]:
         return [state for lane, state in self._books.lanes.items() if lane in set(lanes)]
@@ -156,7 +172,7 @@ class Assigning:
         """Records of the retry topic wait in memory until they are due."""
         wall = self._clock.wall_ms()
         company: list[Span] = []
-        due = 0.0
+        due, most = 0.0, 0
         for single in span.singles():
             doubtful = span.history.doubtful
             back = parking.unpark(single.chunk, single.start, now=now, wall_ms=wall, doubtful=doubtful)
@@ -170,11 +186,12 @@ class Assigning:
             if back.history.company <= 1:
                 self._books.put_back(Parcel([mine], its_due, apart=back.history.company == 1), now)
                 continue
-            company.append(mine)
-            due = max(due, its_due)
-            if len(company) >= back.history.company:
+            # Those that failed together are due together, in parts of one size: nobody waits for who did not.
+            if company and ((its_due, back.history.company) != (due, most) or len(company) >= most):
                 self._books.put_back(Parcel(company, due, apart=True), now)
-                company, due = [], 0.0
+                company = []
+            company.append(mine)
+            due, most = its_due, back.history.company
         if company:
             self._books.put_back(Parcel(company, due, apart=True), now)
 

@@ -10,6 +10,7 @@ from sidecar.lease import Lease
 from sidecar.leases import Leases
 from sidecar.logs import Log
 from sidecar.model import Lane
+from sidecar.reasons import Reasons
 from sidecar.sessions import Session
 from sidecar.spans import Parcel, ParcelState, Span
 from sidecar.telemetry import Counters, Meters
@@ -31,6 +32,9 @@ class Books:
         self.leases: Leases[Session] = Leases(prefix)
         self.counters = Counters()
         self.meters = Meters()
+        #: why records were dead-lettered and parked
+        self.dead_for = Reasons()
+        self.parked_for = Reasons()
         #: what is wrong, by kind
         self.troubles: dict[str, str] = {}
         #: held in memory by lanes that are not gone

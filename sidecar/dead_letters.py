@@ -1,13 +1,13 @@
 """Records that failed for good: how they are written, listed and sent back."""
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sidecar import parking
 from sidecar.brokers.base import Broker
 from sidecar.errors import NotFound
-from sidecar.model import Header, Message, Record, Run
+from sidecar.model import Header, Lane, Message, Record, Run
 from sidecar.settings import SubscriptionSettings
 from sidecar.spans import Span
 from sidecar.wire import decode_frame, encode_frame
@@ -30,6 +30,8 @@ HEADERS = (
 _READ_BYTES = 1 << 20
 _REDRIVE_BATCH = 500
 _READ_AHEAD = 1_000
+#: of a look at the newest: records and bytes that are read at the most, and by how much further back each look goes
+_LOOK_AT, _LOOK_BYTES, _FURTHER = 1_000, 4 << 20, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,32 @@ async def list_dead_letters(
     return letters[:limit] if limit else letters
 
 
+async def newest(broker: Broker, settings: SubscriptionSettings, *, limit: int) -> tuple[list[DeadLetter], int]:
+    """The newest dead letters of the subscription's group, newest first, and how many records their topic has (-1: not
+    known). Reads the ends of the lanes only, and never much: of a topic that others write to it may miss some.
+    """
+    try:
+        ends = await broker.lane_ends(settings.dead_letter_topic)
+    except NotFound:
+        return [], 0
+    found: dict[str, DeadLetter] = {}
+    for lane, end in ends.items():
+        # Where positions do not count records, or others write here too, one must look further back.
+        span, mine, seen = limit, 0, 0
+        while mine < limit and seen < _LOOK_AT and end.end > end.start:
+            start = max(end.start, end.end - span)
+            letters, seen = await _some(broker, lane, Run(start, end.end))
+            own = [letter for letter in letters if letter.group == settings.group_name]
+            mine = len(own)
+            found |= {letter.id: letter for letter in own}
+            if start == end.start:
+                break
+            span *= _FURTHER
+    counts = broker.traits.positions_count_records
+    total = sum(end.end - end.start for end in ends.values()) if counts else -1
+    return _oldest_first(found.values())[::-1][:limit], total
+
+
 async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collection[str], wall_ms: int) -> list[str]:
     """Send dead letters back to this group alone, through its retry topic. Answers the ids; `ids` empty: all.
 
@@ -160,3 +188,25 @@ async def _all(broker: Broker, settings: SubscriptionSettings) -> AsyncIterator[
                 letter = read(decode_frame(frame))
                 if letter is not None and letter.group == settings.group_name:
                     yield letter
+
+
+async def _some(broker: Broker, lane: Lane, run: Run) -> tuple[list[DeadLetter], int]:
+    """The first dead letters of a run, whoever's they are, and how many records were looked at."""
+    letters: list[DeadLetter] = []
+    seen = size = 0
+    reading = broker.read(lane, run, _READ_BYTES)
+    try:
+        async for chunk in reading:
+            for frame in chunk.frames:
+                seen += 1
+                size += len(frame)
+                letter = read(decode_frame(frame))
+                if letter is not None:
+                    letters.append(letter)
+            if seen >= _LOOK_AT or size >= _LOOK_BYTES:
+                break
+    finally:
+        # What it reads with is to be freed now, not when somebody collects the garbage.
+        if isinstance(reading, AsyncGenerator):
+            await reading.aclose()
+    return letters, seen

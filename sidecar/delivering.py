@@ -14,6 +14,7 @@ from sidecar.retry import Backoff, OutageGuard
 from sidecar.sessions import Session
 from sidecar.settings import SubscriptionSettings
 from sidecar.spans import Parcel, redeliveries
+from sidecar.tracing import Spans
 
 #: bytes that a batch may add for each record
 _BESIDE = 24
@@ -35,6 +36,7 @@ class Delivering:
         *,
         sweep: Callable[[], None],
         oversized: Callable[[Sequence[Parcel]], None],
+        spans: Spans | None = None,
     ) -> None:
         self._settings = settings
         self._books = books
@@ -43,6 +45,7 @@ class Delivering:
         self._budget = budget
         self._sweep = sweep
         self._oversized = oversized
+        self._spans = spans
         #: deliver nothing: paused or draining
         self.stopped = False
         #: sessions with room, longest waiting first
@@ -74,6 +77,8 @@ class Delivering:
             if self._guard.down:
                 self._probe_failures += 1
                 self._next_probe = self._clock.now() + self._probes.wait(self._probe_failures)
+        if self._spans is not None:
+            self._spans.ended(lease)
         self.session_changed(session)
 
     def outage_began(self, now: float) -> None:
@@ -213,6 +218,8 @@ class Delivering:
             books.counters.redelivered += lease.records
         books.meters.batch_records.observe(lease.records)
         books.meters.closed_by[pick.closed_by] += 1
+        if self._spans is not None:
+            self._spans.delivered(lease)
         first = spans[0]
         if len(spans) == 1:
             frames: Sequence[bytes] = first.chunk.frames[first.start : first.stop]

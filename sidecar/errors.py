@@ -10,14 +10,19 @@ OfframpError
 │   │   └── TooLarge         the broker will never take a message of this size
 │   ├── NotFound             no such topic, lane or group
 │   ├── LaneGone             the lanes moved to another sidecar; carries them
+│   ├── Fenced               another reader has taken the right to commit
 │   └── Corrupt              what the broker has stored cannot be read
 └── ProtocolError            the client broke a rule of the protocol; carries the gRPC status
     ├── InvalidRequest       INVALID_ARGUMENT
+    ├── Unauthenticated      UNAUTHENTICATED: no token, or a wrong one
+    ├── Forbidden            PERMISSION_DENIED: a right is missing; names it
     ├── Unknown              NOT_FOUND
     ├── Unmet                FAILED_PRECONDITION: something else has to change first
     │   └── OutOfTurn        a Fetch whose `seq` is not its turn
     ├── Superseded           ABORTED
+    ├── Removed              OUT_OF_RANGE: the lane has no such positions; carries those it has
     ├── Exhausted            RESOURCE_EXHAUSTED
+    │   └── Stalled          a client that does not read
     └── Stopping             UNAVAILABLE
 
 Adapters translate library errors into BrokerErrors with `raise ... from error`; the core decides what to do.
@@ -71,6 +76,10 @@ class LaneGone(BrokerError):
         self.lanes = frozenset(lanes)
 
 
+class Fenced(BrokerError):
+    pass
+
+
 class Corrupt(BrokerError):
     pass
 
@@ -82,6 +91,14 @@ class ProtocolError(OfframpError):
 
 class InvalidRequest(ProtocolError):
     status = "INVALID_ARGUMENT"
+
+
+class Unauthenticated(ProtocolError):
+    status = "UNAUTHENTICATED"
+
+
+class Forbidden(ProtocolError):
+    status = "PERMISSION_DENIED"
 
 
 class Unknown(ProtocolError):
@@ -100,8 +117,21 @@ class Superseded(ProtocolError):
     status = "ABORTED"
 
 
+class Removed(ProtocolError):
+    status = "OUT_OF_RANGE"
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        super().__init__(text)
+        #: the first position of the lane, and its end
+        self.start, self.end = start, end
+
+
 class Exhausted(ProtocolError):
     status = "RESOURCE_EXHAUSTED"
+
+
+class Stalled(Exhausted):
+    pass
 
 
 class Stopping(ProtocolError):

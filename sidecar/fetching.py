@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from time import time_ns
 
 from sidecar.books import Books
 from sidecar.brokers.base import LaneEnd, Polled, Source
@@ -10,6 +11,7 @@ from sidecar.lanes import LaneState
 from sidecar.memory import Held, Memory
 from sidecar.model import Lane
 from sidecar.retry import Backoff
+from sidecar.tracing import Spans
 
 #: seconds that a poll may wait
 _POLL = 1.0
@@ -27,6 +29,7 @@ class Fetching:
         *,
         take_in: Callable[[Polled], None],
         window_full: Callable[[], None],
+        spans: Spans | None = None,
     ) -> None:
         self._books = books
         self._source = source
@@ -34,6 +37,7 @@ class Fetching:
         self._backoff = backoff
         self._take_in = take_in
         self._window_full = window_full
+        self._spans = spans
         self._regulate_wanted = asyncio.Event()
         # One at a time: while a lane is being resumed it must not be taken for paused.
         self._regulating = asyncio.Lock()
@@ -64,9 +68,11 @@ class Fetching:
                     self.opened = True
                 await self._regulate()
                 records, size = self._memory.next_fetch(self._books.records, self._books.bytes)
+                began = time_ns() if self._spans is not None else 0
                 polled = await self._source.poll(records, size, _POLL)
                 self.ends = await self._source.ends()
                 self._books.meters.refetched_bytes = self._source.refetched_bytes
+                self._books.meters.revoke_seconds = self._source.revoke_seconds
             except BrokerError as error:
                 failures += 1
                 self.refused = isinstance(error, Refused | NotFound)
@@ -77,6 +83,8 @@ class Fetching:
                 failures = 0
                 self.refused = False
                 self._books.note("broker", "")
+            if self._spans is not None and polled.chunks:
+                self._spans.polled(began, polled.chunks)
             self._take_in(polled)
 
     async def regulate(self) -> None:

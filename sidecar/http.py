@@ -1,11 +1,13 @@
-"""A small HTTP server for probes and metrics: GET and HEAD of a few fixed paths, one request for each connection.
+"""A small HTTP server for probes, metrics and the status page.
+
+GET and HEAD of a few fixed paths, one request for each connection.
 
 It runs on the sidecar's own loop, so that a liveness probe that is answered shows that the loop turns.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from sidecar.errors import StartError
@@ -27,13 +29,16 @@ class Response:
     body: str
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = "text/plain; charset=utf-8"
+    #: further headers; both names and values are constants of ours
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Route = Callable[[], Response]
+Route = Callable[[], Response | Awaitable[Response]]
 
 
 class HttpServer:
-    """Serves `routes` by their paths. A route answers at once; one that raises is a bug, and a 500."""
+    """Serves `routes` by their paths. A route answers at once, or within the patience of its client; one that raises is
+    a bug, and a 500."""
 
     def __init__(self, address: str, routes: Mapping[str, Route]) -> None:
         self._address = address
@@ -96,7 +101,8 @@ class HttpServer:
         if method not in ("GET", "HEAD"):
             return method, Response("only GET and HEAD\n", HTTPStatus.METHOD_NOT_ALLOWED)
         try:
-            return method, route()
+            response = route()
+            return method, response if isinstance(response, Response) else await response
         except Exception as error:
             log.bug("a page could not be made", error, address=path)
             return method, Response("a bug in the sidecar; its log says more\n", HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -109,6 +115,7 @@ def _encode(method: str, response: Response) -> bytes:
         f"Content-Type: {response.content_type}",
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
+        *(f"{name}: {value}" for name, value in response.headers.items()),
         "Connection: close",
     ]
     if response.status is HTTPStatus.METHOD_NOT_ALLOWED:

@@ -8,16 +8,18 @@ it is, and the socket is made by gRPC in a private folder and moved into place w
 import contextlib
 import errno
 import fcntl
+import grp
 import os
 import shutil
 import socket
 import stat
 import zlib
-from ipaddress import ip_address
 from pathlib import Path
 
+import grpc
 import grpc.aio
 
+from sidecar.config.forms import is_loopback
 from sidecar.errors import StartError
 
 #: bytes; what the kernel takes as the path of a unix socket
@@ -70,9 +72,12 @@ class Lock:
 class UnixListener:
     """One unix socket of a gRPC server: `prepare`, `show`, `close`."""
 
-    def __init__(self, path: str, mode: int) -> None:
+    def __init__(self, path: str, mode: int, group: str = "", setting: str = "listen.socket") -> None:
+        """`group` is a name or a number; empty: as the folder says."""
         self.path = Path(path).absolute()
         self._mode = mode
+        self._group = group
+        self._setting = setting
         self._shown = False
         self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
         #: where gRPC makes the socket. The name is fixed, so that one left by a dead sidecar is cleared away, and
@@ -81,7 +86,7 @@ class UnixListener:
 
     def prepare(self, server: grpc.aio.Server) -> None:
         """Take the lock and give the server a socket that nobody sees yet. Raises `StartError`."""
-        what = f"the socket {self.path} (listen.socket)"
+        what = f"the socket {self.path} ({self._setting})"
         length = max(len(os.fsencode(path)) for path in (self.path, self._hidden))
         if length > _MOST_PATH:
             raise StartError(f"{what}: its path is too long by {length - _MOST_PATH} bytes for a unix socket")
@@ -92,6 +97,8 @@ class UnixListener:
             shutil.rmtree(self._hidden.parent, ignore_errors=True)
             self._hidden.parent.mkdir(mode=0o700)
             server.add_insecure_port(f"unix:{self._hidden}")
+            if self._group:
+                self._give_to_group()
         except OSError as error:
             raise StartError(f"{what}: {error.strerror}: {error.filename}") from error
         except RuntimeError as error:
@@ -113,6 +120,19 @@ class UnixListener:
             shutil.rmtree(self._hidden.parent, ignore_errors=True)
             self._lock.release()
 
+    def _give_to_group(self) -> None:
+        setting = f"{self._setting}_group: {self._group}"
+        try:
+            number = int(self._group) if self._group.isdecimal() else grp.getgrnam(self._group).gr_gid
+        except KeyError as error:
+            raise StartError(f"{setting} is not a group of this machine; a number serves as well") from error
+        try:
+            os.chown(self._hidden, -1, number)
+        except OSError as error:
+            mine = ", ".join(map(str, sorted({os.getgid(), *os.getgroups()})))
+            text = f"{setting}: the sidecar's user {os.getuid()} cannot give the socket to it; it is in groups {mine}"
+            raise StartError(text) from error
+
     def _check_place(self, what: str) -> None:
         try:
             kind = self.path.lstat().st_mode
@@ -129,10 +149,11 @@ class UnixListener:
         raise StartError(f"{what} is in use by another program, which answers on it")
 
 
-def listen_tcp(server: grpc.aio.Server, address: str) -> str:
-    """Let the server listen on a loopback address; answers it with its real port. Raises `StartError`."""
+def listen_tcp(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+    """Let the server listen on an address, with TLS if there are credentials; answers the address with its real port.
+    Raises `StartError`."""
     host, port = split_address(address)
-    if not _is_loopback(host):
+    if credentials is None and not is_loopback(address):
         raise StartError(
             f"listen.tcp: {address} is not a loopback address. Without TLS and tokens anybody on the network could "
             "take records; use 127.0.0.1 or [::1]"
@@ -141,7 +162,9 @@ def listen_tcp(server: grpc.aio.Server, address: str) -> str:
         # gRPC only says that it failed, so ask the kernel first; it binds with SO_REUSEADDR just as this does.
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             pass
-        return join_address(host, server.add_insecure_port(join_address(host, port)))
+        where = join_address(host, port)
+        bound = server.add_secure_port(where, credentials) if credentials else server.add_insecure_port(where)
+        return join_address(host, bound)
     except (OSError, RuntimeError) as error:
         raise StartError(cannot_listen("listen.tcp", address, error)) from error
 
@@ -168,12 +191,3 @@ def _by_whom(port: int) -> str:
                 pid = link.parts[2]
                 return f" by process {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
     return ""
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -18,6 +18,10 @@ _ROOT = "offramp"
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
+#: parts of what gRPC says then
+_CLIENTS_DOING = ("Invalid encoding on", "raised in core by servicer method")
+
+
 class Log:
     """A logger whose lines carry named fields."""
 
@@ -48,18 +52,35 @@ def configure(settings: LogSettings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     root = logging.getLogger()
+    handler.addFilter(is_for_operators)
     root.handlers = [handler]
     # Libraries speak only when something is wrong: their chatter is not for operators.
     root.setLevel(logging.WARNING)
     logging.getLogger(_ROOT).setLevel(settings.level.upper())
 
 
+def root() -> logging.Logger:
+    """The logger above all of the sidecar's own."""
+    return logging.getLogger(_ROOT)
+
+
+def fields_as_text(record: logging.LogRecord) -> str:
+    """The fields of an event, each as ` name=value`."""
+    return "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
+
+
+def is_for_operators(record: logging.LogRecord) -> bool:
+    """Not what gRPC tells of clients: that one sent bytes that are no headers, with all of these, or that one was gone
+    before its answer, with a traceback. There is nothing to act on, and whoever can connect could fill the log."""
+    return not (record.name.startswith("grpc") and any(text in str(record.msg) for text in _CLIENTS_DOING))
+
+
 class TextFormatter(logging.Formatter):
     """For people: time, level, where, what, name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={_plain(value)}" for name, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname.lower():7} {_name(record)}: {record.getMessage()}{fields}"
+        said = f"{record.getMessage()}{fields_as_text(record)}"
+        line = f"{_time(record)} {record.levelname.lower():7} {_name(record)}: {said}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

@@ -26,6 +26,16 @@ class Process:
     open_files: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What the listeners show."""
+
+    #: calls without a token, or with a wrong one, by the setting that opened the listener
+    refused: Mapping[str, int] = field(default_factory=dict)
+    #: seconds since 1970: when the certificate in use expires; None without TLS
+    certificate_expires: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Scrape:
     """All that the metrics of one scrape are made of."""
@@ -34,6 +44,7 @@ class Scrape:
     #: by subscription
     meters: Mapping[str, Meters] = field(default_factory=dict)
     process: Process = field(default_factory=Process)
+    access: Access = field(default_factory=Access)
 
 
 class Kind(StrEnum):
@@ -107,10 +118,31 @@ def _refetched(scrape: Scrape) -> Iterator[Sample]:
         yield (subscription,), meters.refetched_bytes
 
 
+def _revoking(scrape: Scrape) -> Iterator[Sample]:
+    for subscription, meters in scrape.meters.items():
+        yield (subscription,), meters.revoke_seconds
+
+
 def _states(scrape: Scrape) -> Iterator[Sample]:
     for status in scrape.status.subscriptions:
         for state in SubscriptionState:
             yield (status.name, state.name.lower()), state is status.state
+
+
+def _readers(scrape: Scrape) -> Iterator[Sample]:
+    for status in scrape.status.subscriptions:
+        if status.reader is not None:
+            yield (status.name, status.reader.name), status.reader.age
+
+
+def _refused(scrape: Scrape) -> Iterator[Sample]:
+    for listener, calls in scrape.access.refused.items():
+        yield (listener,), calls
+
+
+def _expiry(scrape: Scrape) -> Iterator[Sample]:
+    if scrape.access.certificate_expires is not None:
+        yield (), scrape.access.certificate_expires
 
 
 def _brokers_up(scrape: Scrape) -> Iterator[Sample]:
@@ -143,6 +175,13 @@ METRICS: tuple[Metric, ...] = (
              attrgetter("process.cpu_seconds")),
     _process("process_open_fds", Kind.GAUGE, "Open file descriptors of the process.",
              attrgetter("process.open_files")),
+    _process("offramp_sidecar_troubles", Kind.GAUGE,
+             "Sentences in the status, of the sidecar itself, that an operator should read.",
+             lambda scrape: len(scrape.status.trouble)),
+    Metric("offramp_refused_calls_total", Kind.COUNTER, "Calls without a token, or with a wrong one.", ("listener",),
+           _refused),
+    Metric("offramp_certificate_expires_timestamp_seconds", Kind.GAUGE,
+           "When the certificate in use expires, in seconds since 1970; left out without TLS.", (), _expiry),
     Metric("offramp_broker_up", Kind.GAUGE, "1 while nothing is wrong with the broker.", ("broker", "type"),
            _brokers_up),
     Metric("offramp_subscription_state", Kind.GAUGE, "1 for the state that the subscription is in.",
@@ -187,9 +226,15 @@ METRICS: tuple[Metric, ...] = (
     Metric("offramp_refetched_bytes_total", Kind.COUNTER,
            "Bytes that were fetched and thrown away because lanes were paused, moved or revoked.", ("subscription",),
            _refetched),
+    Metric("offramp_revoke_seconds_total", Kind.COUNTER,
+           "Seconds in which nothing was fetched because lanes that move away were waited for; the others lived from "
+           "what was fetched already.", ("subscription",), _revoking),
     _histogram("batch_records", "Records in a batch.", lambda meters: meters.batch_records),
     _histogram("settle_seconds", "Time from the writing of a batch to its settlement.",
                lambda meters: meters.settle_seconds),
+    Metric("offramp_reader_attached_seconds", Kind.GAUGE,
+           "Seconds since the reader of a subscription with mode ranges attached.", ("subscription", "reader"),
+           _readers),
     _lane("lag_records", "Records of the lane that are not settled.", _known("lag")),
     _lane("committed_position", "The next position that the broker was told.", _known("committed")),
     _lane("end_position", "The end of the lane.", _known("end")),

@@ -3,6 +3,9 @@
 A parked record keeps its key, value and headers; one more header, the last, says where it comes from, what happened
 to it and when it is due. The lanes of the topic hold waits of one order of magnitude each, so that a short
 wait never queues behind a long one.
+
+Writing a record here and committing the place it came from are not one step, and a write without an answer is repeated.
+So a record may come from here although it also came from its own lane, or twice: it always comes back as doubtful.
 """
 
 import json
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.model import Chunk, Header, Lane, Message
-from sidecar.spans import History, Span
+from sidecar.spans import FRESH, History, Span
 from sidecar.wire import decode_frame, encode_frame
 
 HEADER = "offramp-parked"
@@ -56,7 +59,7 @@ def park(span: Span, *, now: float, due: float, wall_ms: int, lanes: int) -> Mes
 
 def redriven(frame: bytes, topic: str, *, wall_ms: int) -> Message:
     """A dead letter on its way back: due at once, with all its attempts before it."""
-    return _message(frame, topic, History(doubtful=True), 0.0, wall_ms, 1, 0.0)
+    return _message(frame, topic, FRESH, 0.0, wall_ms, 1, 0.0)
 
 
 def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, doubtful: bool) -> Unparked:
@@ -80,7 +83,7 @@ def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, doubtful: bool
         failures=said["failures"],
         strikes=said["strikes"],
         deaths=said["deaths"],
-        doubtful=doubtful or said["doubtful"],
+        doubtful=True,
         first_failed=None if said["failed_ms"] is None else now - (wall_ms - said["failed_ms"]) / 1000,
         company=said["company"],
     )
@@ -100,7 +103,8 @@ def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: i
         "failures": history.failures,
         "strikes": history.strikes,
         "deaths": history.deaths,
-        "doubtful": history.doubtful,
+        # Always, and not read any more: sidecars of 0.1.0 take a record without it for one that somebody else wrote.
+        "doubtful": True,
         # When it first failed, as time of day: the loop's clock does not survive a restart.
         "failed_ms": None if history.first_failed is None else wall_ms - int((now - history.first_failed) * 1000),
         "company": history.company,
@@ -120,10 +124,8 @@ def _read(header: Header) -> dict[str, Any] | None:
         said["topic"].encode()
         bytes.fromhex(said["ref"])
         failed_ms = said["failed_ms"]
-        usable = (
-            all(type(said[name]) is int and 0 <= said[name] < limit for name, limit in _NUMBERS.items())
-            and isinstance(said["doubtful"], bool)
-            and (failed_ms is None or (type(failed_ms) is int and abs(failed_ms) < _LONG))
+        usable = all(type(said[name]) is int and 0 <= said[name] < limit for name, limit in _NUMBERS.items()) and (
+            failed_ms is None or (type(failed_ms) is int and abs(failed_ms) < _LONG)
         )
         return said if usable else None
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):

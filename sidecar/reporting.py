@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sidecar.books import Books
 from sidecar.brokers.base import LaneEnd
+from sidecar.brokers.cursor import Attached, Standing
 from sidecar.lanes import LaneState
 from sidecar.model import Lane
-from sidecar.status import LaneStatus, SessionStatus, SubscriptionState, SubscriptionStatus
+from sidecar.status import LaneStatus, ReaderStatus, SessionStatus, SubscriptionState, SubscriptionStatus
 
 if TYPE_CHECKING:
+    from sidecar.ranged import RangedSubscription
     from sidecar.subscription import Subscription
 
 
@@ -18,16 +21,18 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
     states = sorted(books.lanes.values(), key=lambda state: state.lane)
     keeps = subscription.broker.traits.keeps_acks_beyond
     counts = subscription.broker.traits.positions_count_records
-    arrivals = [arrived for state in states if (arrived := _oldest(state)) is not None]
+    lanes = _Lanes(_holders(books), now, keeps_acks_beyond=keeps, positions_count_records=counts)
+    reported = tuple(lanes.report(state, ends.get(state.lane)) for state in states)
     return SubscriptionStatus(
         name=settings.name,
         broker=settings.broker,
         group=settings.group_name,
         topics=settings.topics,
         order=settings.order.value,
+        mode=settings.mode.value,
         state=_state(subscription),
         trouble=tuple(books.troubles.values()),
-        lanes=tuple(_lane(state, ends.get(state.lane), counts=counts) for state in states),
+        lanes=reported,
         sessions=tuple(
             SessionStatus(
                 session=session.id,
@@ -39,6 +44,7 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
                 in_flight_records=sum(lease.records for lease in session.leases.values()),
                 credit_batches=session.credit.batches,
                 age=now - session.connected,
+                oldest_lease=now - min((lease.granted for lease in session.leases.values()), default=now),
             )
             for session in subscription.sessions
         ),
@@ -50,8 +56,8 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
         buffered_bytes_limit=int(settings.memory.bytes),
         buffered_records=books.records,
         concurrency_limit=subscription.budget.limit,
-        oldest_unsettled=now - min(arrivals) if arrivals else 0.0,
-        would_be_replayed=sum(state.would_be_replayed(keeps_acks_beyond=keeps) for state in states),
+        oldest_unsettled=max((lane.oldest for lane in reported), default=0.0),
+        would_be_replayed=sum(lane.would_be_replayed for lane in reported),
     )
 
 
@@ -67,29 +73,90 @@ def _state(subscription: "Subscription") -> SubscriptionState:
     return SubscriptionState.PROBING if subscription.guard.down else SubscriptionState.RUNNING
 
 
-def _oldest(state: LaneState) -> float | None:
-    return state.window.arrival(state.ledger.floor) if state.unsettled_records else None
+def _holders(books: Books) -> dict[LaneState, str]:
+    """Who has the oldest unsettled record of a lane in hand, for the lanes of which somebody has."""
+    return {
+        span.lane: lease.holder.name
+        for lease in books.leases.held()
+        for span in lease.spans
+        if span.low <= span.lane.ledger.floor <= span.chunk.positions[span.stop - 1]
+    }
 
 
-def _lane(state: LaneState, end: LaneEnd | None, *, counts: bool) -> LaneStatus:
-    ledger = state.ledger
-    lag = -1 if end is None else end.backlog
-    if end is not None and counts:
-        # Behind the end, less what is settled beyond the floor: what somebody still has to work on.
-        lag = max(0, end.end - ledger.floor - ledger.settled_beyond)
+class _Lanes:
+    """What lanes say of themselves now."""
+
+    def __init__(
+        self, holders: Mapping[LaneState, str], now: float, *, keeps_acks_beyond: bool, positions_count_records: bool
+    ) -> None:
+        self._holders = holders
+        self._now = now
+        self._keeps = keeps_acks_beyond
+        self._counts = positions_count_records
+
+    def report(self, state: LaneState, end: LaneEnd | None) -> LaneStatus:
+        ledger = state.ledger
+        lag = -1 if end is None else end.backlog
+        if end is not None and self._counts:
+            # Behind the end, less what is settled beyond the floor: what somebody still has to work on.
+            lag = max(0, end.end - ledger.floor - ledger.settled_beyond)
+        oldest = state.window.first_from(ledger.floor) if state.unsettled_records else None
+        return LaneStatus(
+            topic=state.lane.topic,
+            lane=state.lane.number,
+            committed=ledger.committed,
+            fetched=ledger.tracked,
+            end=end.end if end else -1,
+            lag=lag,
+            settled_beyond=ledger.settled_beyond if self._counts else state.window.records - state.unsettled_records,
+            ready_records=state.ordering.fresh_records,
+            in_flight_records=state.in_flight,
+            waiting_records=state.waiting,
+            paused=bool(state.paused),
+            held_by=state.held_by,
+            buffered_bytes=state.unsettled_bytes,
+            parked=state.parked,
+            oldest_position=oldest[0] if oldest else -1,
+            oldest=self._now - oldest[1] if oldest else 0.0,
+            oldest_with=self._holders.get(state, "") if oldest else "",
+            would_be_replayed=state.would_be_replayed(keeps_acks_beyond=self._keeps),
+        )
+
+
+def report_ranged(
+    subscription: "RangedSubscription", lanes: Mapping[Lane, LaneEnd], standing: Standing
+) -> SubscriptionStatus:
+    """Of a subscription that is read by ranges, by what was last seen of its lanes and its group."""
+    settings = subscription.settings
+    counts = subscription.broker.traits.positions_count_records
+    attached = standing.attached
+    return SubscriptionStatus(
+        name=settings.name,
+        broker=settings.broker,
+        group=settings.group_name,
+        topics=settings.topics,
+        order=settings.order.value,
+        mode=settings.mode.value,
+        state=subscription.state,
+        trouble=tuple(subscription.troubles),
+        lanes=tuple(
+            _ranged_lane(lane, end, standing.positions.get(lane, -1), counts=counts)
+            for lane, end in sorted(lanes.items())
+        ),
+        counters=subscription.counters.snapshot(),
+        reader=_reader(attached, subscription.clock.wall_ms()) if attached else None,
+    )
+
+
+def _reader(attached: Attached, wall_ms: int) -> ReaderStatus:
+    # A broker may have kept the token alone.
+    age = max(0.0, (wall_ms - attached.since_ms) / 1000) if attached.since_ms else 0.0
+    return ReaderStatus(name=attached.reader, token=attached.token, age=age)
+
+
+def _ranged_lane(lane: Lane, end: LaneEnd, committed: int, *, counts: bool) -> LaneStatus:
+    # A group without a position has all of it before it.
+    lag = max(0, end.end - max(committed, end.start)) if counts else end.backlog
     return LaneStatus(
-        topic=state.lane.topic,
-        lane=state.lane.number,
-        committed=ledger.committed,
-        fetched=ledger.tracked,
-        end=end.end if end else -1,
-        lag=lag,
-        settled_beyond=ledger.settled_beyond if counts else state.window.records - state.unsettled_records,
-        ready_records=state.ordering.fresh_records,
-        in_flight_records=state.in_flight,
-        waiting_records=state.waiting,
-        paused=bool(state.paused),
-        held_by=state.held_by,
-        buffered_bytes=state.unsettled_bytes,
-        parked=state.parked,
+        topic=lane.topic, lane=lane.number, committed=committed, fetched=max(0, committed), end=end.end, lag=lag
     )

@@ -47,6 +47,7 @@ class Session:
         #: it holds a record that must be alone with its worker process
         self.solitary = False
         self.ended = False
+        self.choked = False
         self._stopped = False
 
     @property
@@ -65,7 +66,7 @@ class Session:
         return self.client.name or f"{self.client.language or 'client'}-{self.client.pid}"
 
     def has_room(self) -> bool:
-        if self._stopped or self.ended or len(self.leases) >= self.credit.batches:
+        if self._stopped or self.choked or self.ended or len(self.leases) >= self.credit.batches:
             return False
         if self.solitary and self.leases:
             return False
@@ -75,6 +76,12 @@ class Session:
         """Replace the credit: a ceiling on what is unsettled. May deliver before it returns."""
         self.credit = credit
         self._subscription.session_changed(self)
+
+    def choke(self, choked: bool) -> None:
+        """While it is choked nothing more is delivered: its client does not take what there is."""
+        if choked is not self.choked:
+            self.choked = choked
+            self._subscription.session_changed(self)
 
     def stop_deliveries(self) -> None:
         """The client drains: nothing more is delivered."""

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from time import time_ns
 
 from sidecar import dead_letters, parking
 from sidecar.aside import Aside, AsideWriter
@@ -19,7 +20,11 @@ from sidecar.sessions import Session
 from sidecar.settings import Oversized, SubscriptionSettings
 from sidecar.spans import Parcel, ParcelState, Span, count
 from sidecar.stale import without_gone_lanes
+from sidecar.tracing import Spans
 from sidecar.verdicts import Back, Dead, Drop, Failed, Move, Verdicts
+
+#: why a record is parked that only waits, and holds up its lane by that
+_WINDOW_FULL = "its lane had no room left while it waited for its retry"
 
 
 class Settling:
@@ -37,6 +42,7 @@ class Settling:
         *,
         settled: Callable[[], None],
         pause: Callable[[str], None],
+        spans: Spans | None = None,
     ) -> None:
         self._settings = settings
         self._books = books
@@ -46,6 +52,7 @@ class Settling:
         self._verdicts = Verdicts(settings, guard, rng)
         self._settled = settled
         self._pause = pause
+        self._spans = spans
         self.rejects = RejectWatch(settings.outage)
         #: a record that is held because no connected client takes it
         self._held: Parcel | None = None
@@ -58,6 +65,7 @@ class Settling:
 
     def settle(self, settlement: Settlement, now: float) -> SettleResult:
         books = self._books
+        began = time_ns() if self._spans is not None else 0
         result, lease, settled = books.leases.settle(settlement)
         if lease is None:
             books.counters.unknown_settlements += 1
@@ -67,6 +75,8 @@ class Settling:
             (books.no_longer_wait if late else books.landed)(each.spans)
         if any(span.lane.phase is LanePhase.GONE for each in settled for span in each.spans):
             result, settled = without_gone_lanes(lease, result, settled)
+        if self._spans is not None:
+            self._spans.settled(began, lease, settlement, result)
         if result.status is SettleStatus.STALE:
             books.counters.stale_settlements += 1
         # What succeeded first: a batch of which a part succeeds is no sign of an outage, whatever its order.
@@ -95,10 +105,10 @@ class Settling:
             failed = _failed(lease, spans)
             if how is SessionEnd.LOST:
                 counters.abandoned += count(spans)
-                self._apply(self._verdicts.abandoned(failed, now, alone=alone), lease, now, heirs=True)
+                self._apply(self._verdicts.abandoned(failed, now, alone=alone), lease, now, "WORKER_DIED", heirs=True)
             else:
                 counters.released += count(spans)
-                self._apply(self._verdicts.released(failed), lease, now, heirs=True)
+                self._apply(self._verdicts.released(failed), lease, now, "released", heirs=True)
         self._settled()
 
     def expire(self, now: float) -> None:
@@ -111,7 +121,7 @@ class Settling:
                 moves = self._verdicts.failed(
                     _failed(lease, spans), now, reason="EXPIRED", doubtful=True, in_outage=in_outage
                 )
-                self._apply(moves, lease, now, heirs=True)
+                self._apply(moves, lease, now, "EXPIRED", heirs=True)
             self._settled()
 
     def relieve(self, now: float) -> None:
@@ -123,7 +133,7 @@ class Settling:
         for parcel in [*self._books.dispatcher.waiting()]:
             if parcel.due > now and any(span.lane in lanes for span in parcel.spans):
                 self._books.no_longer_waiting(parcel, ParcelState.ASIDE)
-                self._park(parcel, now)
+                self._park(parcel, now, _WINDOW_FULL)
 
     def oversized(self, sessions: Iterable[Session], parcels: Iterable[Parcel]) -> None:
         """Records that some worker cannot take. If no worker can, do as the settings say."""
@@ -164,14 +174,16 @@ class Settling:
                 moves = self._verdicts.failed(
                     failed, now, reason=part.reason, retry_after=part.retry_after, in_outage=in_outage
                 )
-                self._apply(moves, lease, now)
+                self._apply(moves, lease, now, part.reason)
             case Outcome.RELEASE:
                 counters.released += part.count
-                self._apply(self._verdicts.released(failed), lease, now)
+                self._apply(self._verdicts.released(failed), lease, now, part.reason)
             case Outcome.OVERLOADED:
                 counters.overloaded += part.count
                 self._budget.overloaded(now - lease.granted, len(self._books.leases) + 1, now)
-                self._apply(self._verdicts.overloaded(failed, part.retry_after), lease, now)
+                self._apply(
+                    self._verdicts.overloaded(failed, part.retry_after), lease, now, part.reason or "overloaded"
+                )
             case Outcome.REJECT:
                 counters.rejected += part.count
                 self._dead_letter(spans, f"REJECTED: {part.reason}" if part.reason else "REJECTED", lease.holder.name)
@@ -200,7 +212,9 @@ class Settling:
         self.delivering.take_home(lease)
         return [span for span in spans if span.lane.phase is not LanePhase.GONE]
 
-    def _apply(self, moves: Sequence[Move], lease: Lease[Session], now: float, *, heirs: bool = False) -> None:
+    def _apply(
+        self, moves: Sequence[Move], lease: Lease[Session], now: float, reason: str, *, heirs: bool = False
+    ) -> None:
         """Do what the verdicts say. `heirs`: the lease ended, and may be settled while its records wait."""
         self._books.counters.splits = self._verdicts.splits
         for move in moves:
@@ -210,24 +224,25 @@ class Settling:
                     if heirs:
                         parcel.ancestor = lease
                         lease.heirs.append(parcel)
-                    self._put_back(parcel, now)
+                    self._put_back(parcel, now, reason)
                 case Dead():
                     self._dead_letter(move.spans, move.reason, lease.holder.name)
                 case Drop():
                     self._books.counters.dropped += count(move.spans)
                     self._books.settle(move.spans)
 
-    def _put_back(self, parcel: Parcel, now: float) -> None:
+    def _put_back(self, parcel: Parcel, now: float, reason: str) -> None:
         parcel.spans = [span for span in parcel.spans if span.lane.phase is LanePhase.ACTIVE]
         if not parcel.spans:
             parcel.state = ParcelState.GONE
         elif self._parks and parcel.due - now > self._settings.parking.after:
             parcel.state = ParcelState.ASIDE
-            self._park(parcel, now)
+            self._park(parcel, now, reason)
         else:
             self._books.put_back(parcel, now)
 
-    def _park(self, parcel: Parcel, now: float) -> None:
+    def _park(self, parcel: Parcel, now: float, reason: str) -> None:
+        self._books.parked_for.add(reason, parcel.records)
         wall, lanes = self._clock.wall_ms(), self._settings.parking.lanes
         for span in parcel.spans:
             span.lane.aside += span.records
@@ -238,6 +253,7 @@ class Settling:
     def _dead_letter(self, spans: Iterable[Span], reason: str, worker: str) -> None:
         wall, group = self._clock.wall_ms(), self._settings.group_name
         for span in spans:
+            self._books.dead_for.add(reason, span.records)
             span.lane.aside += span.records
             for single in span.singles():
                 message = dead_letters.write(single, group=group, reason=reason, worker=worker, wall_ms=wall)

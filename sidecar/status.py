@@ -26,7 +26,7 @@ class SubscriptionState(IntEnum):
 class LaneStatus:
     topic: str
     lane: int
-    #: the next position that the broker was told
+    #: the next position that the broker was told; -1 where a ranged subscription has none yet
     committed: int
     #: the next position to fetch
     fetched: int
@@ -44,6 +44,14 @@ class LaneStatus:
     buffered_bytes: int = 0
     #: this lane belongs to the retry topic
     parked: bool = False
+    #: the oldest record that is not settled, behind which the commit waits; -1: all that was fetched is settled
+    oldest_position: int = -1
+    #: seconds since it was fetched
+    oldest: float = 0.0
+    #: the worker that has it in hand; empty if none has: it waits for a worker or a retry, or is being written aside
+    oldest_with: str = ""
+    #: records of the lane that were delivered and are not committed
+    would_be_replayed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,18 @@ class SessionStatus:
     credit_batches: int = 0
     #: seconds
     age: float = 0.0
+    #: seconds that it has had the batch that it has had for longest
+    oldest_lease: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderStatus:
+    """Who may commit for a subscription with mode ranges."""
+
+    name: str
+    token: int
+    #: seconds since it attached
+    age: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +107,8 @@ class SubscriptionStatus:
     oldest_unsettled: float = 0.0
     #: records that were delivered and are not committed
     would_be_replayed: int = 0
+    mode: str = "leases"
+    reader: ReaderStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +129,5 @@ class Status:
     draining: bool = False
     subscriptions: tuple[SubscriptionStatus, ...] = ()
     brokers: tuple[BrokerStatus, ...] = ()
+    #: what an operator should know of the sidecar itself, one sentence each
+    trouble: tuple[str, ...] = ()

@@ -44,6 +44,7 @@ from sidecar.sessions import Consumer, Session
 from sidecar.settings import SubscriptionSettings
 from sidecar.settling import Settling
 from sidecar.status import SubscriptionStatus
+from sidecar.tracing import Spans
 
 log = Log("subscription")
 
@@ -59,11 +60,13 @@ class Subscription:
         prefix: bytes,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self.settings = settings
         self.broker = broker
         self.clock = clock = clock or Clock()
         rng = rng or random.Random()
+        self._spans = spans
         self.books = books = Books(settings.name, Dispatcher(Batching(settings.batch), settings.order), prefix)
         self.counters = books.counters
         self.meters = books.meters
@@ -74,7 +77,16 @@ class Subscription:
         self._source = broker.subscribe(SourceSpec(settings.group_name, settings.topics, settings.start, own_topics))
         trouble = Backoff(0.1, 2.0, 10.0, 0.2, rng)
         self._settling = Settling(
-            settings, books, clock, broker, self.guard, self.budget, rng, settled=self._settled, pause=self.pause
+            settings,
+            books,
+            clock,
+            broker,
+            self.guard,
+            self.budget,
+            rng,
+            settled=self._settled,
+            pause=self.pause,
+            spans=spans,
         )
         self._delivering = Delivering(
             settings,
@@ -85,6 +97,7 @@ class Subscription:
             rng,
             sweep=self._sweep,
             oversized=lambda parcels: self._settling.oversized(self.sessions, parcels),
+            spans=spans,
         )
         self._settling.delivering = self._delivering
         self._assigning = Assigning(
@@ -113,6 +126,7 @@ class Subscription:
             trouble,
             take_in=self._assigning.take_in,
             window_full=lambda: self._settling.relieve(clock.now()),
+            spans=spans,
         )
         self.paused_because = ""
         self.draining = False
@@ -154,6 +168,8 @@ class Subscription:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._source.release([*self.books.lanes])
         await self._source.close()
+        if self._spans is not None:
+            self._spans.close()
 
     # Workers
 
@@ -225,6 +241,10 @@ class Subscription:
     def lanes(self) -> list[Lane]:
         """What is assigned now, without the retry topic."""
         return [lane for lane, state in self.books.lanes.items() if not state.parked]
+
+    @property
+    def can_seek(self) -> bool:
+        return self.broker.traits.seeks
 
     async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         """Move lanes. What is leased from them becomes stale. Raises what `Source.seek` raises."""

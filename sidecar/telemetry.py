@@ -82,6 +82,8 @@ class Meters:
     settle_seconds: Histogram = field(default_factory=lambda: Histogram(SETTLE_SECONDS_BOUNDS))
     #: bytes that were fetched from the broker and thrown away, because lanes were paused, moved or revoked
     refetched_bytes: int = 0
+    #: seconds in which nothing was fetched because revoked lanes were waited for
+    revoke_seconds: float = 0.0
     #: batches by the reason for their size
     closed_by: dict[ClosedBy, int] = field(default_factory=_none_closed)
 
@@ -90,14 +92,18 @@ class Meters:
 LOG_FIELDS: Mapping[str, str] = {
     "address": "host and port",
     "broker": "a broker's name in the configuration",
+    "calls": "a number of calls",
     "client": "who a worker process says it is",
     "deadline": "seconds that are left",
     "error": "what went wrong, in one sentence",
+    "expires": "when a certificate does",
     "group": "a group on the broker",
     "how": "how a session ended",
     "http": "host and port of the probes and metrics",
     "lane": "a lane as topic/number",
+    "lanes": "lanes as topic/number",
     "leases": "leases in the hands of workers",
+    "listener": "the setting that opened a socket or port",
     "method": "a gRPC method",
     "peer": "the other end of a connection",
     "pid": "a process id",

@@ -72,9 +72,12 @@ class Window:
         )
         return self._full
 
-    def arrival(self, position: int) -> float | None:
-        """When the record at `position`, or the next after it, arrived. None if it has not."""
-        return next((arrived for chunk, _, arrived in self._chunks if chunk.positions[-1] >= position), None)
+    def first_from(self, position: int) -> tuple[int, float] | None:
+        """The record at `position`, or the next after it: where it is, and when it arrived. None if it has not."""
+        for chunk, _, arrived in self._chunks:
+            if chunk.positions[-1] >= position:
+                return chunk.positions[bisect_left(chunk.positions, position)], arrived
+        return None
 
     def _drop_committed(self) -> None:
         self._before = None

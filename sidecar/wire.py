@@ -16,16 +16,17 @@ _RECORD_TAG = b"\x22"
 CONSUME_BATCH_TAG = b"\x12"
 FETCH_BATCH_TAG = b"\x0a"
 
-_SMALL = [bytes([n]) for n in range(128)] + [bytes([n & 127 | 128, n >> 7]) for n in range(128, 1 << 14)]
+#: numbers of up to 14 bits, for loops that cannot afford a call for each
+SMALL = [bytes([n]) for n in range(128)] + [bytes([n & 127 | 128, n >> 7]) for n in range(128, 1 << 14)]
 #: 14 bits that are followed by more
-_MORE = [bytes([n & 127 | 128, n >> 7 | 128]) for n in range(1 << 14)]
+MORE = [bytes([n & 127 | 128, n >> 7 | 128]) for n in range(1 << 14)]
 
 
 def varint(number: int) -> bytes:
     if number < 1 << 14:
-        return _SMALL[number]
+        return SMALL[number]
     # Positions and timestamps have many digits: two at a time.
-    return _MORE[number & 16383] + varint(number >> 14)
+    return MORE[number & 16383] + varint(number >> 14)
 
 
 def encode_header(header: Header) -> bytes:

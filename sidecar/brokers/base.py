@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sidecar.brokers.cursor import Counted, Cursor, Stretch
+from sidecar.errors import Refused
 from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
 
 
@@ -29,7 +31,7 @@ class Traits:
     lanes_are_exclusive: bool
     #: `Source.seek` works
     seeks: bool
-    #: `Broker.read` works
+    #: `Broker.read`, `locate`, `survey` and `cursor` work
     reads_ranges: bool
     #: topics are made by `ensure_topic`
     creates_topics: bool
@@ -148,6 +150,8 @@ class Source(ABC):
 
     #: bytes that were fetched and thrown away since the source was opened, and so are fetched again
     refetched_bytes: int = 0
+    #: seconds in which nothing was fetched because revoked lanes were waited for: the others lived from what was there
+    revoke_seconds: float = 0.0
 
     @abstractmethod
     async def open(self) -> None:
@@ -245,9 +249,25 @@ class Broker(ABC):
         """The records of a run, in order, in chunks of about `max_bytes`, without a group. Ends with the run or
         with the lane. Raises `NotFound`, `Unavailable`."""
 
+    async def topics(self, wanted: Collection[str]) -> Collection[str]:
+        """The topics that a subscription means: those named, and those that fit a pattern, where there are patterns."""
+        return wanted
+
+    async def locate(self, topic: str, target: SeekTarget) -> Mapping[Lane, int]:
+        """Where the target is in each lane of a topic. Raises `NotFound`, `Unavailable`."""
+        raise Refused("This broker reads no ranges.")
+
+    async def survey(self, runs: Mapping[Lane, Run]) -> Mapping[Lane, Stretch]:
+        """What waits in runs that lie within their lanes. Raises `NotFound`, `Unavailable`."""
+        return {lane: Counted(run) for lane, run in runs.items()}
+
+    def cursor(self, spec: "SourceSpec") -> Cursor:
+        """The positions of a group that is read by ranges. Not open yet. Cheap."""
+        raise Refused("This broker reads no ranges.")
+
     @abstractmethod
     async def close(self) -> None:
-        """Close sources first. Waits for publishes that are under way. Never raises."""
+        """Close sources and cursors first. Waits for publishes that are under way. Never raises."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from sidecar.brokers.base import (
     Start,
     Traits,
 )
+from sidecar.brokers.cursor import Attached
+from sidecar.brokers.memory_cursor import MemoryCursor
 from sidecar.errors import LaneGone, NotFound, Refused
 from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
 from sidecar.settings import setting
@@ -206,6 +208,8 @@ class MemoryBroker(Broker):
         self.facts = {"durability": "none: everything is gone when the sidecar stops"}
         #: by group and lane
         self.cursors: dict[tuple[str, Lane], Commit] = {}
+        #: by group
+        self.readers: dict[str, Attached] = {}
         self._options = options or MemoryOptions()
         self._topics: dict[str, list[MemoryLane]] = {}
         self._turns: dict[str, int] = {}
@@ -216,6 +220,9 @@ class MemoryBroker(Broker):
 
     def subscribe(self, spec: SourceSpec) -> MemorySource:
         return MemorySource(self, spec)
+
+    def cursor(self, spec: SourceSpec) -> MemoryCursor:
+        return MemoryCursor(self, spec)
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
         lanes = self.ensure(topic)
@@ -242,8 +249,16 @@ class MemoryBroker(Broker):
             position += len(chunk.frames)
             yield chunk
 
+    async def locate(self, topic: str, target: SeekTarget) -> Mapping[Lane, int]:
+        return {lane: self.lane(lane).resolve(target) for lane in await self.lane_ends(topic)}
+
     async def close(self) -> None:
         """There is nothing to close."""
+
+    def check_unconsumed(self, spec: SourceSpec) -> None:
+        """Raises `Refused` if workers consume the group."""
+        if any(source.spec.group == spec.group and source.topics & set(spec.topics) for source in self._sources):
+            raise Refused(f"Group {spec.group!r} is consumed by leases: it cannot be read by ranges at the same time.")
 
     def ensure(self, topic: str, lanes: int | None = None) -> list[MemoryLane]:
         """The lanes of a topic, which is made if it is missing."""

@@ -26,6 +26,7 @@ COMMANDS = {
     "run": Command("sidecar.cli.run", "run the sidecar"),
     "demo": Command("sidecar.demo", "see it work: a sidecar, workers, failures, and a verdict"),
     "lint": Command("sidecar.cli.lint", "check a configuration, or print an example of one"),
+    "health": Command("sidecar.cli.health", "whether the sidecar beside it is alive, for probes"),
     "status": Command("sidecar.cli.status", "what a running sidecar is doing"),
     "top": Command("sidecar.cli.top", "the same, live"),
     "publish": Command("sidecar.cli.publish", "send messages from a file or a pipe"),

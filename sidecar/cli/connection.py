@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import grpc
 
+from offramp.channel import Access
 from offramp.v1 import admin_pb2_grpc, consumer_pb2_grpc, publish_pb2_grpc
 from sidecar import config
 from sidecar.config.forms import split_address
@@ -19,6 +20,14 @@ from sidecar.errors import OfframpError
 MAX_MESSAGE_BYTES = 256 << 20
 #: seconds for a call that should be answered at once
 TIMEOUT = 30.0
+#: how to prove who calls: what the client's library takes, and the argument that says it
+_PROOF = {
+    "token_file": "--token-file",
+    "ca": "--tls-ca",
+    "certificate": "--tls-certificate",
+    "key": "--tls-key",
+    "server_name": "--tls-server-name",
+}
 _CONNECT_TIMEOUT = 3.0
 _HINT = 'Start one with "offramp run", or name another with --address or OFFRAMP_ADDRESS'
 
@@ -49,27 +58,33 @@ def address_of(args: argparse.Namespace, environ: Mapping[str, str] | None = Non
         return _target(said)
     path = args.config or config.find(environ)
     listen = config.listen_settings(path, options=args.options, environ=environ)
-    return _target(listen.tcp) if not listen.socket else f"unix:{os.path.abspath(listen.socket)}"
+    # The operators' own socket first: apps may have been denied what this is about to ask for.
+    socket_path = listen.admin_socket or listen.socket
+    return f"unix:{os.path.abspath(socket_path)}" if socket_path else _target(listen.tcp)
 
 
 @contextmanager
 def connect(args: argparse.Namespace) -> Iterator[Stubs]:
     """A sidecar that answers. Raises `CallError` if there is none."""
     address = address_of(args)
+    access = _access(args, address)
     knock(address)
-    options = [
-        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-        # A proxy of the environment has no business between this and a socket of the same machine.
-        ("grpc.enable_http_proxy", 0),
-    ]
-    with grpc.insecure_channel(address, options=options) as channel, answered(address):
+    with access.open(MAX_MESSAGE_BYTES) as channel, answered(address):
         yield Stubs(
             address,
             admin_pb2_grpc.AdminServiceStub(channel),  # type: ignore[no-untyped-call]
             consumer_pb2_grpc.ConsumerServiceStub(channel),  # type: ignore[no-untyped-call]
             publish_pb2_grpc.PublishServiceStub(channel),  # type: ignore[no-untyped-call]
         )
+
+
+def _access(args: argparse.Namespace, address: str) -> Access:
+    given = {name: getattr(args, flag[2:].replace("-", "_"), None) for name, flag in _PROOF.items()}
+    try:
+        return Access(address=address, **given)
+    except ValueError as error:
+        name, _, text = str(error).partition(": ")
+        raise CallError(f"{_PROOF.get(name, name)}: {text}") from None
 
 
 @contextmanager

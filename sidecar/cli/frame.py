@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offramp.v1 import admin_pb2
-from sidecar.cli.status import lanes_shown, state_word, troubles
+from sidecar.cli.status import RANGES, how_read, lanes_shown, reader_text, state_word, troubles
 from sidecar.cli.text import Ink, age, bar, fit, plural, short
 
 _BAR = 12
@@ -47,6 +47,9 @@ def summary(now: admin_pb2.Status, before: admin_pb2.Status | None) -> Iterator[
     seconds = _seconds_between(now, before)
     for s in now.subscriptions:
         earlier = _earlier(s, before)
+        if s.mode == RANGES:
+            yield _ranges_summary(s, earlier, seconds)
+            continue
         rates = " ".join(f"{name}={short(_rate(s, earlier, counter, seconds))}/s" for name, counter, _ in _RATES)
         yield (
             f"{s.name} {state_word(s)} {rates} in_flight={s.in_flight_records} waiting={s.waiting_records} "
@@ -54,6 +57,14 @@ def summary(now: admin_pb2.Status, before: admin_pb2.Status | None) -> Iterator[
         )
     for trouble in troubles(now):
         yield f"! {trouble}"
+
+
+def _ranges_summary(
+    s: admin_pb2.SubscriptionStatus, earlier: admin_pb2.SubscriptionStatus | None, seconds: float
+) -> str:
+    rate = short(_rate(s, earlier, "delivered", seconds))
+    reader = s.reader.name or "unnamed" if s.HasField("reader") else "none"
+    return f"{s.name} {state_word(s)} read={rate}/s lag={_total_lag(s)} commits={s.counters.commits} reader={reader}"
 
 
 def _head(now: admin_pb2.Status, view: View) -> list[str]:
@@ -83,8 +94,21 @@ def _subscription(
     ink = view.ink
     state = state_word(s)
     name = fit(s.name, view.width // 3)
-    rest = fit(f"  {', '.join(s.topics)} on {s.broker}, order {s.order}", view.width - len(name) - len(state) - 2)
+    rest = fit(f"  {', '.join(s.topics)} on {s.broker}, {how_read(s)}", view.width - len(name) - len(state) - 2)
     yield ink.bold(name) + "  " + (ink.green(state) if state == "running" else ink.yellow(state)) + ink.dim(rest)
+    if s.mode == RANGES:
+        rate = _rate(s, earlier, "delivered", seconds)
+        yield _GAP.join((_rate_cell("read", rate, None, ink), _cell("commits", short(s.counters.commits))))
+        yield fit(f"reader: {reader_text(s)}", view.width)
+    else:
+        yield from _leased(s, earlier, seconds, view)
+    yield from _lanes(s, view)
+
+
+def _leased(
+    s: admin_pb2.SubscriptionStatus, earlier: admin_pb2.SubscriptionStatus | None, seconds: float, view: View
+) -> Iterator[str]:
+    ink = view.ink
     rates = {counter: _rate(s, earlier, counter, seconds) for _, counter, _ in _RATES}
     cells = [_rate_cell(label, rates[counter], None, ink) for label, counter, notable in _RATES if not notable]
     cells.append(_cell("in flight", short(s.in_flight_records)))
@@ -105,7 +129,6 @@ def _subscription(
     across = min(fitting, 3) if fitting < 6 else 6
     for start in range(0, len(cells), across):
         yield _GAP.join(cells[start : start + across])
-    yield from _lanes(s, view)
 
 
 def _lanes(s: admin_pb2.SubscriptionStatus, view: View) -> Iterator[str]:

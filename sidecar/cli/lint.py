@@ -16,7 +16,7 @@ from sidecar.config import InvalidConfigError
 from sidecar.config.reference import example
 from sidecar.config.writing import write
 from sidecar.errors import ConfigError
-from sidecar.settings import Settings
+from sidecar.settings import Right, Settings, SubscriptionMode
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +44,13 @@ def run(args: argparse.Namespace) -> int:
 def _summary(source: str, settings: Settings) -> str:
     listen = [f"unix:{settings.listen.socket}" if settings.listen.socket else "", settings.listen.tcp]
     rows = [("listen", ", ".join(filter(None, listen))), ("http", settings.http.address or "none")]
+    for name, client in settings.clients.items():
+        may = [f"{right} {', '.join(names)}" for right in Right if (names := getattr(client, right))]
+        rows.append(("client", f"{name}: {'; '.join(may)}"))
     rows += [("broker", f"{name}, type {broker.type}") for name, broker in settings.brokers.items()]
     for name, s in settings.subscriptions.items():
-        rows.append(
-            ("subscription", f"{name}: {', '.join(s.topics)} on {s.broker}, group {s.group_name}, order {s.order}")
-        )
+        how = f"order {s.order}" if s.mode is SubscriptionMode.LEASES else "by ranges"
+        rows.append(("subscription", f"{name}: {', '.join(s.topics)} on {s.broker}, group {s.group_name}, {how}"))
     if not settings.subscriptions:
         rows.append(("subscription", "none: apps can only publish"))
     return "\n".join([f"{source}: ok", *(f"  {line}" for line in columns(rows))]) + "\n"

@@ -51,6 +51,19 @@ def add_address(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="unix:/path/to.sock or host:port of the sidecar (default: $OFFRAMP_ADDRESS, or as configured)",
     )
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="the token to show, where one is needed (default: $OFFRAMP_TOKEN_FILE)"
+    )
+    parser.add_argument(
+        "--tls-ca", metavar="FILE", help="whom to trust, for a sidecar that speaks TLS (default: $OFFRAMP_CA)"
+    )
+    parser.add_argument(
+        "--tls-certificate", metavar="FILE", help="the certificate to show, if asked for one ($OFFRAMP_CERTIFICATE)"
+    )
+    parser.add_argument("--tls-key", metavar="FILE", help="its private key ($OFFRAMP_KEY)")
+    parser.add_argument(
+        "--tls-server-name", metavar="NAME", help="the name in the sidecar's certificate ($OFFRAMP_SERVER_NAME)"
+    )
     add_config(parser)
 
 

@@ -15,8 +15,15 @@ from sidecar.cli.parser import add_config
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
+    parser.add_argument(
+        "--gate-readiness",
+        action="store_true",
+        help="let /readyz fail while a broker is out of reach: for pods that only consume (http.gate_readiness)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.gate_readiness:
+        args.options.append("http.gate_readiness=true")
     _, settings = configured(args)
     return server.run(settings)

@@ -16,6 +16,8 @@ from sidecar.cli.parser import add_address
 from sidecar.cli.text import Ink, age, columns, plural, size
 
 _INDENT = "  "
+#: as in the configuration
+RANGES = "ranges"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +43,8 @@ def state_word(subscription: admin_pb2.SubscriptionStatus) -> str:
 
 def troubles(status: admin_pb2.Status) -> list[str]:
     """What an operator should look at, one sentence each."""
-    found = [f"broker {broker.name}: {broker.trouble}" for broker in status.brokers if broker.trouble]
+    found = [*status.trouble]
+    found += [f"broker {broker.name}: {broker.trouble}" for broker in status.brokers if broker.trouble]
     return found + [f"{s.name}: {trouble}" for s in status.subscriptions for trouble in s.trouble]
 
 
@@ -71,10 +74,37 @@ def report(status: admin_pb2.Status, address: str, ink: Ink) -> list[str]:
     return lines
 
 
+def how_read(s: admin_pb2.SubscriptionStatus) -> str:
+    return "by ranges" if s.mode == RANGES else f"order {s.order}"
+
+
+def reader_text(s: admin_pb2.SubscriptionStatus) -> str:
+    """Who reads ranges, in a few words."""
+    if not s.HasField("reader"):
+        return "none has attached yet"
+    return f"{s.reader.name or 'one without a name'}, attached {age(s.reader.age_ms)} ago"
+
+
 def _subscription(s: admin_pb2.SubscriptionStatus, ink: Ink) -> list[str]:
     state = state_word(s)
     shown = ink.green(state) if state == "running" else ink.yellow(state)
-    lines = [f"{ink.bold(s.name)}: {shown}; {', '.join(s.topics)} on {s.broker}, group {s.group}, order {s.order}"]
+    lines = [f"{ink.bold(s.name)}: {shown}; {', '.join(s.topics)} on {s.broker}, group {s.group}, {how_read(s)}"]
+    lines += _read_by_ranges(s) if s.mode == RANGES else _leased(s)
+    counted = [f"{field.name} {value:,}" for field, value in s.counters.ListFields()]
+    lines += ["", _INDENT + "since the start: " + (", ".join(counted).replace("_", " ") or "nothing")]
+    return lines
+
+
+def _read_by_ranges(s: admin_pb2.SubscriptionStatus) -> list[str]:
+    lines = [f"{_INDENT}reader: {reader_text(s)}" + (f", token {s.reader.token}" if s.HasField("reader") else ""), ""]
+    rows = [("lane", "committed", "end", "lag")]
+    for lane in s.lanes:
+        name = f"{lane.topic}/{lane.lane}"
+        rows.append((name, str(lane.committed) if lane.committed >= 0 else "none", _known(lane.end), _known(lane.lag)))
+    return lines + [_INDENT + line for line in columns(rows, right=range(1, 4))]
+
+
+def _leased(s: admin_pb2.SubscriptionStatus) -> list[str]:
     facts = [
         f"in flight: {plural(s.in_flight_records, 'record')} in {plural(s.leases, 'lease')}",
         f"waiting for a retry: {s.waiting_records:,}",
@@ -84,17 +114,14 @@ def _subscription(s: admin_pb2.SubscriptionStatus, ink: Ink) -> list[str]:
     ]
     if s.concurrency_limit:
         facts.append(f"at most in flight: {plural(s.concurrency_limit, 'batch', 'batches')}")
-    lines += [_INDENT + fact for fact in facts]
+    lines = [_INDENT + fact for fact in facts]
     if s.lanes:
         lines += ["", *(_INDENT + line for line in _lanes(s))]
-    lines += ["", *(_INDENT + line for line in _sessions(s))]
-    counted = [f"{field.name} {value:,}" for field, value in s.counters.ListFields()]
-    lines += ["", _INDENT + "since the start: " + (", ".join(counted).replace("_", " ") or "nothing")]
-    return lines
+    return [*lines, "", *(_INDENT + line for line in _sessions(s))]
 
 
 def _lanes(s: admin_pb2.SubscriptionStatus) -> list[str]:
-    rows = [("lane", "committed", "end", "lag", "ready", "in flight", "waiting", "settled ahead", "held by")]
+    rows = [("lane", "committed", "end", "lag", "ready", "in flight", "waiting", "settled ahead", "oldest", "held by")]
     lanes, others = lanes_shown(s)
     for lane in lanes:
         held = lane.held_by or ("paused" if lane.paused else "")
@@ -108,6 +135,7 @@ def _lanes(s: admin_pb2.SubscriptionStatus) -> list[str]:
                 str(lane.in_flight_records),
                 str(lane.waiting_records),
                 str(lane.settled_beyond),
+                _oldest(lane),
                 held,
             )
         )
@@ -117,7 +145,7 @@ def _lanes(s: admin_pb2.SubscriptionStatus) -> list[str]:
 def _sessions(s: admin_pb2.SubscriptionStatus) -> list[str]:
     if not s.sessions:
         return ["no worker is connected"]
-    rows = [("worker", "language", "pid", "leases", "in flight", "credit", "age")]
+    rows = [("worker", "language", "pid", "leases", "in flight", "held for", "credit", "age")]
     for session in s.sessions:
         rows.append(
             (
@@ -126,11 +154,20 @@ def _sessions(s: admin_pb2.SubscriptionStatus) -> list[str]:
                 str(session.pid or "-"),
                 str(session.leases),
                 str(session.in_flight_records),
+                age(session.oldest_lease_ms) if session.leases else "-",
                 str(session.credit_batches),
                 age(session.age_ms),
             )
         )
-    return columns(rows, right=range(2, 7))
+    return columns(rows, right=range(2, 8))
+
+
+def _oldest(lane: admin_pb2.LaneStatus) -> str:
+    """The record that the commit waits for: how old, where, and who has it."""
+    if lane.oldest_position < 0 or not lane.oldest_ms:
+        return "-"
+    with_whom = f" with {lane.oldest_with}" if lane.oldest_with else ""
+    return f"{age(lane.oldest_ms)} at {lane.oldest_position}{with_whom}"
 
 
 def _known(number: int) -> str:

@@ -12,17 +12,27 @@ An error names the key, the value, what is allowed and the nearest right word, a
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sidecar.config.build import WRONG, Builder
-from sidecar.config.checks import check_fit, check_listeners, check_subscription, check_together
+from sidecar.config.checks import (
+    check_access,
+    check_fit,
+    check_listeners,
+    check_machine,
+    check_subscription,
+    check_together,
+    check_tracing,
+)
 from sidecar.config.document import parse, read_file
 from sidecar.config.overrides import with_environment, with_options
 from sidecar.config.tree import Node, Nothing, Origin, Problems, Table, origin_of
 from sidecar.errors import ConfigError
-from sidecar.settings import HttpSettings, ListenSettings, Settings, SubscriptionSettings
+from sidecar.settings import HttpSettings, ListenSettings, Settings, SubscriptionSettings, TracingSettings
 
-__all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "listen_settings", "load"]
+__all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "http_settings", "listen_settings", "load"]
+
+_Group = TypeVar("_Group")
 
 #: where a configuration is looked for that nobody named, the first that is there
 DEFAULT_PATHS = ("offramp.yaml", "/etc/offramp/offramp.yaml")
@@ -38,8 +48,7 @@ class InvalidConfigError(ConfigError):
 
 def find(environ: Mapping[str, str] | None = None) -> str | None:
     """The configuration file to use when none was named: OFFRAMP_CONFIG, or the first of `DEFAULT_PATHS`."""
-    environ = os.environ if environ is None else environ
-    named = environ.get("OFFRAMP_CONFIG")
+    named = _or_own(environ).get("OFFRAMP_CONFIG")
     return named or next((path for path in DEFAULT_PATHS if os.path.exists(path)), None)
 
 
@@ -49,12 +58,13 @@ def load(path: str | None, *, options: Iterable[str] = (), environ: Mapping[str,
     Without a path there is no file, and the others are all there is. Raises `ConfigError`.
     """
     problems = Problems()
-    tree = _read(path, options, os.environ if environ is None else environ, problems)
+    environ = _or_own(environ)
+    tree = _read(path, options, environ, problems)
     builder = Builder(problems)
     values = builder.values(Settings, tree, ())
     if values is not None:
         _with_local_broker(values, builder, tree)
-        _check(values, tree, problems)
+        _check(values, tree, environ, problems)
     if problems:
         raise InvalidConfigError(problems.lines())
     return Settings(**cast(dict[str, Any], values))
@@ -67,13 +77,28 @@ def listen_settings(
 
     They may lack the variables that the rest of the file needs. Raises `ConfigError`.
     """
-    problems, found = Problems(), Problems()
-    tree = _read(path, options, os.environ if environ is None else environ, found)
-    entry = tree.entries.get("listen") if isinstance(tree, Table) else None
-    listen = Builder(problems).group(ListenSettings, entry.node, ("listen",)) if entry else ListenSettings()
+    return _only(ListenSettings, "listen", _read(path, options, _or_own(environ), Problems()))
+
+
+def http_settings(
+    path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None
+) -> HttpSettings:
+    """Only where its probes are answered, in the same way. Raises `ConfigError`."""
+    return _only(HttpSettings, "http", _read(path, options, _or_own(environ), Problems()))
+
+
+def _only(cls: type[_Group], key: str, tree: Node) -> _Group:
+    """One group of settings, whatever is wrong with the others."""
+    problems = Problems()
+    entry = tree.entries.get(key) if isinstance(tree, Table) else None
+    group = Builder(problems).group(cls, entry.node, (key,)) if entry else cls()
     if problems:
         raise InvalidConfigError(problems.lines())
-    return cast(ListenSettings, ListenSettings() if listen is WRONG else listen)
+    return cls() if group is WRONG else cast(_Group, group)
+
+
+def _or_own(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if environ is None else environ
 
 
 def _read(path: str | None, options: Iterable[str], environ: Mapping[str, str], problems: Problems) -> Node:
@@ -95,14 +120,22 @@ def _with_local_broker(values: dict[str, Any], builder: Builder, tree: Node) -> 
         brokers["local"] = builder.broker("local", Nothing(tree.origin), ("brokers", "local"))
 
 
-def _check(values: Mapping[str, Any], tree: Node, problems: Problems) -> None:
+def _check(values: Mapping[str, Any], tree: Node, environ: Mapping[str, str], problems: Problems) -> None:
     def report(path: Sequence[str], text: str) -> None:
         problems.add(origin_of(tree, path), path, text)
 
     listen, http = values.get("listen", ListenSettings()), values.get("http", HttpSettings())
     if listen is not WRONG and http is not WRONG:
         check_listeners(listen, http, report)
+    if (tracing := values.get("tracing", TracingSettings())) is not WRONG:
+        check_tracing(tracing, report)
     brokers, subscriptions = values.get("brokers", {}), values.get("subscriptions", {})
+    for name, configured in brokers.items() if brokers is not WRONG else ():
+        if configured is not WRONG:
+            check_machine(name, configured.options, environ, report)
+    clients = values.get("clients", {})
+    if listen is not WRONG and clients is not WRONG and subscriptions is not WRONG and WRONG not in clients.values():
+        check_access(listen, clients, subscriptions, report)
     if subscriptions is WRONG:
         return
     sound: dict[str, SubscriptionSettings] = {name: s for name, s in subscriptions.items() if s is not WRONG}

@@ -236,4 +236,4 @@ def _kind(node: Node) -> str:
 
 
 def _shown(node: Node, field: Field[Any], path: Path) -> str:
-    return HIDDEN if field.metadata.get("secret") or looks_secret(path[-1]) else _kind(node)
+    return HIDDEN if field.metadata.get("secret", looks_secret(path[-1])) else _kind(node)

@@ -1,13 +1,23 @@
 """What settings must be to each other. Each value is fine by itself when it comes here."""
 
-import ipaddress
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
+from operator import attrgetter
 
 from sidecar.config.build import keys_of
-from sidecar.config.forms import Form, form_of, split_address
+from sidecar.config.forms import Form, form_of, is_loopback, split_address
 from sidecar.config.wording import did_you_mean, quoted
-from sidecar.settings import HttpSettings, ListenSettings, SubscriptionSettings
+from sidecar.settings import (
+    Authenticate,
+    ClientSettings,
+    HttpSettings,
+    ListenSettings,
+    Right,
+    SubscriptionMode,
+    SubscriptionSettings,
+    TracingSettings,
+)
+from sidecar.tracing.choice import wrong_with
 
 #: puts a problem down for a key
 Report = Callable[[Sequence[str], str], None]
@@ -29,6 +39,12 @@ _NOT_ABOVE = (
 )
 _SHARES = {1: "", 2: "half of "}
 
+#: keys of a subscription that mean nothing where nothing is leased; of the retry topic, only its name does
+_ONLY_LEASES = (
+    "order", "oversized", "commit_every", "batch", "window", "memory", "lease", "retry", "outage", "budget",
+    "parking.enabled", "parking.after", "parking.lanes",
+)  # fmt: skip
+
 #: what the kernel takes for the path of a socket, in bytes
 _SOCKET_PATH_LIMIT = 107
 
@@ -42,14 +58,62 @@ def check_listeners(listen: ListenSettings, http: HttpSettings, report: Report) 
         report(
             ("listen", "socket"), f"is longer than the {_SOCKET_PATH_LIMIT} bytes that the path of a socket can have"
         )
-    if listen.tcp and not _is_loopback(listen.tcp):
-        report(
-            ("listen", "tcp"),
-            f"{quoted(listen.tcp)} is open to other machines; it takes a loopback address such as 127.0.0.1:4770",
-        )
+    if listen.admin_socket and listen.admin_socket == listen.socket:
+        report(("listen", "admin_socket"), f"{quoted(listen.socket)} is listen.socket, which is for apps")
     tcp, web = split_address(listen.tcp), split_address(http.address)
     if tcp is not None and tcp == web and tcp[1] != 0:
         report(("listen", "tcp"), f"{quoted(listen.tcp)} is the address of http.address, too")
+
+
+def check_access(
+    listen: ListenSettings, clients: Mapping[str, ClientSettings], subscriptions: Collection[str], report: Report
+) -> None:
+    """Who may come in. What the files hold is looked at when the sidecar starts."""
+    for first, second in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if getattr(listen, first) and not getattr(listen, second):
+            report(("listen", second), f"is missing, and there is {first}: a certificate and its key go together")
+    if listen.tls_client_ca and not listen.tls_certificate:
+        report(("listen", "tls_client_ca"), "asks clients for certificates, which takes a tls_certificate first")
+    if listen.tls_certificate and not listen.tcp:
+        report(("listen", "tls_certificate"), "is for listen.tcp, which is empty")
+    if listen.tcp and not is_loopback(listen.tcp):
+        _check_network(listen, clients, report)
+    if listen.authenticate is not Authenticate.NETWORK and not clients:
+        report(("listen", "authenticate"), f"is {listen.authenticate}, but there are no clients with tokens")
+    for name, client in clients.items():
+        _check_client(name, client, subscriptions, report)
+
+
+def _check_network(listen: ListenSettings, clients: Mapping[str, ClientSettings], report: Report) -> None:
+    lacks = []
+    if not listen.tls_certificate:
+        lacks.append("TLS (listen.tls_certificate and listen.tls_key)")
+    if not clients and not listen.tls_client_ca:
+        lacks.append("tokens (clients) or certificates of clients (listen.tls_client_ca)")
+    if lacks:
+        text = f"{quoted(listen.tcp)} is open to other machines, which takes {' and '.join(lacks)}"
+        report(("listen", "tcp"), f"{text}; without, it takes a loopback address such as 127.0.0.1:4770")
+
+
+def _check_client(name: str, client: ClientSettings, subscriptions: Collection[str], report: Report) -> None:
+    if not client.token_file:
+        report(("clients", name, "token_file"), "is empty; it takes the path of a file")
+    if not any(getattr(client, right) for right in Right):
+        report(("clients", name), f"has no right: give it some of {', '.join(Right)}")
+    for right in Right:
+        for subscription in getattr(client, right):
+            if subscription != "*" and subscription not in subscriptions:
+                known = did_you_mean(subscription, subscriptions) or f"There is {_listed(subscriptions)}, or * for all."
+                report(("clients", name, right), f"{quoted(subscription)} is not among subscriptions. {known}")
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def check_tracing(settings: TracingSettings, report: Report) -> None:
+    if wrong := wrong_with(settings.endpoint):
+        report(("tracing", "endpoint"), f"{quoted(settings.endpoint)} {wrong}")
 
 
 def check_subscription(
@@ -65,10 +129,20 @@ def check_subscription(
         hint = did_you_mean(s.broker, brokers) or f"There is {', '.join(sorted(brokers))}."
         wrong("broker", f"{quoted(s.broker)} is not among brokers. {hint}")
     _check_topics(s, wrong)
+    _check_mode(s, wrong)
     for low, high, share in _NOT_ABOVE:
         (value, form), (limit, _) = _value_of(s, low), _value_of(s, high)
         if value * share > limit:
             wrong(low, f"{form.show(value)} is more than {_SHARES[share]}{high}, which is {form.show(limit)}")
+
+
+def _check_mode(s: SubscriptionSettings, wrong: Callable[[str, str], None]) -> None:
+    if s.mode is not SubscriptionMode.RANGES:
+        return
+    defaults = SubscriptionSettings(topics=s.topics)
+    for key in _ONLY_LEASES:
+        if attrgetter(key)(s) != attrgetter(key)(defaults):
+            wrong(key, "has no effect with `mode: ranges`, where nothing is leased; leave it out")
 
 
 def check_fit(name: str, subscription: SubscriptionSettings, options: object, report: Report) -> None:
@@ -79,10 +153,24 @@ def check_fit(name: str, subscription: SubscriptionSettings, options: object, re
             report(("subscriptions", name, *key.split(".")), text)
 
 
+def check_machine(name: str, options: object, environ: Mapping[str, str], report: Report) -> None:
+    """What the machine that this runs on has against a broker."""
+    problems_here = getattr(options, "problems_here", None)
+    if problems_here is not None:
+        for key, text in problems_here(environ):
+            report(("brokers", name, key), text)
+
+
 def check_together(subscriptions: Mapping[str, SubscriptionSettings], report: Report) -> None:
     """What two subscriptions of one broker would do to each other."""
     for (first, a), (second, b) in combinations(subscriptions.items(), 2):
         if a.broker != b.broker:
+            continue
+        if a.group_name == b.group_name and SubscriptionMode.RANGES in (a.mode, b.mode):
+            text = (
+                f"{quoted(b.group_name)} is the group of {first}, too; one that is read by ranges is read by one alone"
+            )
+            report(("subscriptions", second, "group"), text)
             continue
         shared = [topic for topic in b.topics if topic in a.topics]
         if a.group_name == b.group_name and shared:
@@ -124,13 +212,3 @@ def _value_of(subscription: SubscriptionSettings, key: str) -> tuple[float, Form
     form = form_of(keys_of(cls)[name][1])
     assert isinstance(form, Form)
     return getattr(settings, name), form
-
-
-def _is_loopback(address: str) -> bool:
-    parts = split_address(address)
-    if parts is None or parts[0] == "localhost":
-        return parts is not None
-    try:
-        return ipaddress.ip_address(parts[0]).is_loopback
-    except ValueError:
-        return False

@@ -4,6 +4,7 @@ A form is chosen by the type of a setting, never by what YAML makes of the text.
 mode and `12:30` never a number of seconds.
 """
 
+import ipaddress
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -96,6 +97,17 @@ def split_address(text: str) -> tuple[str, int] | None:
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):
         return None
     return host.strip("[]"), int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether nobody but this machine can reach a `host:port`."""
+    parts = split_address(address)
+    if parts is None or parts[0] == "localhost":
+        return parts is not None
+    try:
+        return ipaddress.ip_address(parts[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def _parse_address(text: str) -> str:

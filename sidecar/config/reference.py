@@ -11,11 +11,11 @@ from typing import Any
 
 from sidecar import brokers
 from sidecar.config.build import keys_of
-from sidecar.config.forms import Group, form_of
+from sidecar.config.forms import Group, MapOf, form_of
 from sidecar.config.writing import default_text, group_lines, named_lines, takes
-from sidecar.settings import BrokerSettings, Settings, SubscriptionSettings
+from sidecar.settings import BrokerSettings, ClientSettings, Settings, SubscriptionSettings
 
-_BEGIN = "<!-- made by `python -m sidecar.config.reference`: change sidecar/settings.py instead -->\n"
+_BEGIN = "<!-- made by `python -m sidecar.config.reference`: change sidecar/settings/ instead -->\n"
 _END = "<!-- end of what is made -->\n"
 
 _HEAD = """\
@@ -41,6 +41,8 @@ def example() -> str:
             at = len(lines) - lines[::-1].index("")
             lines[at - 1 : at - 1] = _other_brokers()
         lines.append(line)
+        if line == "clients: {}":
+            lines.extend(_commented("billing", _sample(ClientSettings)))
     return _HEAD + "".join(f"{line}\n" for line in lines)
 
 
@@ -56,8 +58,8 @@ def tables() -> str:
             for kind in brokers.kinds():
                 cls = brokers.options_class(kind)
                 parts.append(_table(f"`brokers.NAME` with `type: {kind}`", _first_paragraph(cls), cls))
-        else:
-            parts.append(_table(f"`{key}.NAME`", doc, SubscriptionSettings))
+        elif isinstance(form, MapOf):
+            parts.append(_table(f"`{key}.NAME`", doc, form.value))
     return "\n".join(parts)
 
 
@@ -103,8 +105,12 @@ def _other_brokers() -> Iterator[str]:
     for kind in brokers.kinds():
         if kind != "local":
             yield "  #"
-            for line in named_lines(kind, _broker(kind), annotate=True, indent=""):
-                yield f"  # {line}".rstrip()
+            yield from _commented(kind, _broker(kind))
+
+
+def _commented(name: str, settings: Any) -> Iterator[str]:
+    for line in named_lines(name, settings, annotate=True, indent=""):
+        yield f"  # {line}".rstrip()
 
 
 def _sample(cls: type) -> Any:

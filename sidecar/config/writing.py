@@ -56,7 +56,7 @@ def named_lines(name: str, settings: Any, *, annotate: bool, indent: str) -> Ite
 
 def shown(key: str, field: Field[Any], hint: Any, value: Any) -> str:
     """A value as it would be written, or a mark in its stead if it is a secret."""
-    return HIDDEN if value and (field.metadata.get("secret") or looks_secret(key)) else _written(hint, value)
+    return HIDDEN if value and field.metadata.get("secret", looks_secret(key)) else _written(hint, value)
 
 
 def takes(field: Field[Any], hint: Any) -> str:
@@ -65,11 +65,15 @@ def takes(field: Field[Any], hint: Any) -> str:
     if isinstance(form, MapOf):
         return "names with values"
     assert not isinstance(form, Group)
-    short = f"list of {form.item.short}s" if isinstance(form, ListOf) else form.short
+    short = _list_of(form.item.short) if isinstance(form, ListOf) else form.short
     # Nobody would write less than nothing, so that bound goes without saying.
     trivial = field.metadata.get("at_least") == 0 and "at_most" not in field.metadata
     bounds = "" if trivial else show_range(field, form)
     return f"{short}, {bounds}" if bounds else short
+
+
+def _list_of(short: str) -> str:
+    return f"list of {short}" if " or " in short else f"list of {short}s"
 
 
 def default_text(key: str, field: Field[Any], hint: Any) -> str | None:

@@ -18,7 +18,7 @@ class Books:
         #: what publishers were told to be on disk
         self.promised = Lanes(RunSet)
         self.acked = Lanes(RunSet)
-        #: taken after a worker had died with it
+        #: taken though it may have been done before: a worker had died with it, or it was parked
         self.taken_again = Lanes(RunSet)
         #: how often
         self.nacked: Counter[Spot] = Counter()

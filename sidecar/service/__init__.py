@@ -2,6 +2,7 @@
 
 services      all services on one server, and the server's options
 rpc           how a call begins and ends: bytes in, bytes out, errors as statuses
+writer        answers to a client that may not read
 directory     which subscription a name or a lease belongs to
 consumer      ConsumerService: who may come in, and which way
   consume     one stream for a process with many workers; its frames come from `outbox`

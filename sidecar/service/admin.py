@@ -6,17 +6,19 @@ from typing import Protocol, runtime_checkable
 
 from offramp.v1 import admin_pb2 as pb
 from sidecar import dead_letters
+from sidecar.access.caller import EVERY, current
 from sidecar.brokers.base import AtPosition, AtTime, SeekTarget, SeekTo
 from sidecar.clock import Clock
 from sidecar.connections import Connections
 from sidecar.errors import InvalidRequest, Unknown, Unmet
 from sidecar.logs import Log
 from sidecar.model import Lane
-from sidecar.service.directory import Directory
+from sidecar.service.directory import AnySubscription, Directory
 from sidecar.service.rpc import Context, Handler, server_stream, unary
 from sidecar.service.status_wire import to_dead_letter, to_status
+from sidecar.service.writer import Writer
+from sidecar.settings import Right
 from sidecar.status import Status
-from sidecar.subscription import Subscription
 
 NAME: str = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -42,13 +44,15 @@ class AdminService:
         self,
         directory: Directory,
         brokers: Connections,
-        status: Callable[[Iterable[Subscription]], Status],
+        status: Callable[[Iterable[AnySubscription]], Status],
         clock: Clock,
+        unread: float,
     ) -> None:
         self._directory = directory
         self._brokers = brokers
         self._status = status
         self._clock = clock
+        self._unread = unread
         self._stopped = asyncio.Event()
 
     def methods(self) -> dict[str, Handler]:
@@ -76,29 +80,30 @@ class AdminService:
         if interval < _LEAST_INTERVAL:
             raise InvalidRequest(f"interval_ms: {interval} is less than {_LEAST_INTERVAL}")
         chosen = self._chosen(request.subscription)
-        while not self._stopped.is_set():
-            status = to_status(self._status(chosen))
-            await context.write(pb.WatchStatusResponse(status=status).SerializeToString())
-            try:
-                async with asyncio.timeout(interval / 1_000):
-                    await self._stopped.wait()
-            except TimeoutError:
-                continue
+        with Writer(context, self._unread) as writer:
+            while not self._stopped.is_set():
+                status = to_status(self._status(chosen))
+                await writer.write(pb.WatchStatusResponse(status=status).SerializeToString())
+                try:
+                    async with asyncio.timeout(interval / 1_000):
+                        await self._stopped.wait()
+                except TimeoutError:
+                    continue
 
     async def _pause(self, request: pb.PauseRequest) -> bytes:
-        self._directory.named(request.subscription).pause(request.reason or "paused by an operator")
+        self._directory.named(request.subscription, Right.ADMIN).pause(request.reason or "paused by an operator")
         log.info("paused by an operator", subscription=request.subscription, reason=request.reason)
         return pb.PauseResponse().SerializeToString()
 
     async def _resume(self, request: pb.ResumeRequest) -> bytes:
-        self._directory.named(request.subscription).resume()
+        self._directory.named(request.subscription, Right.ADMIN).resume()
         log.info("resumed by an operator", subscription=request.subscription)
         return pb.ResumeResponse().SerializeToString()
 
     async def _seek(self, request: pb.SeekRequest) -> bytes:
-        subscription = self._directory.named(request.subscription)
+        subscription = self._directory.named(request.subscription, Right.ADMIN)
         target = _read_target(request)
-        if not subscription.broker.traits.seeks:
+        if not subscription.can_seek:
             raise Unmet(f"broker {subscription.settings.broker} cannot seek")
         lanes = _chosen_lanes(subscription, request)
         sought = await subscription.seek(dict.fromkeys(lanes, target))
@@ -108,7 +113,7 @@ class AdminService:
         return pb.SeekResponse(lanes=answer).SerializeToString()
 
     async def _list_dead_letters(self, request: pb.ListDeadLettersRequest, context: Context) -> None:
-        settings = self._directory.named(request.subscription).settings
+        settings = self._directory.named(request.subscription, Right.ADMIN).settings
         letters = await dead_letters.list_dead_letters(
             self._brokers.usable(settings.broker),
             settings,
@@ -117,19 +122,20 @@ class AdminService:
         )
         response = pb.ListDeadLettersResponse()
         room = _LETTERS_BYTES
-        for letter in letters:
-            message = to_dead_letter(letter, without_payload=request.without_payload)
-            room -= message.ByteSize()
-            if room < 0 and response.dead_letters:
-                await context.write(response.SerializeToString())
-                response.Clear()
-                room = _LETTERS_BYTES - message.ByteSize()
-            response.dead_letters.append(message)
-        if response.dead_letters:
-            await context.write(response.SerializeToString())
+        with Writer(context, self._unread) as writer:
+            for letter in letters:
+                message = to_dead_letter(letter, without_payload=request.without_payload)
+                room -= message.ByteSize()
+                if room < 0 and response.dead_letters:
+                    await writer.write(response.SerializeToString())
+                    response.Clear()
+                    room = _LETTERS_BYTES - message.ByteSize()
+                response.dead_letters.append(message)
+            if response.dead_letters:
+                await writer.write(response.SerializeToString())
 
     async def _redrive(self, request: pb.RedriveRequest) -> bytes:
-        settings = self._directory.named(request.subscription).settings
+        settings = self._directory.leased(request.subscription, Right.ADMIN).settings
         if not request.ids and not request.all:
             raise InvalidRequest("which dead letters? Give ids, or all")
         if request.ids and request.all:
@@ -141,6 +147,7 @@ class AdminService:
         return pb.RedriveResponse(redriven=len(redriven)).SerializeToString()
 
     async def _delete_group(self, request: pb.DeleteGroupRequest) -> bytes:
+        current().require(Right.ADMIN, EVERY)
         broker = self._brokers.usable(request.broker)
         if not request.group:
             raise InvalidRequest("group must be given")
@@ -154,9 +161,12 @@ class AdminService:
         log.info("a group was deleted", broker=request.broker, group=request.group)
         return pb.DeleteGroupResponse().SerializeToString()
 
-    def _chosen(self, name: str) -> list[Subscription]:
+    def _chosen(self, name: str) -> list[AnySubscription]:
         """The subscription of that name, or all without one."""
-        return [self._directory.named(name)] if name else list(self._directory)
+        if name:
+            return [self._directory.named(name, Right.ADMIN)]
+        current().require(Right.ADMIN, EVERY)
+        return list(self._directory)
 
 
 def _read_target(request: pb.SeekRequest) -> SeekTarget:
@@ -175,7 +185,7 @@ def _read_target(request: pb.SeekRequest) -> SeekTarget:
             raise InvalidRequest("where to? Give position, timestamp_ms, start or end")
 
 
-def _chosen_lanes(subscription: Subscription, request: pb.SeekRequest) -> list[Lane]:
+def _chosen_lanes(subscription: AnySubscription, request: pb.SeekRequest) -> list[Lane]:
     known = sorted(subscription.lanes())
     lanes = [
         lane

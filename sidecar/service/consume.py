@@ -12,6 +12,7 @@ from sidecar.service.directory import Directory
 from sidecar.service.outbox import Outbox
 from sidecar.service.rpc import Context, parse, read
 from sidecar.service.settlements import read_settlements
+from sidecar.service.writer import Writer
 from sidecar.subscription import Subscription
 
 METHOD = "Consume"
@@ -31,8 +32,11 @@ async def read_hello(context: Context) -> pb.ConsumeRequest:
 class Stream:
     """One client's stream: one task reads it, one writes it, and both end with it."""
 
-    def __init__(self, context: Context, subscription: Subscription, directory: Directory, terms: Terms) -> None:
+    def __init__(
+        self, context: Context, writer: Writer, subscription: Subscription, directory: Directory, terms: Terms
+    ) -> None:
         self._context = context
+        self._writer = writer
         self._subscription = subscription
         self._directory = directory
         self._outbox = Outbox(terms.max_message_bytes)
@@ -48,6 +52,8 @@ class Stream:
 
     def deliver(self, delivery: Delivery) -> None:
         self._outbox.add_delivery(delivery)
+        if self._outbox.full:
+            self._session.choke(True)
 
     def notify(self, notice: Notice) -> None:
         self._outbox.add_answer(encode.notice(encode.CONSUME_NOTICES, notice))
@@ -86,14 +92,16 @@ class Stream:
     async def _write(self) -> None:
         while await self._outbox.filled():
             frame, leases = self._outbox.take()
-            await self._context.write(frame)
+            if not self._outbox.full:
+                self._session.choke(False)
+            await self._writer.write(frame)
             if leases:
                 self._subscription.written(leases)
         if self._stopping:
             raise Stopping("the sidecar is stopping")
         # gRPC gives the same end of stream to a half-close and to a client that died. Only a write tells them
         # apart: it fails, or this task is cancelled, when nobody is there. An empty response says nothing.
-        await self._context.write(b"")
+        await self._writer.write(b"")
 
     def _apply(self, request: pb.ConsumeRequest, credit: pb.Credit | None) -> None:
         answer = self._outbox.add_answer

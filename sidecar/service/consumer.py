@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.errors import Exhausted, Unknown
+from sidecar.access.caller import current
+from sidecar.errors import Exhausted, Stalled, Unknown
 from sidecar.model import SessionEnd
 from sidecar.service import encode
 from sidecar.service.clients import read_terms
@@ -12,9 +13,10 @@ from sidecar.service.consume import METHOD as CONSUME
 from sidecar.service.consume import Stream, read_hello
 from sidecar.service.directory import Directory
 from sidecar.service.fetch import FetchSession, fetch_alone
-from sidecar.service.rpc import Context, Handler, both_stream, server_stream, unary
+from sidecar.service.rpc import Context, Handler, abort, both_stream, server_stream, unary
 from sidecar.service.settlements import read_settlements
-from sidecar.settings import ListenSettings
+from sidecar.service.writer import Writer
+from sidecar.settings import ListenSettings, Right
 from sidecar.subscription import Subscription
 from sidecar.version import PROTOCOL_MINOR, VERSION
 
@@ -51,28 +53,31 @@ class ConsumerService:
     async def _consume(self, context: Context) -> None:
         first = await read_hello(context)
         hello = first.hello
-        subscription = self._directory.named(hello.subscription)
+        subscription = self._directory.leased(hello.subscription, Right.CONSUME)
         terms = read_terms(hello.client, hello.max_message_bytes, hello.lease_ms)
-        with self._admission():
-            stream = Stream(context, subscription, self._directory, terms)
+        with self._admission(), Writer(context, self._settings.unread) as writer:
+            stream = Stream(context, writer, subscription, self._directory, terms)
             self._streams.add(stream)
             try:
                 await stream.run(first, lambda session: self._welcome(session, subscription))
+            except Stalled as error:
+                # Waits for the client, which counts as a session until then: gRPC still holds what it has not read.
+                await abort(context, error)
             finally:
                 self._streams.discard(stream)
 
     async def _open(self, request: pb.OpenRequest, context: Context) -> None:
-        subscription = self._directory.named(request.subscription)
+        subscription = self._directory.leased(request.subscription, Right.CONSUME)
         terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
-        with self._admission():
+        with self._admission(), Writer(context, self._settings.unread) as writer:
             session = FetchSession(subscription, self._directory, terms)
             self._sessions[session.id] = session
             try:
                 welcome = self._welcome(session.id, subscription)
-                await context.write(pb.OpenResponse(welcome=welcome).SerializeToString())
+                await writer.write(pb.OpenResponse(welcome=welcome).SerializeToString())
                 while True:
                     for notice in await session.events():
-                        await context.write(encode.notice(encode.OPEN_NOTICES, notice))
+                        await writer.write(encode.notice(encode.OPEN_NOTICES, notice))
             finally:
                 del self._sessions[session.id]
                 session.end(SessionEnd.LOST)
@@ -85,8 +90,9 @@ class ConsumerService:
                     f"there is no session {request.session.hex()}: its stream ended, or it is from before a restart; "
                     "open a new one"
                 )
+            current().require(Right.CONSUME, session.subscription)
             return await session.fetch(request)
-        subscription = self._directory.named(request.subscription)
+        subscription = self._directory.leased(request.subscription, Right.CONSUME)
         with self._admission():
             return await fetch_alone(request, subscription, self._directory)
 

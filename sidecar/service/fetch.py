@@ -56,6 +56,10 @@ class FetchSession(Pull):
     def id(self) -> bytes:
         return self._session.id
 
+    @property
+    def subscription(self) -> str:
+        return self._subscription.settings.name
+
     def notify(self, notice: Notice) -> None:
         super().notify(notice)
         self._events.add(notice)
@@ -86,7 +90,7 @@ class FetchSession(Pull):
 
         When it is cancelled, what it settled is settled and what it got stays here for the call that repeats it.
         """
-        name = self._subscription.settings.name
+        name = self.subscription
         if request.subscription not in ("", name):
             raise InvalidRequest(f'the session belongs to subscription "{name}", not to "{request.subscription}"')
         limit = read_message_bytes(request.max_message_bytes, self._terms.max_message_bytes)

@@ -1,30 +1,143 @@
-"""`LogService`: ranges instead of leases. Defined, and not served yet."""
+"""`LogService`: ranges instead of leases."""
 
-from collections.abc import AsyncIterator
-
-import grpc
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 
 from offramp.v1 import log_pb2 as pb
-from sidecar.service.rpc import Context, Handler
+from sidecar.brokers.base import AtTime, SeekTarget, SeekTo
+from sidecar.connections import Connections
+from sidecar.errors import InvalidRequest, Removed
+from sidecar.log_reading import LogReading
+from sidecar.model import Lane, Run
+from sidecar.planning import Limits
+from sidecar.ranged import RangedSubscription
+from sidecar.service.clients import read_message_bytes
+from sidecar.service.directory import Directory
+from sidecar.service.rpc import Context, Handler, server_stream, unary
+from sidecar.service.writer import Writer
+from sidecar.settings import Right
 
-_SERVICE = pb.DESCRIPTOR.services_by_name["LogService"]
-NAME: str = _SERVICE.full_name
-_ANSWER = "this sidecar does not serve ranges yet; consume by leases: Consume, or Open and Fetch"
+NAME: str = pb.DESCRIPTOR.services_by_name["LogService"].full_name
+
+#: trailing metadata of an answer OUT_OF_RANGE
+FIRST_POSITION, END_POSITION = "offramp-first-position", "offramp-end-position"
+#: ranges that are read at a time; more wait. Each may hold some megabytes of a broker's library
+MOST_READS = 16
+#: characters of a reader's name
+_MOST_TEXT = 200
 
 
-async def _refuse(_: bytes, context: Context) -> bytes:
-    await context.abort(grpc.StatusCode.UNIMPLEMENTED, _ANSWER)
+class LogService:
+    def __init__(self, directory: Directory, brokers: Connections, unread: float) -> None:
+        self._directory = directory
+        self._brokers = brokers
+        self._unread = unread
+        self._reads = asyncio.Semaphore(MOST_READS)
+
+    def methods(self) -> dict[str, Handler]:
+        return {
+            "Attach": unary("Attach", pb.AttachRequest, self._attach),
+            "ResolveStart": unary("ResolveStart", pb.ResolveStartRequest, self._resolve_start),
+            "Plan": unary("Plan", pb.PlanRequest, self._plan),
+            "Locate": unary("Locate", pb.LocateRequest, self._locate),
+            "ReadRange": server_stream("ReadRange", pb.ReadRangeRequest, self._read_range),
+            "CommitUpTo": unary("CommitUpTo", pb.CommitUpToRequest, self._commit_up_to),
+        }
+
+    async def _attach(self, request: pb.AttachRequest) -> bytes:
+        attached, committed = await self._ranged(request.subscription).attach(_to_name(request.reader))
+        return pb.AttachResponse(token=attached.token, committed=_to_positions(committed)).SerializeToString()
+
+    async def _resolve_start(self, request: pb.ResolveStartRequest) -> bytes:
+        subscription = self._ranged(request.subscription)
+        which = request.WhichOneof("start")
+        # Committed is what there is anyway; where there is nothing, it is as the subscription says.
+        target = None if which in (None, "committed") else _to_target(which, request.timestamp_ms)
+        positions = await subscription.resolve_start(request.token, target)
+        return pb.ResolveStartResponse(positions=_to_positions(positions)).SerializeToString()
+
+    async def _plan(self, request: pb.PlanRequest) -> bytes:
+        subscription = self._ranged(request.subscription)
+        until, lanes = await subscription.plan(
+            _read_positions("start", request.start),
+            Limits(request.max_records, request.max_bytes),
+            _read_positions("ceiling", request.ceiling),
+        )
+        ends = {lane: end.end for lane, end in lanes.items()}
+        return pb.PlanResponse(until=_to_positions(until), ends=_to_positions(ends)).SerializeToString()
+
+    async def _locate(self, request: pb.LocateRequest) -> bytes:
+        reading = self._reading(request.subscription)
+        which = request.WhichOneof("at")
+        if which is None:
+            raise InvalidRequest("where? Give earliest, latest or timestamp_ms")
+        positions = await reading.locate(list(request.topics), _to_target(which, request.timestamp_ms))
+        return pb.LocateResponse(positions=_to_positions(positions)).SerializeToString()
+
+    async def _read_range(self, request: pb.ReadRangeRequest, context: Context) -> None:
+        reading = self._reading(request.subscription)
+        max_bytes = read_message_bytes(request.max_message_bytes)
+        if not request.topic:
+            raise InvalidRequest("topic must be given")
+        if request.start < 0:
+            raise InvalidRequest(f"start: {request.start} is negative")
+        if request.until < request.start:
+            raise InvalidRequest(f"until: {request.until} is before start, which is {request.start}")
+        run = Run(request.start, request.until)
+        pieces = reading.read(Lane(request.topic, request.lane), run, max_bytes)
+        try:
+            with Writer(context, self._unread) as writer:
+                async with self._reads, aclosing(pieces):  # type: ignore[type-var]
+                    async for frames in pieces:
+                        await writer.write(b"".join(frames))
+        except Removed as error:
+            context.set_trailing_metadata(((FIRST_POSITION, str(error.start)), (END_POSITION, str(error.end))))
+            raise
+
+    async def _commit_up_to(self, request: pb.CommitUpToRequest) -> bytes:
+        subscription = self._ranged(request.subscription)
+        committed = await subscription.commit(request.token, _read_positions("positions", request.positions))
+        return pb.CommitUpToResponse(committed=_to_positions(committed)).SerializeToString()
+
+    def _ranged(self, name: str) -> RangedSubscription:
+        subscription = self._directory.ranged(name)
+        self._brokers.usable(subscription.settings.broker)
+        return subscription
+
+    def _reading(self, name: str) -> "LogReading | RangedSubscription":
+        """For what changes nothing, and so is open to both modes."""
+        subscription = self._directory.named(name, Right.RANGES)
+        broker = self._brokers.usable(subscription.settings.broker)
+        if isinstance(subscription, RangedSubscription):
+            return subscription
+        return LogReading(subscription.settings, broker)
 
 
-async def _refuse_stream(_: bytes, context: Context) -> AsyncIterator[bytes]:
-    await _refuse(_, context)
-    yield b""
+def _to_name(text: str) -> str:
+    """Fit for one line of a status, and for whatever a broker keeps it in."""
+    return "".join(one if one.isprintable() else " " for one in text[:_MOST_TEXT]).strip()
 
 
-def methods() -> dict[str, Handler]:
-    return {
-        method.name: grpc.unary_stream_rpc_method_handler(_refuse_stream)
-        if method.server_streaming
-        else grpc.unary_unary_rpc_method_handler(_refuse)
-        for method in _SERVICE.methods
-    }
+def _to_target(which: str, timestamp_ms: int) -> SeekTarget:
+    return {"earliest": SeekTo.START, "latest": SeekTo.END}.get(which) or AtTime(timestamp_ms)
+
+
+def _read_positions(field: str, positions: Iterable[pb.LanePosition]) -> dict[Lane, int]:
+    """Raises `InvalidRequest` for negative positions and lanes that are named twice."""
+    found: dict[Lane, int] = {}
+    for one in positions:
+        lane = Lane(one.topic, one.lane)
+        if one.position < 0:
+            raise InvalidRequest(f"{field}: {one.position} of {lane} is negative")
+        if lane in found:
+            raise InvalidRequest(f"{field}: {lane} is named twice")
+        found[lane] = one.position
+    return found
+
+
+def _to_positions(positions: Mapping[Lane, int]) -> list[pb.LanePosition]:
+    return [
+        pb.LanePosition(topic=lane.topic, lane=lane.number, position=position)
+        for lane, position in sorted(positions.items())
+    ]

@@ -1,7 +1,7 @@
 """What waits to be written to one stream, joined into few frames.
 
-Credit bounds the batches in here and the reader bounds the answers, so that a client that does not read costs no
-more than what it asked for.
+A client that does not read costs little, whatever it asks for and whatever it settles: past some bytes of batches none
+is delivered to it, and past some bytes of answers none of its requests is read.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from sidecar.wire import CONSUME_BATCH_TAG, encode_batch
 
 #: bytes of a frame: enough to make gRPC's cost per message small, little enough to keep other streams moving
 FRAME_BYTES = 1 << 20
+#: bytes of unwritten batches at which no further one is delivered: enough to keep the connection busy
+MOST_BATCHES = 4 << 20
 #: bytes of unwritten answers at which no further request of the client is read
 MOST_ANSWERS = 1 << 20
 
@@ -33,6 +35,7 @@ class Outbox:
         self._answers: deque[bytes] = deque()
         self._answers_bytes = 0
         self._batches: deque[_Batch] = deque()
+        self._batches_bytes = 0
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -47,13 +50,21 @@ class Outbox:
 
     def add_delivery(self, delivery: Delivery) -> None:
         pieces = encode_batch(CONSUME_BATCH_TAG, delivery)
-        self._batches.append(_Batch(delivery.lease, pieces, sum(map(len, pieces))))
+        size = sum(map(len, pieces))
+        self._batches.append(_Batch(delivery.lease, pieces, size))
+        self._batches_bytes += size
         self._changed.set()
+
+    @property
+    def full(self) -> bool:
+        """No further batch should be delivered."""
+        return self._batches_bytes >= MOST_BATCHES
 
     def take_back(self) -> list[bytes]:
         """The leases of batches that were not taken for writing; they will not be."""
         leases = [batch.lease for batch in self._batches]
         self._batches.clear()
+        self._batches_bytes = 0
         return leases
 
     def close(self) -> None:
@@ -89,4 +100,5 @@ class Outbox:
             leases.append(batch.lease)
             pieces.extend(batch.pieces)
             size += batch.size
+            self._batches_bytes -= batch.size
         return b"".join(pieces), leases

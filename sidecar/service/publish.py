@@ -1,11 +1,13 @@
 """`PublishService`: messages from apps to a broker."""
 
 from offramp.v1 import publish_pb2 as pb
+from sidecar.access.caller import EVERY, current
 from sidecar.connections import Connections
 from sidecar.errors import InvalidRequest
 from sidecar.model import Header, Message
 from sidecar.service.directory import Directory
 from sidecar.service.rpc import Handler, unary
+from sidecar.settings import Right
 
 NAME: str = pb.DESCRIPTOR.services_by_name["PublishService"].full_name
 
@@ -30,8 +32,9 @@ class PublishService:
     def _broker_name(self, request: pb.PublishRequest) -> str:
         match request.WhichOneof("target"):
             case "subscription":
-                return self._directory.named(request.subscription).settings.broker
+                return self._directory.named(request.subscription, Right.PUBLISH).settings.broker
             case "broker":
+                current().require(Right.PUBLISH, EVERY)
                 return request.broker
             case _:
                 raise InvalidRequest("the target must be given: a subscription or a broker")

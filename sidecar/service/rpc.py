@@ -6,13 +6,14 @@ bytes, so that encoded records are never taken apart again.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from sidecar import errors
+from sidecar.access.caller import admitted
 from sidecar.logs import Log
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -30,6 +31,7 @@ _STATUSES: tuple[tuple[type[errors.OfframpError], grpc.StatusCode], ...] = (
     (errors.Refused, grpc.StatusCode.FAILED_PRECONDITION),
     (errors.NotFound, grpc.StatusCode.NOT_FOUND),
     (errors.LaneGone, grpc.StatusCode.ABORTED),
+    (errors.Fenced, grpc.StatusCode.ABORTED),
     (errors.Corrupt, grpc.StatusCode.DATA_LOSS),
 )
 
@@ -56,14 +58,20 @@ def parse(kind: type[M], raw: bytes, method: str) -> M:
 async def answering(context: Context, method: str) -> AsyncIterator[None]:
     """Ends the call with the status that an error stands for. What nobody foresaw is INTERNAL, and logged."""
     try:
-        yield
+        with admitted().calling():
+            yield
     except errors.OfframpError as error:
-        await context.abort(status_of(error), str(error)[:_MOST_DETAILS])
+        await abort(context, error)
     except (grpc.aio.AbortError, grpc.aio.BaseError):
         raise
     except Exception as error:
         log.bug("a call failed in a way that nobody foresaw", error, method=method)
         await context.abort(grpc.StatusCode.INTERNAL, f"{method}: a bug in the sidecar; its log says more")
+
+
+async def abort(context: Context, error: errors.OfframpError) -> NoReturn:
+    """End the call with the status that the error stands for. Returns never, and not before the client has it."""
+    await context.abort(status_of(error), str(error)[:_MOST_DETAILS])
 
 
 def unary(method: str, kind: type[M], handle: Callable[[M], Awaitable[bytes]]) -> Handler:

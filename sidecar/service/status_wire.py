@@ -6,7 +6,7 @@ from offramp.v1 import admin_pb2 as pb
 from offramp.v1 import record_pb2
 from sidecar.dead_letters import DeadLetter
 from sidecar.model import Record
-from sidecar.status import BrokerStatus, LaneStatus, SessionStatus, Status, SubscriptionStatus
+from sidecar.status import BrokerStatus, LaneStatus, ReaderStatus, SessionStatus, Status, SubscriptionStatus
 
 
 def to_status(status: Status) -> pb.Status:
@@ -17,6 +17,7 @@ def to_status(status: Status) -> pb.Status:
         draining=status.draining,
         subscriptions=[_subscription(one) for one in status.subscriptions],
         brokers=[_broker(one) for one in status.brokers],
+        trouble=status.trouble,
     )
 
 
@@ -72,16 +73,24 @@ def _subscription(status: SubscriptionStatus) -> pb.SubscriptionStatus:
         concurrency_limit=status.concurrency_limit,
         oldest_unsettled_ms=_ms(status.oldest_unsettled),
         would_be_replayed=status.would_be_replayed,
+        mode=status.mode,
+        reader=_reader(status.reader) if status.reader else None,
     )
 
 
 def _lane(status: LaneStatus) -> pb.LaneStatus:
-    return pb.LaneStatus(**asdict(status))
+    fields = asdict(status)
+    return pb.LaneStatus(oldest_ms=_ms(fields.pop("oldest")), **fields)
 
 
 def _session(status: SessionStatus) -> pb.SessionStatus:
     fields = asdict(status)
-    return pb.SessionStatus(age_ms=_ms(fields.pop("age")), **fields)
+    age, oldest_lease = fields.pop("age"), fields.pop("oldest_lease")
+    return pb.SessionStatus(age_ms=_ms(age), oldest_lease_ms=_ms(oldest_lease), **fields)
+
+
+def _reader(status: ReaderStatus) -> pb.ReaderStatus:
+    return pb.ReaderStatus(name=status.name, token=status.token, age_ms=_ms(status.age))
 
 
 def _ms(seconds: float) -> int:

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Offramp;
 
 use Offramp\Grpc\Address;
+use Offramp\Grpc\Proof;
 
 /** What consumers and workers can be told: `new Options(address: '127.0.0.1:4770', lease: 30)`. All have defaults. */
 final class Options
@@ -24,6 +25,15 @@ final class Options
      * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), if ext-pcntl is there
      * @param \Psr\Log\LoggerInterface|null $logger default: warnings go to PHP's error log
      * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with every answer to a settlement
+     * @param string|null $token proves who this is to a sidecar that asks for it. Default: OFFRAMP_TOKEN
+     * @param string|null $tokenFile a file with the token in its first line, read again for each call. Default:
+     *     OFFRAMP_TOKEN_FILE
+     * @param string|null $ca a PEM file: whom to trust, over TLS. Default: OFFRAMP_CA, or the system's
+     * @param string|null $certificate a PEM file: who this is, where the sidecar asks for it. Default:
+     *     OFFRAMP_CERTIFICATE
+     * @param string|null $key its private key. Default: OFFRAMP_KEY
+     * @param string|null $serverName the name in the sidecar's certificate, where it is called by another. Default:
+     *     OFFRAMP_SERVER_NAME
      * @param int $needsProtocolMinor for tests only
      * @throws \InvalidArgumentException which names the option
      */
@@ -36,9 +46,15 @@ final class Options
         public readonly bool $signals = true,
         public readonly ?\Psr\Log\LoggerInterface $logger = null,
         public readonly ?\Closure $onResult = null,
+        #[\SensitiveParameter] ?string $token = null,
+        ?string $tokenFile = null,
+        ?string $ca = null,
+        ?string $certificate = null,
+        ?string $key = null,
+        ?string $serverName = null,
         public readonly int $needsProtocolMinor = Protocol::NEEDS_MINOR,
     ) {
-        $this->to = Address::of($address);
+        $this->to = Address::of($address, new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName));
         if ($lease !== null && !($lease >= 0.001)) {
             throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out for one that lasts");
         }

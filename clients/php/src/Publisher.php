@@ -12,6 +12,7 @@ use Offramp\Grpc\Broken;
 use Offramp\Grpc\Channel;
 use Offramp\Grpc\Code;
 use Offramp\Grpc\Failure;
+use Offramp\Grpc\Proof;
 use Offramp\Internal\Backoff;
 use Offramp\Internal\Requirements;
 use Offramp\V1\Header as WireHeader;
@@ -31,7 +32,7 @@ final class Publisher
     private readonly Channel $channel;
 
     /**
-     * @param string|null $address as in `Options`
+     * @param string|null $address and those after it as in `Options`
      * @throws \InvalidArgumentException
      */
     public function __construct(
@@ -39,10 +40,17 @@ final class Publisher
         private readonly ?string $broker = null,
         ?string $address = null,
         private readonly float $timeout = 30.0,
+        #[\SensitiveParameter] ?string $token = null,
+        ?string $tokenFile = null,
+        ?string $ca = null,
+        ?string $certificate = null,
+        ?string $key = null,
+        ?string $serverName = null,
     ) {
         if (($subscription ?? '') === '' xor ($broker ?? '') === '') {
             Requirements::check();
-            $this->channel = new Channel(Address::of($address));
+            $proof = new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName);
+            $this->channel = new Channel(Address::of($address, $proof));
             return;
         }
         throw new \InvalidArgumentException('either subscription (to publish to its broker) or broker must be given');

@@ -9,13 +9,15 @@
     Worker("orders", handle, workers=8).run()
 
 `Worker` runs a handler in threads, `Processes` in processes, `connect` gives batches to iterate over, `Publisher` sends
-messages; `offramp.aio` has the same for asyncio. What `offramp`, `offramp.aio` and `offramp.errors` export is the
+messages; `offramp.aio` has the same for asyncio, and `offramp.tracing` continues traces. `open_channel` makes a plain
+gRPC channel, for generated stubs. What `offramp`, `offramp.aio`, `offramp.errors` and `offramp.tracing` export is the
 interface of this package.
 """
 
-from offramp import aio, errors, protocol
+from offramp import aio, errors, protocol, tracing
 from offramp.answers import Answer, SettleResult, SettleStatus
 from offramp.batches import Batch
+from offramp.channel import AccessOptions, open_channel
 from offramp.consumer import Consumer, connect
 from offramp.errors import OfframpError
 from offramp.messages import Message, Place
@@ -29,6 +31,7 @@ from offramp.worker import Handler, Worker
 __version__ = protocol.VERSION
 
 __all__ = [
+    "AccessOptions",
     "Answer",
     "Batch",
     "ConnectOptions",
@@ -52,5 +55,7 @@ __all__ = [
     "aio",
     "connect",
     "errors",
+    "open_channel",
     "protocol",
+    "tracing",
 ]

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from offramp.v1 import record_pb2 as pb
+from offramp.waiting import Flag
 
 T = TypeVar("T")
 
@@ -69,11 +70,12 @@ class Answer(Generic[T]):
     In asyncio `await` it; in a thread ask for its `result()`. Both may be done any number of times.
     """
 
-    __slots__ = ("_future", "_value")
+    __slots__ = ("_flag", "_future", "_value")
 
     def __init__(self) -> None:
         self._value: T | None = None
-        # Made only for those who wait, which hardly anybody does.
+        # Made only for those who wait, which hardly anybody does: threads, and tasks.
+        self._flag: Flag | None = None
         self._future: Future[T] | None = None
 
     @property
@@ -90,7 +92,7 @@ class Answer(Generic[T]):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return self._waited().result(timeout)
+            return self._wait(timeout)
         raise RuntimeError("this thread runs an event loop, which result() would block: await the answer instead")
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -104,9 +106,20 @@ class Answer(Generic[T]):
             if self._value is not None:
                 return
             self._value = value
-            future = self._future
+            flag, future = self._flag, self._future
+        if flag is not None:
+            flag.set()
         if future is not None:
             future.set_result(value)
+
+    def _wait(self, timeout: float | None) -> T:
+        with _transition:
+            flag = self._flag = self._flag or Flag()
+        if self._value is None:
+            flag.wait(timeout)
+        if self._value is None:
+            raise TimeoutError(f"the sidecar did not answer within {timeout:g} seconds")
+        return self._value
 
     def _waited(self) -> "Future[T]":
         with _transition:

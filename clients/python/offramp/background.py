@@ -10,7 +10,11 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
+
+from offramp import forking
+from offramp.waiting import Flag
 
 T = TypeVar("T")
 
@@ -19,7 +23,7 @@ class Background:
     """An event loop in a thread."""
 
     def __init__(self) -> None:
-        self._ready = threading.Event()
+        self._ready = Flag()
         # A daemon, so that a script that forgets to close something can still end.
         self._thread = threading.Thread(target=self._run, name="offramp", daemon=True)
         self._thread.start()
@@ -30,7 +34,21 @@ class Background:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("on_result must not block: this would wait for the thread that it runs on")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        outcomes: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+        async def run() -> None:
+            try:
+                outcomes.put((await work, None))
+            except BaseException as error:
+                outcomes.put((None, error))
+
+        # The loop refers to a task only while it waits for nothing.
+        tasks = []
+        self._loop.call_soon_threadsafe(lambda: tasks.append(self._loop.create_task(run())))
+        value, error = outcomes.get()
+        if error is not None:
+            raise error
+        return cast(T, value)
 
     def post(self, call: Callable[[], object]) -> None:
         """Have it called on the loop, soon, if that still runs. Safe in a signal handler, which most locks are not."""
@@ -63,7 +81,8 @@ class Shared:
         self._users = 0
 
     def acquire(self) -> Background:
-        """It, started if need be. To be given back by `release`."""
+        """It, started if need be. To be given back by `release`. Raises `Forked`."""
+        forking.begin()
         with self._lock:
             if self._current is None:
                 self._current = Background()

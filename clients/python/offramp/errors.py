@@ -10,14 +10,12 @@ OfframpError
 │   └── OutOfRoom        the broker has no room for what is published
 ├── AlreadySettled       a batch or a record was settled a second time
 ├── Closed               used after it was closed
-├── Forked               opened before a fork and used after it
+├── Forked               opened before a fork and used after it, or opened where gRPC was used before the fork
 └── ProtocolBroken       the sidecar broke a rule of the protocol
 
 Consumers and workers never raise `Unavailable`: they wait for the sidecar and go on. What a handler raises to say
 how a batch is to be settled (`Retry`, `Reject`, ...) is no error; see `offramp.verdicts`.
 """
-
-import os
 
 from grpc import StatusCode
 
@@ -88,12 +86,3 @@ def refusal(code: StatusCode, details: str, address: str) -> Refused | None:
     if code is StatusCode.UNIMPLEMENTED:
         details = f"what listens there is no Offramp sidecar, or one of another version: {details}"
     return kind(f"{address}: {details or code.name}")
-
-
-def check_process(opened_by: int) -> None:
-    """Raises `Forked` in any process but the one that opened the connection."""
-    if os.getpid() != opened_by:
-        raise Forked(
-            f"this was opened by process {opened_by} and is used by {os.getpid()}, which was forked from it: open it "
-            "after the fork"
-        )

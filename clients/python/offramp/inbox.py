@@ -5,13 +5,13 @@ Both kinds keep the order of arrival, and end in the same way: after `close` a t
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 from offramp.batches import Batch
+from offramp.waiting import Waiters
 
 
 class Inbox(Protocol):
@@ -79,8 +79,7 @@ class TaskInbox:
         return batch
 
     def take_back(self, leases: Collection[bytes] | None = None) -> list[Batch]:
-        self._ready, taken = _divide(self._ready, leases)
-        return taken
+        return _take_back(self._ready, leases)
 
     def oldest(self) -> float | None:
         return self._ready[0].received_at if self._ready else None
@@ -103,13 +102,12 @@ class TaskInbox:
 
 
 class ThreadInbox:
-    """For threads. `take` may be called by any number of them."""
+    """For threads. `take` may be called by any number of them; a signal handler may raise inside of it."""
 
     def __init__(self) -> None:
         self.on_wait: Callable[[], None] = _ignore
         self._ready: deque[Batch] = deque()
-        self._changed = threading.Condition()
-        self._waiting = 0
+        self._waiters = Waiters()
         self._closed = False
         self._error: BaseException | None = None
 
@@ -117,59 +115,59 @@ class ThreadInbox:
         return len(self._ready)
 
     def put(self, batch: Batch) -> None:
-        with self._changed:
-            self._ready.append(batch)
-            self._changed.notify()
+        self._ready.append(batch)
+        self._waiters.wake_one()
 
     def take(self, timeout: float | None = None) -> Batch | None:
         """The next batch; None when there will be none, or none came in time. Raises the error it was closed with."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while not self._ready:
-                if self._closed:
-                    if self._error is not None:
-                        raise self._error
-                    return None
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return None
-                self._wait(left)
-            batch = self._ready.popleft()
-        batch.taken_at = time.monotonic()
-        return batch
+        while True:
+            with contextlib.suppress(IndexError):
+                batch = self._ready.popleft()
+                batch.taken_at = time.monotonic()
+                return batch
+            if self._closed:
+                if self._error is not None:
+                    raise self._error
+                return None
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            self._waiters.wait(left, self._need_not_wait)
 
-    def _wait(self, seconds: float | None) -> None:
-        self._waiting += 1
-        try:
-            self.on_wait()
-            self._changed.wait(seconds)
-        finally:
-            self._waiting -= 1
+    def _need_not_wait(self) -> bool:
+        if self._ready or self._closed:
+            return True
+        self.on_wait()
+        return False
 
     def take_back(self, leases: Collection[bytes] | None = None) -> list[Batch]:
-        with self._changed:
-            self._ready, taken = _divide(self._ready, leases)
-        return taken
+        return _take_back(self._ready, leases)
 
     def oldest(self) -> float | None:
-        with self._changed:
-            return self._ready[0].received_at if self._ready else None
+        with contextlib.suppress(IndexError):
+            return self._ready[0].received_at
+        return None
 
     def waiting(self) -> int:
-        return self._waiting
+        return len(self._waiters)
 
     def close(self, error: BaseException | None = None) -> None:
-        with self._changed:
-            if not self._closed:
-                self._closed, self._error = True, error
-                self._changed.notify_all()
+        if not self._closed:
+            self._error = error
+            self._closed = True
+            self._waiters.wake_all()
 
 
-def _divide(ready: deque[Batch], leases: Collection[bytes] | None) -> tuple[deque[Batch], list[Batch]]:
-    """What stays, and what goes."""
-    if leases is None:
-        return deque(), list(ready)
-    return deque(b for b in ready if b.lease not in leases), [b for b in ready if b.lease in leases]
+def _take_back(ready: deque[Batch], leases: Collection[bytes] | None) -> list[Batch]:
+    taken = []
+    for batch in ready.copy():
+        if leases is None or batch.lease in leases:
+            # Unless a thread has taken it just now.
+            with contextlib.suppress(ValueError):
+                ready.remove(batch)
+                taken.append(batch)
+    return taken
 
 
 def _ignore() -> None:

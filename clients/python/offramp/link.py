@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import grpc.aio
 
-from offramp import errors
+from offramp import errors, forking
 from offramp.answers import Answer, SettleResult
 from offramp.backoff import LONGEST, Backoff
 from offramp.batches import Batch
@@ -38,6 +38,7 @@ class Link:
     """
 
     def __init__(self, options: Options, inbox: Inbox) -> None:
+        forking.begin()
         self._options = options
         self._inbox = inbox
         inbox.on_wait = self.wanted
@@ -86,7 +87,7 @@ class Link:
 
     def check_process(self) -> None:
         """Raises `Forked`."""
-        errors.check_process(self._pid)
+        forking.check(self._pid)
 
     def wanted(self) -> None:
         """A worker waits for a batch and there is none."""

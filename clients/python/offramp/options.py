@@ -1,31 +1,23 @@
-"""What consumers and workers can be told, and the channel that follows from it."""
+"""What consumers and workers can be told."""
 
 import os
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
-
-import grpc
-import grpc.aio
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from offramp.answers import SettleResult
 from offramp.batches import Batch
-from offramp.protocol import DEFAULT_ADDRESS, DEFAULT_MESSAGE_BYTES, NEEDS_PROTOCOL_MINOR, PROTOCOL_MINOR, VERSION
+from offramp.channel import Access, AccessOptions
+from offramp.protocol import DEFAULT_MESSAGE_BYTES, NEEDS_PROTOCOL_MINOR, PROTOCOL_MINOR, VERSION
 from offramp.v1 import consumer_pb2 as pb
 
 OnResult = Callable[[Batch, SettleResult], object]
 
-_NEVER_MS = 2**31 - 1
-#: servers take pings that are more frequent than every five minutes for an attack, unless they are told otherwise
-_PING_MS = 330_000
 
+class ConnectOptions(AccessOptions, total=False):
+    """Keyword arguments that all consumers and workers take. Where the sidecar is, and how to prove who this is, is
+    explained in `offramp.channel`."""
 
-class ConnectOptions(TypedDict, total=False):
-    """Keyword arguments that all consumers and workers take."""
-
-    #: `unix:/path`, or `host:port`. Default: the environment's OFFRAMP_ADDRESS, or unix:/run/offramp/offramp.sock
-    address: str | None
     #: a name for people, shown in the status and in dead letters. Default: host and pid
     name: str | None
     #: seconds; ask for leases with this deadline, to be extended by `batch.extend`. Default: a lease lasts as long as
@@ -43,14 +35,13 @@ class ConnectOptions(TypedDict, total=False):
     on_result: OnResult | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Options(Access):
     """`ConnectOptions`, checked and complete. Raises `ValueError`, which names the option."""
 
     subscription: str
     #: batches that may be unsettled at a time
     credit: int
-    address: str | None = None
     name: str | None = None
     lease: float | None = None
     max_message_bytes: int = DEFAULT_MESSAGE_BYTES
@@ -58,7 +49,6 @@ class Options:
     patience: float = 1.0
     signals: bool = True
     on_result: OnResult | None = None
-    target: str = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.subscription:
@@ -70,7 +60,7 @@ class Options:
             raise ValueError(f"lease: {self.lease} seconds is too short; leave it out for one that lasts")
         if not self.patience > 0:
             raise ValueError(f"patience: {self.patience} is not a number of seconds above 0")
-        object.__setattr__(self, "target", target(self.address))
+        Access.__post_init__(self)
 
     @property
     def waiting_time(self) -> float:
@@ -100,31 +90,3 @@ class Options:
 
     def as_credit(self, batches: int) -> pb.Credit:
         return pb.Credit(batches=batches, bytes=self.credit_bytes)
-
-    def open_channel(self) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(self.target, channel_options(self.target, self.max_message_bytes))
-
-
-def target(address: str | None) -> str:
-    """Where the sidecar is, as gRPC writes it."""
-    address = address or os.environ.get("OFFRAMP_ADDRESS") or DEFAULT_ADDRESS
-    return f"unix:{address}" if address.startswith("/") else address
-
-
-def channel_options(to: str, max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> Sequence[tuple[str, Any]]:
-    return [
-        ("grpc.max_receive_message_length", max_message_bytes),
-        # What the sidecar takes is the sidecar's to say.
-        ("grpc.max_send_message_length", -1),
-        # A new channel tries at once, instead of waiting for the backoff of an earlier one; when to try is ours to say.
-        ("grpc.use_local_subchannel_pool", 1),
-        # The sidecar is in this pod: a proxy for the world outside is not for it.
-        ("grpc.enable_http_proxy", 0),
-        # Between processes of one host the kernel tells when the other is gone.
-        ("grpc.keepalive_time_ms", _NEVER_MS if is_local(to) else _PING_MS),
-    ]
-
-
-def is_local(to: str) -> bool:
-    host = to.rpartition("/")[2].rpartition(":")[0]
-    return to.startswith(("unix:", "unix-abstract:")) or host in {"localhost", "127.0.0.1", "[::1]", "::1"}

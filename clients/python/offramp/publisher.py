@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 import grpc
 
-from offramp.errors import check_process
+from offramp import forking
+from offramp.channel import Access, AccessOptions
 from offramp.messages import METHOD, Data, Headers, Message, Place, Target, publish_error, read_places
-from offramp.options import channel_options, target
 from offramp.v1 import publish_pb2 as pb
 
 
@@ -18,7 +18,8 @@ class Publisher:
 
     Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It
     raises `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds:
-    then some messages may have been published, and publishing again may duplicate them. Open it after a fork.
+    then some messages may have been published, and publishing again may duplicate them. Open it after a fork. For the
+    other options see `offramp.channel`.
     """
 
     def __init__(
@@ -26,14 +27,14 @@ class Publisher:
         *,
         subscription: str | None = None,
         broker: str | None = None,
-        address: str | None = None,
         timeout: float = 30.0,
+        **access: Unpack[AccessOptions],
     ) -> None:
         self._to = Target(subscription, broker)
         self._timeout = timeout
-        self._address = target(address)
+        self._access = Access(**access)
         self._pid = os.getpid()
-        self._channel = grpc.insecure_channel(self._address, channel_options(self._address))
+        self._channel = self._access.open()
         self._publish = self._channel.unary_unary(
             METHOD, pb.PublishRequest.SerializeToString, pb.PublishResponse.FromString
         )
@@ -46,11 +47,11 @@ class Publisher:
 
     def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
         """Publish messages to one topic in one call, and say where they went, in their order."""
-        check_process(self._pid)
+        forking.check(self._pid)
         try:
             response = self._publish(self._to.request(topic, messages), timeout=self._timeout, wait_for_ready=True)
         except grpc.RpcError as error:
-            raise publish_error(error, self._address) from error
+            raise publish_error(error, self._access.target) from error
         return read_places(response)
 
     def close(self) -> None:

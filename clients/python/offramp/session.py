@@ -82,11 +82,11 @@ class Session:
     async def run(self) -> None:
         """Returns when the stream has ended in order. Raises `grpc.aio.AioRpcError` and `ProtocolBroken`."""
         try:
-            async with self._options.open_channel() as channel:
+            async with self._options.open_aio(self._options.max_message_bytes) as channel:
                 consume: Consume = channel.stream_stream(
                     _METHOD, pb.ConsumeRequest.SerializeToString, pb.ConsumeResponse.FromString
                 )
-                self._call = call = consume()
+                self._call = call = consume(metadata=self._options.metadata())
                 await self._converse(call)
         except asyncio.CancelledError:
             # gRPC tells the reader of its own cancelled call in the same way as a task that is to end.

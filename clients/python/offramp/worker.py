@@ -3,7 +3,6 @@
 import inspect
 import signal
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Unpack
@@ -15,11 +14,9 @@ from offramp.inbox import ThreadInbox
 from offramp.link import Link
 from offramp.options import ConnectOptions, Options
 from offramp.signals import draining_on
+from offramp.waiting import Flag
 
 Handler = Callable[[Batch], object]
-
-#: seconds. A signal that comes in the very moment in which the main thread begins to wait is not seen until it wakes
-_LOOK_UP = 1.0
 
 
 class Worker:
@@ -55,8 +52,8 @@ class Worker:
         self._link: Link | None = None
         self._draining = False
         #: somebody called `drain`, or all threads ended by themselves
-        self._told = threading.Event()
-        self._finished = threading.Event()
+        self._told = Flag()
+        self._finished = Flag()
         self._lock = threading.Lock()
         self._running = workers
         self._failure: BaseException | None = None
@@ -87,10 +84,9 @@ class Worker:
         """Take no further batch, and let `run` return once those in hand are settled. Returns at once; any thread, and
         any signal handler, may call it."""
         self._draining = True
-        if self._link is not None and self._background is not None:
+        if self._link is not None:
             self._link.drain()
-            # Not here: a signal handler that waits for the lock of an event may wait for the code it interrupted.
-            self._background.post(self._told.set)
+            self._told.set()
 
     def _run(self, loop: Background) -> None:
         inbox = ThreadInbox()
@@ -103,8 +99,8 @@ class Worker:
                     # Daemons: a handler that never ends must not keep the process from ending once `run` gave up on it.
                     name = f"{self._options.subscription}-{number}"
                     threading.Thread(target=self._work, args=(inbox,), name=name, daemon=True).start()
-                _wait_for(self._told, None)
-                _wait_for(self._finished, self._drain_timeout)
+                self._told.wait()
+                self._finished.wait(self._drain_timeout)
             finally:
                 loop.call(link.leave(None))
 
@@ -142,11 +138,3 @@ class Worker:
             raise
         else:
             conclude(batch, None)
-
-
-def _wait_for(event: threading.Event, seconds: float | None) -> None:
-    """Wait for the event, no longer than so many seconds; signals are seen meanwhile."""
-    ends = None if seconds is None else time.monotonic() + seconds
-    while not event.wait(_LOOK_UP if ends is None else min(_LOOK_UP, max(0.0, ends - time.monotonic()))):
-        if ends is not None and time.monotonic() >= ends:
-            return

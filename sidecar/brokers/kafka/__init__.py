@@ -4,7 +4,8 @@ options      what can be set
 checks       what users may not set, and what options must be to each other
 properties   what librdkafka is told: what users pass through, and what is not theirs to set
 broker       the contract's Broker: owns all the others
-source       the contract's Source: one group's consumption, as the event loop sees it
+source       the contract's Source: the group of a subscription's topics, and that of its retry topic
+group        a member of one group, as the event loop sees it
 member       the thread that owns the consumer: it polls, always
 listener     what it tells, and inbox, what is asked of it
 joining      topics, and the consumer that joins
@@ -24,6 +25,7 @@ broadcast    every pod gets every record
 admin        topics and the ends of lanes
 producer     publishing
 ranges       reading without a group
+cursor       the positions of a group that is read by ranges
 health       what is wrong with connection, group and topics, and when it is over
 errors       what Kafka says, in one sentence and as one of our errors
 chatter      the library's own log lines

@@ -146,8 +146,9 @@ class Admin:
     async def ends(self, lanes: Iterable[Lane]) -> dict[Lane, LaneEnd]:
         """The ends as a reader of committed records sees them. Raises `NotFound`."""
         lanes = list(lanes)
-        starts = await self.offsets(dict.fromkeys(lanes, EARLIEST))
-        ends = await self.offsets(dict.fromkeys(lanes, LATEST))
+        starts, ends = await asyncio.gather(
+            self.offsets(dict.fromkeys(lanes, EARLIEST)), self.offsets(dict.fromkeys(lanes, LATEST))
+        )
         return {lane: LaneEnd(starts[lane], ends[lane]) for lane in lanes}
 
     async def offsets(self, wanted: Mapping[Lane, OffsetSpec]) -> dict[Lane, int]:

@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import confluent_kafka
 
-from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Traits
+from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SourceSpec, Traits
 from sidecar.brokers.kafka.admin import Admin, Topic
 from sidecar.brokers.kafka.broadcast import addressed
 from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.cursor import KafkaCursor
+from sidecar.brokers.kafka.locating import resolve
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
 from sidecar.brokers.kafka.producer import Publisher
 from sidecar.brokers.kafka.properties import instance_of
@@ -54,7 +56,7 @@ class KafkaBroker(Broker):
     @property
     def trouble(self) -> str:  # type: ignore[override]
         """What is wrong with the connection, as any of the sources sees it."""
-        return next((source.health.connection for source in self._sources if source.health.connection), "")
+        return next(filter(None, (source.trouble for source in self._sources)), "")
 
     @property
     def admin(self) -> Admin:
@@ -75,6 +77,9 @@ class KafkaBroker(Broker):
         source = KafkaSource(self, spec)
         self._sources.append(source)
         return source
+
+    def cursor(self, spec: SourceSpec) -> KafkaCursor:
+        return KafkaCursor(self, spec)
 
     def exit(self, source: KafkaSource) -> None:
         """A source is closed."""
@@ -114,6 +119,13 @@ class KafkaBroker(Broker):
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
         found = await self.admin.topic(topic)
         return await self.admin.ends(Lane(topic, number) for number in range(found.lanes))
+
+    async def topics(self, wanted: Collection[str]) -> Collection[str]:
+        return await self.admin.fitting(wanted)
+
+    async def locate(self, topic: str, target: SeekTarget) -> Mapping[Lane, int]:
+        found = await self.admin.topic(topic)
+        return await resolve(self.admin, {Lane(topic, number): target for number in range(found.lanes)})
 
     async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
         found = await self.admin.topic(lane.topic)

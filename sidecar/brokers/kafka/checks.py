@@ -69,8 +69,10 @@ def problems(options: "KafkaOptions") -> Iterator[str]:
         yield "tls_key: a certificate and its key go together"
 
 
-def problems_with(subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
-    """What is wrong with the patterns of a subscription: a key of it, and why."""
+def problems_with(options: "KafkaOptions", subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
+    """A key of the subscription, and why it cannot be had."""
+    if options.broadcast and subscription.mode == "ranges":
+        yield "mode", '"ranges" has one reader, and the broker is a broadcast, where every pod has a group of its own'
     for pattern in subscription.topics:
         if not pattern.startswith("^"):
             continue

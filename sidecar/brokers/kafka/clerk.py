@@ -1,8 +1,8 @@
 """Asking for and pinning the positions of a group without being a member of it."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -10,7 +10,11 @@ from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import kafka_error, translate
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import reading
+from sidecar.errors import Refused
 from sidecar.model import Lane
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: seconds for one answer
 _PATIENCE = 10.0
@@ -47,8 +51,7 @@ class Clerk:
         if not lanes:
             return {}
         asked = [TopicPartition(lane.topic, lane.number) for lane in lanes]
-        async with self._turn:
-            answer = await asyncio.to_thread(self._stored, asked)
+        answer = await self._run(self._stored, asked)
         found: dict[Lane, Stored] = {}
         for partition in answer:
             if partition.error is not None:
@@ -60,12 +63,27 @@ class Clerk:
     async def pin(self, positions: Mapping[Lane, int]) -> None:
         """Store positions, unless the group has members already: then it is theirs to do."""
         if positions:
-            async with self._turn:
-                await asyncio.to_thread(self._pin, positions)
+            await self._run(self._pin, positions)
+
+    async def store(self, entries: Mapping[Lane, Stored]) -> None:
+        """Store positions with their metadata. Raises `Refused` while the group has members."""
+        if entries:
+            await self._run(self._store, entries)
 
     async def close(self) -> None:
-        async with self._turn:
-            await asyncio.to_thread(self._consumer.close)
+        await self._run(self._consumer.close)
+
+    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """In a thread, one call at a time. Shielded, since one that nobody waits for any more cannot be stopped, and no
+        other may come in before it has ended."""
+
+        async def in_turn() -> T:
+            async with self._turn:
+                return await asyncio.to_thread(call, *args, **kwargs)
+
+        work = asyncio.ensure_future(in_turn())
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(work)
 
     def _stored(self, asked: list[TopicPartition]) -> list[TopicPartition]:
         self._consumer.poll(0)
@@ -81,6 +99,26 @@ class Clerk:
         except KafkaException as error:
             if kafka_error(error).code() not in _HAS_MEMBERS:
                 raise self._translated(error, f"store the start of group {self._group}") from error
+
+    def _store(self, entries: Mapping[Lane, Stored]) -> None:
+        offsets = [TopicPartition(*lane, position, metadata) for lane, (position, metadata) in entries.items()]
+        doing = f"store positions of group {self._group}"
+        try:
+            answer = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            if kafka_error(error).code() in _HAS_MEMBERS:
+                raise self._taken() from error
+            raise self._translated(error, doing) from error
+        for partition in answer or ():
+            if partition.error is not None:
+                taken = partition.error.code() in _HAS_MEMBERS
+                raise self._taken() if taken else translate(partition.error, doing)
+
+    def _taken(self) -> Refused:
+        return Refused(
+            f"Kafka: group {self._group} has members, which consume it by leases: it cannot be read by ranges at the "
+            "same time. Stop them, or set another `group`"
+        )
 
     def _translated(self, error: KafkaException, doing: str) -> Exception:
         self._consumer.poll(0)

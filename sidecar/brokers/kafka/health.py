@@ -16,7 +16,7 @@ _LOOK = 1.0
 #: seconds without hearing of it again after which trouble that nothing ends in so many words is over
 _QUIET = 30.0
 
-_CONNECTION, _GROUP = "broker", "group"
+_CONNECTION = "broker"
 
 
 class Health:
@@ -27,8 +27,9 @@ class Health:
     """
 
     def __init__(
-        self, reasons: Reasons, tell: Callable[[Trouble], None], ping: Callable[[], Awaitable[object]]
+        self, group: str, reasons: Reasons, tell: Callable[[Trouble], None], ping: Callable[[], Awaitable[object]]
     ) -> None:
+        self._group = f"group {group}"
         self._reasons = reasons
         self._tell = tell
         self._ping = ping
@@ -40,7 +41,7 @@ class Health:
     @property
     def failure(self) -> BrokerError | None:
         """What a person must mend before anything can be consumed."""
-        for kind in (_CONNECTION, _GROUP):
+        for kind in (_CONNECTION, self._group):
             trouble = self._troubles.get(kind)
             if trouble is not None and isinstance(trouble[0], Refused):
                 return trouble[0]
@@ -64,7 +65,7 @@ class Health:
         elif reason.code() in OF_CONNECTIONS:
             self.note(_CONNECTION, translate(reason, "consume"))
         else:
-            self.note(_GROUP, translate(reason, "consume"))
+            self.note(self._group, translate(reason, f"consume as {self._group}"))
 
     def missing(self, topic: str) -> None:
         """A topic is not there; the others are consumed."""
@@ -79,7 +80,7 @@ class Health:
 
     def assigned(self, topics: Collection[str]) -> None:
         """Lanes of these topics were assigned."""
-        self._over(_GROUP, "topics", *(f"topic {topic}" for topic in topics))
+        self._over(self._group, "topics", *(f"topic {topic}" for topic in topics))
 
     async def watch(self) -> None:
         """Look whether trouble is over, for ever."""

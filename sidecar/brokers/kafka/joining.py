@@ -8,9 +8,10 @@ from confluent_kafka import Consumer, KafkaException
 
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.kafka import properties
+from sidecar.brokers.kafka.chatter import Chatter
 from sidecar.brokers.kafka.errors import translate
 from sidecar.brokers.kafka.listener import UnknownProtocol
-from sidecar.brokers.kafka.options import GroupProtocol
+from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
 from sidecar.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -38,15 +39,15 @@ async def prepare_topics(broker: "KafkaBroker", spec: SourceSpec) -> list[str]:
 
 
 def connector(
-    broker: "KafkaBroker", group: str, protocol: GroupProtocol, *, on_trial: bool
+    options: KafkaOptions, chatter: Chatter, group: str, protocol: GroupProtocol, *, on_trial: bool
 ) -> Callable[[Mapping[str, Any]], Consumer]:
     """Makes a consumer with callbacks; raises `Refused` if the settings are wrong, and `UnknownProtocol` if they may be
     right with the other protocol."""
 
     def connect(callbacks: Mapping[str, Any]) -> Consumer:
-        conf = {**properties.member(broker.options, group, protocol), **callbacks}
+        conf = {**properties.member(options, group, protocol), **callbacks}
         try:
-            return Consumer(conf, logger=broker.chatter.logger)
+            return Consumer(conf, logger=chatter.logger)
         except KafkaException as error:
             if on_trial:
                 raise UnknownProtocol from error

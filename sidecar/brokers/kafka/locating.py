@@ -14,6 +14,26 @@ from sidecar.model import Commit, Lane
 Pin = Callable[[Mapping[Lane, tuple[int, str]]], Awaitable[None]]
 
 
+async def resolve(admin: Admin, targets: Mapping[Lane, SeekTarget]) -> dict[Lane, int]:
+    """Where targets are in their lanes. Raises `Unavailable`, `Refused` or `NotFound`."""
+    ends = await admin.ends(targets)
+    times = {lane: target.timestamp_ms for lane, target in targets.items() if isinstance(target, AtTime)}
+    found = await admin.offsets({lane: at_time(ms) for lane, ms in times.items()})
+    positions: dict[Lane, int] = {}
+    for lane, target in targets.items():
+        end = ends[lane]
+        match target:
+            case SeekTo.START:
+                positions[lane] = end.start
+            case SeekTo.END:
+                positions[lane] = end.end
+            case AtPosition(position):
+                positions[lane] = max(end.start, min(position, end.end))
+            case AtTime():
+                positions[lane] = found[lane] if found[lane] >= 0 else end.end
+    return positions
+
+
 class Locating:
     """Everything raises `Unavailable`, `Refused` or `NotFound` if Kafka cannot be asked."""
 
@@ -63,24 +83,6 @@ class Locating:
         """Where a lane goes on whose position is not there any more."""
         end = (await self._admin.ends([lane]))[lane]
         return going_on(position, end, self._out_of_range)
-
-    async def resolve(self, targets: Mapping[Lane, SeekTarget]) -> dict[Lane, int]:
-        ends = await self._admin.ends(targets)
-        times = {lane: target.timestamp_ms for lane, target in targets.items() if isinstance(target, AtTime)}
-        found = await self._admin.offsets({lane: at_time(ms) for lane, ms in times.items()})
-        positions: dict[Lane, int] = {}
-        for lane, target in targets.items():
-            end = ends[lane]
-            match target:
-                case SeekTo.START:
-                    positions[lane] = end.start
-                case SeekTo.END:
-                    positions[lane] = end.end
-                case AtPosition(position):
-                    positions[lane] = max(end.start, min(position, end.end))
-                case AtTime():
-                    positions[lane] = found[lane] if found[lane] >= 0 else end.end
-        return positions
 
     def metadata(self, lane: Lane, commit: Commit) -> str:
         """What is stored beside a position."""

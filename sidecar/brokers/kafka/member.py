@@ -129,6 +129,10 @@ class Member:
     def note_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
         self._inbox.put(lambda: self._steering.note_ends(ends))
 
+    @property
+    def revoke_seconds(self) -> float:
+        return self._rebalance.waited
+
     def has(self, reading: Reading) -> bool:
         return self._readings.get(reading.lane) is reading
 

@@ -100,4 +100,4 @@ class KafkaOptions:
 
     def problems_with(self, subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
         """What a subscription asks for and this cannot give: a key of it, and why."""
-        return checks.problems_with(subscription)
+        return checks.problems_with(self, subscription)

@@ -1,7 +1,7 @@
 """Reading a run of a lane without joining a group."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -18,6 +18,8 @@ from sidecar.model import Chunk, Lane, Run
 
 #: the library asks for one; nothing is ever stored under it
 _GROUP = "offramp.ranges"
+#: many ranges may be read at a time, so that each holds little: kilobytes ready, and bytes of one answer
+_LITTLE: Mapping[str, int] = {"queued.max.messages.kbytes": 4096, "fetch.max.bytes": 2 << 20}
 #: records asked of the library at a time
 _AT_A_TIME = 2_000
 #: seconds without anything after which the broker counts as unreachable
@@ -36,7 +38,7 @@ class RangeReader:
         self._lane = lane
         self._next = max(run.start, end.start)
         self._stop = min(run.stop, end.end)
-        conf: dict[str, Any] = {**reading(options, _GROUP), "error_cb": reasons.heard}
+        conf: dict[str, Any] = {**reading(options, _GROUP), **_LITTLE, "error_cb": reasons.heard}
         self._make: Callable[[], Consumer] = lambda: Consumer(conf, logger=chatter.logger)
         self._consumer: Consumer | None = None
         self._shelf = Shelf(lambda: None)

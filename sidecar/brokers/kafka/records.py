@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Message
 
 from sidecar.model import Header, Lane
-from sidecar.wire import encode_header, varint
+from sidecar.wire import MORE, SMALL, encode_header, varint
 
 
 class Taken(NamedTuple):
@@ -38,11 +38,12 @@ def encode(messages: Iterable[Message]) -> Encoded:
     """Frames of all records, by lane, in order, as `wire.encode_frame` makes them."""
     lanes: dict[tuple[str, int], tuple[bytes, list[int], list[bytes]]] = {}
     tidings: list[Message] = []
-    join = b"".join
+    join, small, more = b"".join, SMALL, MORE
     topic: Any = None
     number: Any = -1
     stamp: Any = -1
-    stamped = mark = b""
+    high = -1
+    mark = stamped = ending = b""
     positions: list[int] = []
     frames: list[bytes] = []
     for message in messages:
@@ -56,22 +57,31 @@ def encode(messages: Iterable[Message]) -> Encoded:
             mark, positions, frames = lanes[topic, number]
         position: Any = message.offset()
         time = message.timestamp()[1]
-        if time != stamp:
-            # Neighbours mostly have the same.
-            stamp = time
+        if time != stamp or position >> 14 != high:
+            # Neighbours mostly have the same time, and positions that differ in their last digits only.
+            stamp, high = time, position >> 14
             stamped = b"\x38" + varint(time) if time > 0 else b""
+            ending = varint(high) + stamped
         key: Any = message.key()
         value: Any = message.value()
-        tail = mark + varint(position) + stamped if position else mark[:-1] + stamped
+        if high:
+            tail = mark + more[position & 16383] + ending
+        else:
+            tail = mark + small[position] + stamped if position else mark[:-1] + stamped
         headers = message.headers()
         if headers:
             tail = join(encode_header(Header(*header)) for header in headers) + tail
-        head = b"" if key is None else b"\x0a" + varint(len(key)) + key
+        head = b""
+        if key is not None:
+            size = len(key)
+            head = b"\x0a" + (small[size] if size < 16384 else varint(size)) + key
         if value is None:
             value = b""
         else:
-            head += b"\x12" + varint(len(value))
-        frames.append(join((b"\x22", varint(len(head) + len(value) + len(tail)), head, value, tail)))
+            size = len(value)
+            head += b"\x12" + (small[size] if size < 16384 else varint(size))
+        size = len(head) + len(value) + len(tail)
+        frames.append(join((b"\x22", small[size] if size < 16384 else varint(size), head, value, tail)))
         positions.append(position)
     taken = [Taken(Lane(*lane), _dense(positions), frames) for lane, (_, positions, frames) in lanes.items()]
     return Encoded(taken, tidings)

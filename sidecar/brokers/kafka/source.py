@@ -1,91 +1,67 @@
-"""One group's consumption of Kafka, as the event loop sees it."""
+"""A subscription's consumption of Kafka: of its topics, and of the retry topic that is its own."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException
-
-from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec, Start
-from sidecar.brokers.kafka import properties
-from sidecar.brokers.kafka.broadcast import sieve
-from sidecar.brokers.kafka.clerk import Clerk
-from sidecar.brokers.kafka.commits import Request
-from sidecar.brokers.kafka.errands import Errands
-from sidecar.brokers.kafka.errors import says_fenced, translate
-from sidecar.brokers.kafka.health import Health
-from sidecar.brokers.kafka.joining import connector, prepare_topics
-from sidecar.brokers.kafka.lanes import Reading
-from sidecar.brokers.kafka.listener import UnknownProtocol
-from sidecar.brokers.kafka.locating import Locating
-from sidecar.brokers.kafka.member import Member
-from sidecar.brokers.kafka.options import GroupProtocol
+from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec
+from sidecar.brokers.kafka.group import Group
+from sidecar.brokers.kafka.joining import prepare_topics
 from sidecar.brokers.kafka.shelf import Shelf
-from sidecar.errors import BrokerError, NotFound, Refused, Unavailable
-from sidecar.logs import Log
+from sidecar.errors import LaneGone
 from sidecar.model import Commit, Lane
 
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.broker import KafkaBroker
 
-log = Log("kafka")
-
-#: seconds before a member that failed is replaced
-_REJOIN = 5.0
-#: seconds that closing may take: leaving a group needs the broker, which may be gone
-_LAST = 8.0
-
 
 class KafkaSource(Source):
+    """Two groups, since members of a group share out the lanes of all its topics by their number alone: with those of
+    the retry topic among them, which are idle mostly, one pod could get nothing else, and another all the work."""
+
     def __init__(self, broker: "KafkaBroker", spec: SourceSpec) -> None:
         self.spec = spec
         self._broker = broker
-        self._loop: asyncio.AbstractEventLoop
         self._shelf = Shelf(self._stocked)
-        self._clerk: Clerk | None = None
-        self._locating: Locating
-        self._errands: Errands
-        self._member: Member | None = None
-        self._protocol = GroupProtocol.AUTO
         self._wake = asyncio.Event()
         self._signalled = False
-        self._paused: set[Lane] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.health = Health(broker.reasons, self._shelf.tell, broker.ping)
-        #: why nothing is consumed until the member is replaced
-        self._failure: BrokerError | None = None
-        #: why nothing ever will
-        self._dead: BrokerError | None = None
-        self._closing = False
-        self._over = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._main = Group(broker, replace(spec, own_topics={}), self._shelf, self._wake)
+        self._groups = [self._main]
+        if spec.own_topics:
+            own = SourceSpec(retry_group(spec.group), (), own_topics=spec.own_topics)
+            self._groups.append(Group(broker, own, self._shelf, self._wake))
+        self._opened: list[Group] = []
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the connection; empty if nothing is."""
+        return next(filter(None, (group.health.connection for group in self._groups)), "")
 
     async def open(self) -> None:
-        broker = self._broker
         self._loop = asyncio.get_running_loop()
-        for topic in await prepare_topics(broker, self.spec):
-            self.health.missing(topic)
-        if self._clerk is None:
-            self._clerk = Clerk(broker.options, self.spec.group, broker.reasons, broker.chatter)
-            self._locating = Locating(self.spec, broker.admin, self._clerk, broker.options.out_of_range, self._pin)
-            self._errands = Errands(self._locating, self._clerk, broker.admin, self._shelf, self._joined)
-        if self.spec.start is Start.LATEST:
-            await self._locating.pin_ends()
-        self._join()
-        self._spawn(self.health.watch)
-        self._spawn(self._errands.look_at, self._paused)
+        missing = await prepare_topics(self._broker, self.spec)
+        for group in self._groups:
+            # It is called again if one of them could not join.
+            if group not in self._opened:
+                await group.open()
+                self._opened.append(group)
+        for topic in missing:
+            self._main.health.missing(topic)
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
-        member = self._joined()
         deadline = self._loop.time() + timeout
         while True:
             self._signalled = False
             self._wake.clear()
             polled = self._shelf.take(max_records, max_bytes) if self._shelf else Polled()
-            member.want(max_records, max_bytes)
+            for group in self._groups:
+                group.want(max_records, max_bytes)
             if polled.chunks or polled.events:
                 return polled
-            failure = self._dead or self._failure or self.health.failure
+            failure = next(filter(None, (group.failure for group in self._groups)), None)
             if failure is not None:
                 raise type(failure)(*failure.args)
             try:
@@ -95,180 +71,64 @@ class KafkaSource(Source):
                 return Polled()
 
     async def commit(self, commits: Mapping[Lane, Commit]) -> None:
-        await self._commit(
-            {lane: (commit.position, self._locating.metadata(lane, commit)) for lane, commit in commits.items()}
-        )
+        parts = [(group, {lane: commits[lane] for lane in lanes}) for group, lanes in self._by_group(commits)]
+        if len(parts) == 1:
+            group, part = parts[0]
+            await group.commit(part)
+            return
+        gone: set[Lane] = set()
+        for answer in await asyncio.gather(*(group.commit(part) for group, part in parts), return_exceptions=True):
+            if isinstance(answer, LaneGone):
+                gone |= answer.lanes
+            elif isinstance(answer, BaseException):
+                raise answer
+        if gone:
+            raise LaneGone(gone)
 
     async def release(self, lanes: Collection[Lane]) -> None:
-        if self._member is not None:
-            self._member.release(lanes)
+        for group, mine in self._by_group(lanes):
+            group.release(mine)
 
     async def pause(self, lanes: Collection[Lane]) -> None:
-        self._paused.update(lanes)
-        # At once, for what is fetched already; the thread sees to the rest in a moment.
-        self._shelf.pause(lanes)
-        self._joined().pause(lanes)
+        for group, mine in self._by_group(lanes):
+            group.pause(mine)
 
     async def resume(self, lanes: Collection[Lane]) -> None:
-        self._paused.difference_update(lanes)
-        self._shelf.resume(lanes)
-        self._joined().resume(lanes)
+        for group, mine in self._by_group(lanes):
+            group.resume(mine)
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        unknown = [str(lane) for lane in lanes if lane not in self._joined().ends]
-        if unknown:
-            raise NotFound(f"Group {self.spec.group!r} has no lane {', '.join(unknown)} here.")
-        positions = await self._locating.resolve(lanes)
-        # Shielded: once Kafka has the new positions, the lanes must be moved, too.
-        return await asyncio.shield(asyncio.ensure_future(self._seek(positions)))
+        positions: dict[Lane, int] = {}
+        for group, mine in self._by_group(lanes):
+            positions |= await group.seek({lane: lanes[lane] for lane in mine})
+        return positions
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:
-        member = self._joined()
-        self.refetched_bytes = member.waste.bytes
-        return member.ends
+        self.refetched_bytes = sum(group.refetched_bytes for group in self._groups)
+        self.revoke_seconds = sum(group.revoke_seconds for group in self._groups)
+        return {lane: end for group in self._groups for lane, end in group.ends().items()}
 
     async def close(self) -> None:
-        self._closing = True
         self._broker.exit(self)
-        for task in self._tasks:
-            task.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST):
-                if self._member is not None:
-                    self._member.stop()
-                    await self._over.wait()
-                if self._clerk is not None:
-                    await self._clerk.close()
+        await asyncio.gather(*(group.close() for group in self._groups))
 
-    # Joining.
-
-    def _join(self) -> None:
-        broker, options = self._broker, self._broker.options
-        on_trial = broker.protocol is GroupProtocol.AUTO
-        self._protocol = protocol = GroupProtocol.CONSUMER if on_trial else broker.protocol
-
-        self._member = Member(
-            connector(broker, self.spec.group, protocol, on_trial=on_trial),
-            [*self.spec.topics, *self.spec.own_topics],
-            self._shelf,
-            self,
-            grace=min(float(options.grace), properties.max_poll_interval(options) / 10),
-            on_trial=on_trial,
-            sieve=sieve(self.spec.own_topics, properties.instance_of(options)) if options.broadcast else None,
-        )
-        self._member.start()
-
-    def _joined(self) -> Member:
-        if self._member is None:
-            raise Unavailable("The source is not open.")
-        return self._member
-
-    # What the poll thread tells. It is handed to the event loop.
-
-    def arrived(self, readings: list[Reading]) -> None:
-        self._call(self._broker.settle_protocol, self._protocol)
-        if readings:
-            self._call(self._welcome, readings)
-
-    def watch(self, request: Request) -> None:
-        self._call(self._spawn, self._errands.confirm, request)
-
-    def strayed(self, reading: Reading) -> None:
-        self._call(self._spawn, self._errands.lead_back, reading)
-
-    def failed(self, error: KafkaError, topic: str | None) -> None:
-        self._broker.reasons.heard(error)
-        self._call(self._heard, error, topic)
-
-    def ended(self, error: BaseException | None) -> None:
-        self._call(self._ended, error)
+    def _by_group(self, lanes: Iterable[Lane]) -> Iterator[tuple[Group, list[Lane]]]:
+        own = [lane for lane in lanes if lane.topic in self.spec.own_topics]
+        main = [lane for lane in lanes if lane.topic not in self.spec.own_topics]
+        if main:
+            yield self._main, main
+        if own:
+            yield self._groups[-1], own
 
     def _stocked(self) -> None:
+        """On the poll thread of either group."""
         if not self._signalled:
             self._signalled = True
-            self._call(self._wake.set)
+            # The loop may be closed already: then nobody waits.
+            with contextlib.suppress(RuntimeError, AttributeError):
+                self._loop.call_soon_threadsafe(self._wake.set)
 
-    def _call(self, function: Callable[..., object], *args: Any) -> None:
-        # The loop may be closed already: then nobody waits.
-        with contextlib.suppress(RuntimeError, AttributeError):
-            self._loop.call_soon_threadsafe(function, *args)
 
-    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        if not self._closing:
-            task = self._loop.create_task(work(*args))
-            self._tasks.add(task)
-            task.add_done_callback(self._finished)
-
-    def _finished(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.bug("a task of the Kafka source failed", error)
-            self._dead = Refused(f"Kafka: cannot go on: {error!r}")
-            self._wake.set()
-
-    def _ended(self, error: BaseException | None) -> None:
-        if isinstance(error, UnknownProtocol) and not self._closing:
-            log.info("the broker does not know the group protocol `consumer`: using `classic`")
-            self._broker.settle_protocol(GroupProtocol.CLASSIC)
-            self._join()
-            return
-        self._over.set()
-        if error is None or self._closing:
-            return
-        if isinstance(error, KafkaException):
-            told = translate(error, "consume")
-            if not says_fenced(error.args[0]):
-                self._failure = told
-                self._spawn(self._rejoin)
-                return
-        elif isinstance(error, BrokerError):
-            told = error
-        else:
-            log.bug("the poll thread failed", error)
-            told = Refused(f"Kafka: cannot go on: {error!r}")
-        self._dead = told
-        self._wake.set()
-
-    async def _rejoin(self) -> None:
-        """Something ended the member that may be over: the earlier life of a static one, say."""
-        self._wake.set()
-        await asyncio.sleep(_REJOIN)
-        self._failure = None
-        self._over.clear()
-        self._join()
-
-    # Trouble.
-
-    def _welcome(self, readings: list[Reading]) -> None:
-        self.health.assigned({reading.lane.topic for reading in readings})
-        self._spawn(self._errands.welcome, readings)
-
-    def _heard(self, error: KafkaError, topic: str | None) -> None:
-        self.health.heard(error, topic)
-        self._wake.set()
-
-    # Positions.
-
-    async def _pin(self, offsets: Mapping[Lane, tuple[int, str]]) -> None:
-        await self._commit(offsets, pins=True)
-
-    async def _commit(self, offsets: Mapping[Lane, tuple[int, str]], *, pins: bool = False) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
-
-        def settle(error: BrokerError | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self._joined().commit(Request(offsets, lambda error: self._call(settle, error), done.done, pins))
-        await done
-
-    async def _seek(self, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:
-        await self._commit({lane: (position, "") for lane, position in positions.items()})
-        moved = asyncio.Event()
-        self._joined().move(positions, lambda: self._call(moved.set))
-        await moved.wait()
-        return positions
+def retry_group(group: str) -> str:
+    """The group that consumes the retry topic of a group."""
+    return f"{group}.offramp.retry"

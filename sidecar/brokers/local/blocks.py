@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from struct import pack, unpack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
+from sidecar.brokers.local.rows import Malformed, typed
 from sidecar.model import Run
 
 #: bytes of frames; a block grows no further, unless a single frame is larger
@@ -32,19 +33,28 @@ class Block(NamedTuple):
     lengths: bytes
     frames: bytes
 
+    @classmethod
+    def read(cls, row: tuple[Any, ...]) -> "Block":
+        """From a row of `COLUMNS`. Raises `Malformed`."""
+        block = cls(*typed(row, *_TYPES))
+        if not 0 <= block.start < block.stop:
+            raise Malformed(f"a block reaches from {block.start} to {block.stop}")
+        return block
+
     @property
     def bytes_after(self) -> int:
         return self.bytes_before + len(self.frames)
 
     @property
     def is_intact(self) -> bool:
-        return self.checksum == checksum(self.lengths, self.frames) and len(self.lengths) == 4 * (
-            self.stop - self.start
-        )
+        if len(self.lengths) != 4 * (self.stop - self.start):
+            return False
+        return self.checksum == checksum(self.lengths, self.frames)
 
 
 #: the columns of `blocks`
 COLUMNS = ", ".join(Block._fields)
+_TYPES = (int, int, int, int, int, int, int, bytes, bytes)
 
 
 def checksum(lengths: bytes, frames: bytes) -> int:

@@ -4,20 +4,31 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Traits, Trouble
+from sidecar.brokers.base import (
+    AtPosition,
+    AtTime,
+    Broker,
+    LaneEnd,
+    SeekTarget,
+    SeekTo,
+    SourceSpec,
+    Traits,
+    Trouble,
+)
 from sidecar.brokers.local.catalog import LaneChange
+from sidecar.brokers.local.cursor import LocalCursor
 from sidecar.brokers.local.folder import Folder
 from sidecar.brokers.local.options import LocalOptions
-from sidecar.brokers.local.queries import Want, all_cursors, take_lane
+from sidecar.brokers.local.queries import Want, all_cursors, first_at_time, take_lane
 from sidecar.brokers.local.readers import Readers
 from sidecar.brokers.local.reserve import Reserve
 from sidecar.brokers.local.schema import damaged, open_database, translate
 from sidecar.brokers.local.source import LocalSource
 from sidecar.brokers.local.store import Store
+from sidecar.brokers.local.views import GroupInfo, LaneView
 from sidecar.brokers.local.writer import Writer
 from sidecar.clock import Clock
 from sidecar.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
@@ -35,29 +46,6 @@ _RETENTION_EVERY = 30.0
 _RETENTION_EVERY_WHEN_FULL = 1.0
 #: records of one chunk of `read`
 _READ_RECORDS = 10_000
-
-
-@dataclass(slots=True)
-class LaneView:
-    """A lane as the event loop knows it: never ahead of the disk."""
-
-    id: int
-    lane: Lane
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """A group that has a place in some topics."""
-
-    name: str
-    #: a source of it is open now
-    is_open: bool
-    #: the next position in each lane
-    positions: Mapping[Lane, int]
-    #: records that retention keeps for it: from its positions to the ends of the lanes
-    behind: int
 
 
 class LocalBroker(Broker):
@@ -99,6 +87,9 @@ class LocalBroker(Broker):
     def subscribe(self, spec: SourceSpec) -> LocalSource:
         return LocalSource(self, spec)
 
+    def cursor(self, spec: SourceSpec) -> LocalCursor:
+        return LocalCursor(self, spec)
+
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
         if not messages:
             return []
@@ -137,6 +128,9 @@ class LocalBroker(Broker):
                 # Retention has just removed it: the reader saw that before this loop was told.
                 await asyncio.sleep(0)
             position = taken.position
+
+    async def locate(self, topic: str, target: SeekTarget) -> Mapping[Lane, int]:
+        return {lane: await self.resolve(self.view(lane), target) for lane in await self.lane_ends(topic)}
 
     async def groups(self) -> list[GroupInfo]:
         """All groups, by name."""
@@ -185,6 +179,28 @@ class LocalBroker(Broker):
 
     def views(self, topic: str) -> Iterable[LaneView]:
         return self._topics.get(topic, ())
+
+    async def resolve(self, view: LaneView, target: SeekTarget) -> int:
+        """Where the target is in a lane."""
+        match target:
+            case SeekTo.START:
+                return view.start
+            case SeekTo.END:
+                return view.end
+            case AtPosition(position):
+                return max(view.start, min(position, view.end))
+            case AtTime(timestamp_ms):
+                found = await self.read_with(first_at_time, view.id, timestamp_ms)
+                return view.end if found is None else found
+
+    def check_unconsumed(self, spec: SourceSpec) -> None:
+        """Raises `Refused` if a source of the group has one of the topics: workers consume it."""
+        for source in self._sources:
+            if source.spec.group == spec.group and source.topics & set(spec.topics):
+                raise Refused(
+                    f"Group {spec.group!r} is consumed by leases in this sidecar: it cannot be read by ranges at the "
+                    "same time. Give one of the subscriptions another `group`."
+                )
 
     def enter(self, source: LocalSource) -> None:
         """A source consumes from now on. Raises `Refused` if another of its group has one of its topics."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sidecar.brokers.local.blocks import COLUMNS, Block, End, end_after
+from sidecar.brokers.local.rows import Malformed, all_typed, typed
 from sidecar.errors import NotFound, Refused
 from sidecar.logs import Log
 from sidecar.model import Lane
@@ -46,13 +47,16 @@ class Catalog:
         self._connection = connection
         self._topics: dict[str, list[StoredLane]] = {}
         self._changed: dict[int, StoredLane] = {}
-        for (name,) in connection.execute("SELECT name FROM topics ORDER BY id").fetchall():
+        for (name,) in all_typed(connection.execute("SELECT name FROM topics ORDER BY id").fetchall(), str):
             self._topics[name] = []
         rows = connection.execute(
             "SELECT lanes.id, name, number, start FROM lanes JOIN topics ON topics.id = topic ORDER BY topic, number"
         ).fetchall()
-        for lane_id, name, number, start in rows:
-            self._topics[name].append(self._load(lane_id, Lane(name, number), start))
+        for lane_id, name, number, start in all_typed(rows, int, str, int, int):
+            lanes = self._topics.get(name)
+            if lanes is None or number != len(lanes):
+                raise Malformed(f"topic {name!r} has a lane {number} out of turn")
+            lanes.append(self._load(lane_id, Lane(name, number), start))
 
     def topics(self) -> Iterable[list[StoredLane]]:
         return self._topics.values()
@@ -111,11 +115,12 @@ class Catalog:
         ).fetchone()
         if oldest is None:
             return StoredLane(lane_id, lane, start, 0, End(lane_id, start, 0))
-        newest = Block(
-            *self._connection.execute(
+        newest = Block.read(
+            self._connection.execute(
                 f"SELECT {COLUMNS} FROM blocks WHERE lane = ? ORDER BY start DESC LIMIT 1", (lane_id,)
             ).fetchone()
         )
         # A damaged block must not grow: that would give it a checksum that fits.
         end = end_after(newest) if newest.is_intact else end_after(newest)._replace(tail=None)
-        return StoredLane(lane_id, lane, start, oldest[0], end)
+        (removed,) = typed(oldest, int)
+        return StoredLane(lane_id, lane, start, removed, end)

@@ -1,14 +1,19 @@
 """Groups and how far each has come in each lane."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from struct import pack, unpack
 from typing import NamedTuple
 
 from sidecar.brokers.base import SourceSpec, Start
+from sidecar.brokers.cursor import Attached, check_token
 from sidecar.brokers.local.catalog import Catalog, StoredLane
+from sidecar.brokers.local.queries import attached_to
+from sidecar.brokers.local.rows import Malformed, typed
 from sidecar.errors import NotFound
 from sidecar.model import Commit, Lane, Run
+from sidecar.tokens import following
 
 
 class Opened(NamedTuple):
@@ -59,6 +64,36 @@ class Cursors:
             values += (lane, group, commit.position, pack_runs(commit.beyond))
         self._connection.execute(f'REPLACE INTO cursors (lane, "group", position, beyond) VALUES {places}', values)
 
+    def ensure_group(self, name: str, topics: Iterable[str]) -> int:
+        """A group that is read by ranges: its topics are made, but no cursor in them."""
+        for topic in topics:
+            self._catalog.ensure(topic, self._lanes)
+        return self._ensure_group(name)
+
+    def attach(self, group: int, reader: str, now_ms: int) -> Attached:
+        before = attached_to(self._connection, group)
+        attached = Attached(following(before.token if before else 0), reader, now_ms)
+        self._connection.execute(
+            'REPLACE INTO readers ("group", token, name, since_ms) VALUES (?, ?, ?, ?)', (group, *attached)
+        )
+        return attached
+
+    def pin(self, group: int, token: int, positions: Mapping[int, int]) -> None:
+        """Store positions, by the ids of their lanes, where there are none. Raises `Fenced`, `Refused`."""
+        check_token(token, attached_to(self._connection, group), exact=True)
+        new = {lane: Commit(position) for lane, position in positions.items() if self._find(group, lane) is None}
+        self.save(group, new)
+
+    def advance(self, group: int, token: int, positions: Mapping[int, int]) -> None:
+        """Move positions forward, by the ids of their lanes. Raises `Fenced`, `Refused`."""
+        check_token(token, attached_to(self._connection, group), exact=True)
+        moved = {}
+        for lane, position in positions.items():
+            before = self._find(group, lane)
+            if before is None or before.position < position:
+                moved[lane] = Commit(position)
+        self.save(group, moved)
+
     def adopt(self, topic: str, lanes: list[StoredLane]) -> None:
         """New lanes of a topic belong, from their start, to every group that reads it."""
         groups = self._connection.execute(
@@ -75,6 +110,7 @@ class Cursors:
         if row is None:
             raise NotFound(f"There is no group {group!r}.")
         self._connection.execute('DELETE FROM cursors WHERE "group" = ?', (row,))
+        self._connection.execute('DELETE FROM readers WHERE "group" = ?', (row,))
         self._connection.execute("DELETE FROM groups WHERE id = ?", (row,))
 
     def floor(self, lane: StoredLane) -> int | None:
@@ -100,7 +136,13 @@ class Cursors:
         row = self._connection.execute(
             'SELECT position, beyond FROM cursors WHERE lane = ? AND "group" = ?', (lane, group)
         ).fetchone()
-        return None if row is None else Commit(row[0], unpack_runs(row[1]))
+        if row is None:
+            return None
+        position, beyond = typed(row, int, bytes)
+        runs = unpack_runs(beyond)
+        if position < 0 or (runs and runs[0].start <= position):
+            raise Malformed(f"a cursor at {position} has runs from {runs[0].start if runs else position} on")
+        return Commit(position, runs)
 
 
 def pack_runs(runs: tuple[Run, ...]) -> bytes:
@@ -108,5 +150,10 @@ def pack_runs(runs: tuple[Run, ...]) -> bytes:
 
 
 def unpack_runs(data: bytes) -> tuple[Run, ...]:
+    """Raises `Malformed`."""
+    if len(data) % 16:
+        raise Malformed(f"{len(data)} bytes are no runs")
     edges = unpack(f"<{len(data) // 8}q", data)
+    if any(later <= earlier for earlier, later in pairwise(edges)):
+        raise Malformed("the runs of a cursor do not ascend")
     return tuple(map(Run, edges[::2], edges[1::2]))

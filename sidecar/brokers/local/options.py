@@ -1,7 +1,9 @@
 """What can be set for a broker of type `local`."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sidecar.brokers.local import place
 from sidecar.settings import Bytes, Seconds, setting
 
 
@@ -9,6 +11,9 @@ from sidecar.settings import Bytes, Seconds, setting
 class LocalOptions:
     directory: str = setting(
         "The data directory. Made if missing; one sidecar at a time can use it.", "/var/lib/offramp"
+    )
+    ephemeral: bool = setting(
+        "The messages may be lost with the pod: in Kubernetes, allows a `directory` on a volume that is.", False
     )
     lanes: int = setting(
         "Lanes of a topic that is made on the fly. A topic that exists keeps its lanes.", 4, at_least=1, at_most=1024
@@ -34,3 +39,13 @@ class LocalOptions:
     max_record_bytes: Bytes = setting(
         "Largest record that is taken: key, value and headers.", Bytes(16 << 20), at_least=1024, at_most=512 << 20
     )
+
+    def problems_here(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """What speaks against these options on this very machine: a key of them, and why."""
+        what = None if self.ephemeral else place.problem(self.directory, environ)
+        if what is not None:
+            yield (
+                "directory",
+                f'"{self.directory}" is on {what}: messages that are not settled by then would be lost. Mount a '
+                "persistent volume there, or set ephemeral: true if that is meant",
+            )

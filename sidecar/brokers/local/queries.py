@@ -7,7 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sidecar.brokers.cursor import Attached, Standing
 from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
+from sidecar.brokers.local.rows import all_typed
 from sidecar.model import Chunk, Lane, Run
 from sidecar.wire import decode_frame
 
@@ -87,7 +89,7 @@ def first_at_time(connection: sqlite3.Connection, lane: int, timestamp_ms: int) 
     ).fetchone()
     if row is None:
         return None
-    block = Block(*row)
+    block = Block.read(row)
     if not block.is_intact:
         return block.start
     for frame in Frames(block).cut(Run(block.start, block.stop), len(block.frames)):
@@ -107,9 +109,24 @@ def all_cursors(connection: sqlite3.Connection) -> dict[str, dict[Lane, int]]:
         'JOIN groups ON groups.id = "group" JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic '
         "ORDER BY groups.name, topics.name, lanes.number"
     ).fetchall()
-    for group, topic, number, position in rows:
+    for group, topic, number, position in all_typed(rows, str, str, int, int):
         groups.setdefault(group, {})[Lane(topic, number)] = position
     return groups
+
+
+def standing(connection: sqlite3.Connection, group: int) -> Standing:
+    """What there is for a group that is read by ranges."""
+    rows = connection.execute(
+        "SELECT name, number, position FROM cursors JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic "
+        'WHERE "group" = ?',
+        (group,),
+    ).fetchall()
+    return Standing({Lane(topic, number): position for topic, number, position in rows}, attached_to(connection, group))
+
+
+def attached_to(connection: sqlite3.Connection, group: int) -> Attached | None:
+    row = connection.execute('SELECT token, name, since_ms FROM readers WHERE "group" = ?', (group,)).fetchone()
+    return None if row is None else Attached(*row)
 
 
 # The block that has the first position, and those that follow it.
@@ -122,7 +139,7 @@ _BLOCKS = (
 def _blocks(connection: sqlite3.Connection, lane: int, run: Run) -> Generator[Block, None, None]:
     with closing(connection.execute(_BLOCKS, (lane, run.start, run.stop))) as rows:
         for row in rows:
-            yield Block(*row)
+            yield Block.read(row)
 
 
 def _start(connection: sqlite3.Connection, lane: int) -> int:

@@ -76,6 +76,17 @@ COMMIT;
 PRAGMA journal_mode = WAL;
 """
 
+# Came after the first files were written. Versions that do not know it read and write the others all the same.
+_READERS = """
+CREATE TABLE IF NOT EXISTS readers (
+    "group"  INTEGER PRIMARY KEY REFERENCES groups (id),
+    -- the newest; older ones may not move the group's cursors
+    token    INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    since_ms INTEGER NOT NULL
+)
+"""
+
 
 def open_database(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
     """The writer's connection to the database, which is made if there is none.
@@ -98,6 +109,7 @@ def open_database(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
         checkpoint(connection)
         # Makes the journal, so that its name can be synced now and need not be on every commit.
         connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute(_READERS)
         folder.sync()
     except sqlite3.Error as error:
         connection.close()
@@ -131,7 +143,9 @@ def translate(error: sqlite3.Error, path: Path) -> OfframpError:
         return damaged(path, str(error))
     if is_full(error):
         return OutOfRoom(f"There is no room left on the disk of {path}. Free some, or lower `retention_bytes`.")
-    return Unavailable(f"{path} cannot be used now: {error}.")
+    # Errors that Python's own module makes have no name.
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return Unavailable(f"{path} cannot be used now: {error} ({name}).")
 
 
 def damaged(path: Path, what: str) -> Corrupt:
@@ -149,7 +163,11 @@ def _code(error: sqlite3.Error) -> int:
 def _connect(path: Path) -> sqlite3.Connection:
     # rw: never makes a file, so that a missing one cannot become an empty one.
     uri = f"{path.resolve().as_uri()}?mode=rw"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
+    # A container with a read-only root has no folder for temporary files, and what a statement may have to undo is kept
+    # in one as soon as it is larger than 64 KiB.
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
 
 
 def _create(folder: Folder) -> None:

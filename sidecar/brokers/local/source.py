@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING
 from sidecar.brokers.base import (
     Advanced,
     Assigned,
-    AtPosition,
-    AtTime,
     LaneEnd,
     LaneEvent,
     Polled,
     SeekTarget,
-    SeekTo,
     Source,
     SourceSpec,
     Trouble,
 )
 from sidecar.brokers.local.blocks import without
-from sidecar.brokers.local.queries import Taken, Want, first_at_time, take
+from sidecar.brokers.local.queries import Taken, Want, take
 from sidecar.errors import LaneGone, NotFound, Refused
 from sidecar.model import Chunk, Commit, Lane, Run
 
 if TYPE_CHECKING:
-    from sidecar.brokers.local.broker import LaneView, LocalBroker
+    from sidecar.brokers.local.broker import LocalBroker
+    from sidecar.brokers.local.views import LaneView
 
 #: records; visiting more lanes for less than this each would cost more than it gives
 _LEAST_SHARE = 256
@@ -179,7 +177,9 @@ class LocalSource(Source):
             reading.seeking = True
             reading.epoch += 1
         try:
-            positions = {lane: await self._resolve(readings[lane].view, target) for lane, target in lanes.items()}
+            positions = {
+                lane: await self._broker.resolve(readings[lane].view, target) for lane, target in lanes.items()
+            }
             commits = {readings[lane].view.id: Commit(position) for lane, position in positions.items()}
             await self._broker.write(lambda store: store.cursors.save(self._group, commits))
         finally:
@@ -191,18 +191,6 @@ class LocalSource(Source):
             readings[lane].next, readings[lane].settled = position, ()
             self.tell(Assigned(lane, position))
         return positions
-
-    async def _resolve(self, view: "LaneView", target: SeekTarget) -> int:
-        match target:
-            case SeekTo.START:
-                return view.start
-            case SeekTo.END:
-                return view.end
-            case AtPosition(position):
-                return max(view.start, min(position, view.end))
-            case AtTime(timestamp_ms):
-                found = await self._broker.read_with(first_at_time, view.id, timestamp_ms)
-                return view.end if found is None else found
 
     def _choose(self, max_records: int) -> list[_Reading]:
         """The lanes to read next. The first is another one each time: it gets a record even if that is large. The

@@ -13,6 +13,8 @@ discovery    which lanes there are
 admin        the admin API: topics, cursors, ends of lanes
 producers    publishing
 ranges       reading without a group
+cursor       the positions of a group that is read by ranges
+ledgers      pure: counting entries from one position to another
 library      the calls of pulsar-client that may block, in threads
 reaching     why a broker cannot be reached
 errors       what Pulsar says, in one sentence and as one of our errors

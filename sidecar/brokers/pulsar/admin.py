@@ -18,8 +18,22 @@ from sidecar.errors import BrokerError, NotFound, Refused, Unavailable
 
 #: the subscription that keeps a topic and what is in it
 KEEPER = "offramp.keep"
+#: before the first message
+_EARLIEST = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
 #: what a topic that exists already is answered with
 _CONFLICT = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A group in a lane."""
+
+    backlog: int
+    #: workers consume it now
+    has_consumers: bool
+    properties: dict[str, str]
+    #: consumers by name, and hashes of keys that wait until they have acked, though they hold nothing
+    deadlocks: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,8 @@ class Standing:
     last: tuple[int, int]
     #: by group: everything before is acked
     cursors: dict[str, int]
+    #: ledgers in order, with the number of their entries
+    ledgers: tuple[tuple[int, int], ...] = ()
 
 
 class Admin:
@@ -77,7 +93,10 @@ class Admin:
         filled = [one["ledgerId"] for one in ledgers[:-1] if one["entries"]] + [one["ledgerId"] for one in ledgers[-1:]]
         start = pack(filled[0], 0) if filled else after(*last)
         cursors = {group: after(*_id(one["markDeletePosition"])) for group, one in found["cursors"].items()}
-        return Standing(max(0, start), last, cursors)
+        counts = [(one["ledgerId"], one["entries"]) for one in ledgers]
+        if counts and counts[-1][0] == last[0]:
+            counts[-1] = (last[0], last[1] + 1)
+        return Standing(max(0, start), last, cursors, tuple(counts))
 
     async def end(self, name: str) -> LaneEnd:
         """The ends of a topic that is no partitioned one."""
@@ -88,11 +107,38 @@ class Admin:
         end = pack(last["ledgerId"], last["entryId"], last.get("batchIndex", -1)) + 1
         return LaneEnd(min(standing.start, end), end)
 
-    async def backlog(self, name: str, group: str) -> int:
-        """Messages that a group has not acked; -1 if that is not known."""
+    async def subscribed(self, name: str, group: str) -> Subscribed | None:
+        """None: the group was never in this lane."""
         stats = await self._ask("GET", f"{names.path(name)}/stats?getPreciseBacklog=true")
         found = stats["subscriptions"].get(group)
-        return int(found["msgBacklog"]) if found else -1
+        if found is None:
+            return None
+        properties = found.get("subscriptionProperties") or {}
+        deadlocks = frozenset(
+            (consumer["consumerName"], draining["hash"])
+            for consumer in found["consumers"]
+            if not consumer["unackedMessages"]
+            for draining in consumer.get("drainingHashes") or ()
+        )
+        return Subscribed(int(found["msgBacklog"]), bool(found["consumers"]), properties, deadlocks)
+
+    async def backlog(self, name: str, group: str) -> int:
+        """Messages that a group has not acked; -1 if that is not known."""
+        found = await self.subscribed(name, group)
+        return found.backlog if found else -1
+
+    async def subscribe(self, name: str, group: str) -> None:
+        """Make a group that begins at the first message, unless it is there."""
+        await self._ask("PUT", f"{names.path(name)}/subscription/{group}", _EARLIEST, fine=_CONFLICT)
+
+    async def move(self, name: str, group: str, ledger: int, entry: int, *, after: bool) -> None:
+        """A group's cursor to an entry, or after it. Ends the connections of its consumers."""
+        target = {"ledgerId": ledger, "entryId": entry, "partitionIndex": -1, "excluded": after}
+        await self._ask("POST", f"{names.path(name)}/subscription/{group}/resetcursor", target)
+
+    async def describe(self, name: str, group: str, properties: dict[str, str]) -> None:
+        """Store texts beside a group's cursor, in place of those that were there."""
+        await self._ask("PUT", f"{names.path(name)}/subscription/{group}/properties", properties)
 
     async def _ask(self, method: str, path: str, body: object = None, *, fine: int = 0) -> Any:
         return await self._library.run(f"ask {self.url}", self._call, method, path, body, fine)

@@ -1,12 +1,16 @@
 """Apache Pulsar behind the adapter contract."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing
 
-from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Traits
+from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Traits
+from sidecar.brokers.cursor import Stretch
 from sidecar.brokers.pulsar import names
 from sidecar.brokers.pulsar.admin import Admin
-from sidecar.brokers.pulsar.discovery import numbered
+from sidecar.brokers.pulsar.cursor import PulsarCursor
+from sidecar.brokers.pulsar.discovery import Discovery, numbered
+from sidecar.brokers.pulsar.ledgers import Ledgers
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
 from sidecar.brokers.pulsar.producers import Producers
@@ -52,6 +56,9 @@ class PulsarBroker(Broker):
         self._sources.append(source)
         return source
 
+    def cursor(self, spec: SourceSpec) -> PulsarCursor:
+        return PulsarCursor(self, spec)
+
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
         return await self._producers.publish(topic, messages) if messages else []
 
@@ -80,12 +87,40 @@ class PulsarBroker(Broker):
         ends = await asyncio.gather(*(self.admin.end(name) for _, name in lanes))
         return {lane: end for (lane, _), end in zip(lanes, ends, strict=True)}
 
+    async def topics(self, wanted: Collection[str]) -> Collection[str]:
+        if not any(map(names.is_pattern, wanted)):
+            return wanted
+        found = Discovery(SourceSpec("", tuple(wanted)), self.options.namespace, self.library, self.admin)
+        return {lane.topic for lane in await found.lanes()}
+
+    async def locate(self, topic: str, target: SeekTarget) -> Mapping[Lane, int]:
+        ends = await self.lane_ends(topic)
+        return {lane: await self.resolve(await self._name(lane), end, target) for lane, end in ends.items()}
+
+    async def resolve(self, name: str, ends: LaneEnd, target: SeekTarget) -> int:
+        """Where a target is in a lane with these ends."""
+        match target:
+            case SeekTo.START:
+                return ends.start
+            case SeekTo.END:
+                return ends.end
+            case AtPosition(position):
+                return max(ends.start, min(position, ends.end))
+            case AtTime(timestamp_ms):
+                return await self.ranges.first_at_time(name, ends, timestamp_ms)
+
+    async def survey(self, runs: Mapping[Lane, Run]) -> Mapping[Lane, Stretch]:
+        found: dict[Lane, Stretch] = {}
+        for lane, run in runs.items():
+            name = await self._name(lane)
+            standing = await self.admin.standing(name)
+            found[lane] = Ledgers(run, standing.ledgers, await self.ranges.per_entry(name, run))
+        return found
+
     async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
-        found = dict(numbered(await self.admin.lanes(self._full(lane.topic))))
-        if lane.number not in found:
-            raise NotFound(f"There is no lane {lane}.")
-        async for chunk in self.ranges.read(lane, found[lane.number], run, max_bytes):
-            yield chunk
+        async with aclosing(self.ranges.read(lane, await self._name(lane), run, max_bytes)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def close(self) -> None:
         for source in [*self._sources]:
@@ -96,6 +131,13 @@ class PulsarBroker(Broker):
     def exit(self, source: PulsarSource) -> None:
         if source in self._sources:
             self._sources.remove(source)
+
+    async def _name(self, lane: Lane) -> str:
+        """The topic that a lane is at Pulsar. Raises `NotFound`."""
+        found = dict(numbered(await self.admin.lanes(self._full(lane.topic))))
+        if lane.number not in found:
+            raise NotFound(f"There is no lane {lane}.")
+        return found[lane.number]
 
     def _full(self, topic: str) -> str:
         return names.full(topic, self.options.namespace)

@@ -46,7 +46,7 @@ class Opening:
         self._library = library
         self._admin = admin
         #: for those who look at the consumers of a subscription
-        self._who = f"offramp-{socket.gethostname()}-{os.urandom(3).hex()}"
+        self.who = f"offramp-{socket.gethostname()}-{os.urandom(3).hex()}"
         #: topics that the group was in before it was opened, or since
         self._known: set[str] = set()
 
@@ -90,7 +90,7 @@ class Opening:
             name,
             self._spec.group,
             consumer_type=_TYPES[kind],
-            consumer_name=self._who,
+            consumer_name=self.who,
             receiver_queue_size=self._options.receiver_queue,
             initial_position=position,
             batch_receive_policy=receive_policy(),

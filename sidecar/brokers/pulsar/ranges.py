@@ -1,6 +1,7 @@
 """Reading without a group."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from sidecar.brokers.base import LaneEnd
@@ -11,6 +12,8 @@ from sidecar.model import Chunk, Lane, Run
 
 #: messages read at a time
 _BATCH = 500
+#: how much the newest read counts in the average number of messages in an entry
+_WEIGHT = 0.2
 #: milliseconds to wait for a message that is known to be there
 _PATIENCE_MS = 10_000
 
@@ -20,37 +23,58 @@ class Ranges:
 
     def __init__(self, library: Library) -> None:
         self._library = library
+        #: messages of an average entry, by topic
+        self._per_entry: dict[str, float] = {}
 
-    async def read(self, lane: Lane, name: str, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
+    async def per_entry(self, name: str, run: Run) -> float:
+        """How many messages an entry holds, as far as they were read; a few are read if none was."""
+        if name not in self._per_entry:
+            async with aclosing(self._messages(name, run)) as messages:
+                async for _ in messages:
+                    # The first ones are counted when they arrive, all at once.
+                    break
+        return self._per_entry.get(name, 1.0)
+
+    async def read(self, lane: Lane, name: str, run: Run, max_bytes: int) -> AsyncGenerator[Chunk, None]:
         """The records of a run, in chunks of at most `max_bytes`, or of one record."""
         positions: list[int] = []
         frames: list[bytes] = []
         size = 0
-        async for message, position in self._messages(name, run):
-            frame = encode_one(message, lane.number, position)
-            if frames and size + len(frame) > max_bytes:
-                yield Chunk(lane, positions, frames)
-                positions, frames, size = [], [], 0
-            positions.append(position)
-            frames.append(frame)
-            size += len(frame)
+        async with aclosing(self._messages(name, run)) as messages:
+            async for message, position in messages:
+                frame = encode_one(message, lane.number, position)
+                if frames and size + len(frame) > max_bytes:
+                    yield Chunk(lane, positions, frames)
+                    positions, frames, size = [], [], 0
+                positions.append(position)
+                frames.append(frame)
+                size += len(frame)
         if frames:
             yield Chunk(lane, positions, frames)
 
     async def first_at_time(self, name: str, ends: LaneEnd, timestamp_ms: int) -> int:
         """The first record with this timestamp or a later one; the end if there is none. Reads all before it: Pulsar
         finds messages only by when they were published."""
-        async for message, position in self._messages(name, Run(ends.start, ends.end)):
-            if (message.event_timestamp() or message.publish_timestamp()) >= timestamp_ms:
-                return position
+        async with aclosing(self._messages(name, Run(ends.start, ends.end))) as messages:
+            async for message, position in messages:
+                if (message.event_timestamp() or message.publish_timestamp()) >= timestamp_ms:
+                    return position
         return ends.end
 
-    async def _messages(self, name: str, run: Run) -> AsyncIterator[tuple[Any, int]]:
+    def _count(self, name: str, batch: list[Any]) -> None:
+        if batch:
+            ids = [message.message_id() for message in batch]
+            average = len(ids) / len({(id_.ledger_id(), id_.entry_id()) for id_ in ids})
+            before = self._per_entry.get(name, average)
+            self._per_entry[name] = before + _WEIGHT * (average - before)
+
+    async def _messages(self, name: str, run: Run) -> AsyncGenerator[tuple[Any, int], None]:
         ledger, entry, _ = unpack(max(0, run.start))
         reader = await self._library.reader(name, (ledger, entry - 1))
         try:
             while True:
                 batch: list[Any] = await self._library.run(f"read {name}", _read, reader)
+                self._count(name, batch)
                 for message in batch:
                     id_ = message.message_id()
                     position = pack(id_.ledger_id(), id_.entry_id(), id_.batch_index())

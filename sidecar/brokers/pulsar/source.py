@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import (
     Assigned,
-    AtPosition,
-    AtTime,
     LaneEnd,
     LaneEvent,
     Lost,
     Polled,
     SeekTarget,
-    SeekTo,
     Source,
     SourceSpec,
     Trouble,
@@ -25,11 +22,14 @@ from sidecar.brokers.pulsar.lane import PulsarLane
 from sidecar.brokers.pulsar.opening import Joined, Opening
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.positions import pack
-from sidecar.errors import BrokerError, LaneGone, NotFound, Refused
+from sidecar.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
+from sidecar.logs import Log
 from sidecar.model import Chunk, Commit, Lane
 
 if TYPE_CHECKING:
     from sidecar.brokers.pulsar.broker import PulsarBroker
+
+log = Log("pulsar")
 
 #: seconds between looks at the connections
 _LOOK = 1.0
@@ -58,6 +58,8 @@ class PulsarSource(Source):
         self._were_away: set[Lane] = set()
         #: what was told of connections and of discovery
         self._away = self._blind = ""
+        #: hashes of keys that waited for this sidecar for nothing at the last look
+        self._deadlocked: dict[Lane, frozenset[int]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -216,15 +218,7 @@ class PulsarSource(Source):
 
     async def _resolve(self, lane: PulsarLane, target: SeekTarget) -> int:
         ends = self._ends[lane.lane] = await self._broker.admin.end(lane.name)
-        match target:
-            case SeekTo.START:
-                return ends.start
-            case SeekTo.END:
-                return ends.end
-            case AtPosition(position):
-                return max(ends.start, min(position, ends.end))
-            case AtTime(timestamp_ms):
-                return await self._broker.ranges.first_at_time(lane.name, ends, timestamp_ms)
+        return await self._broker.resolve(lane.name, ends, target)
 
     # Looking after it all
 
@@ -261,6 +255,21 @@ class PulsarSource(Source):
             with contextlib.suppress(BrokerError):
                 last = await lane.last_id()
                 end = pack(last.ledger_id(), last.entry_id(), last.batch_index()) + 1
-                backlog = await self._broker.admin.backlog(lane.name, self.spec.group)
+                found = await self._broker.admin.subscribed(lane.name, self.spec.group)
                 if lane.lane in self._ends:
+                    backlog = found.backlog if found else -1
                     self._ends[lane.lane] = replace(self._ends[lane.lane], end=end, backlog=backlog)
+                if found and lane.failed is None:
+                    self._end_deadlock(lane, found.deadlocks)
+
+    def _end_deadlock(self, lane: PulsarLane, deadlocks: Collection[tuple[str, int]]) -> None:
+        """When keys move to another consumer, Pulsar holds them back until the one before has acked all it had of them.
+        It has been seen to miscount (4.2.4), and then waits for acks that it has until that consumer is gone."""
+        before = self._deadlocked.get(lane.lane, frozenset())
+        mine = self._deadlocked[lane.lane] = frozenset(key for who, key in deadlocks if who == self._opening.who)
+        # Twice in a row: the figures are not of one moment.
+        if mine & before:
+            del self._deadlocked[lane.lane]
+            log.warning("Pulsar waits for acks that it has; joining anew", group=self.spec.group, lane=str(lane.lane))
+            lane.failed = Unavailable(f"Pulsar: {lane.name} waits for acks that it has")
+            self._wake.set()

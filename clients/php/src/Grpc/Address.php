@@ -7,7 +7,9 @@ namespace Offramp\Grpc;
 use Offramp\Protocol;
 
 /**
- * Where the sidecar is: `unix:/path`, `/path` or `host:port`.
+ * Where the sidecar is: `unix:/path`, `/path` or `host:port`, and how to prove who calls.
+ *
+ * A sidecar beyond loopback speaks TLS only, so a token never leaves this machine in the clear.
  *
  * @internal
  */
@@ -19,12 +21,15 @@ final class Address
         /** empty: not a unix socket */
         public readonly string $path,
         public readonly string $url,
+        public readonly Proof $proof,
+        public readonly bool $tls = false,
     ) {
     }
 
     /** @throws \InvalidArgumentException */
-    public static function of(?string $address): self
+    public static function of(?string $address, ?Proof $proof = null): self
     {
+        $proof ??= new Proof();
         if ($address === null || $address === '') {
             $environment = getenv('OFFRAMP_ADDRESS');
             $address = $environment === false || $environment === '' ? Protocol::DEFAULT_ADDRESS : $environment;
@@ -37,12 +42,40 @@ final class Address
             if ($path === '') {
                 throw new \InvalidArgumentException("address: \"$address\" names no socket; write unix:/the/path");
             }
-            return new self($address, $path, 'http://localhost');
+            return new self($address, $path, 'http://localhost', $proof);
         }
         if (preg_match('/^(\[[0-9a-fA-F:.]+\]|[^:\/\s]+):([0-9]{1,5})$/', $address) !== 1) {
             throw new \InvalidArgumentException("address: \"$address\" is neither unix:/path nor host:port");
         }
-        return new self($address, '', "http://$address");
+        $tls = $proof->asksForTls() || !self::isLoopback($address);
+        if (!$tls) {
+            return new self($address, '', "http://$address", $proof);
+        }
+        $port = substr($address, (int) strrpos($address, ':'));
+        return new self($address, '', 'https://' . ($proof->serverName === null ? $address : $proof->serverName . $port), $proof, true);
+    }
+
+    /** @return array<int, mixed> options of a curl handle that has to do with this address */
+    public function options(): array
+    {
+        if ($this->path !== '') {
+            return [CURLOPT_UNIX_SOCKET_PATH => $this->path];
+        }
+        if (!$this->tls) {
+            return [];
+        }
+        $options = $this->proof->tlsOptions();
+        if ($this->proof->serverName !== null) {
+            // The URL has the name of the certificate; the connection goes to the address.
+            $options[CURLOPT_CONNECT_TO] = [substr($this->url, strlen('https://')) . ':' . $this->text];
+        }
+        return $options;
+    }
+
+    private static function isLoopback(string $address): bool
+    {
+        $host = trim(substr($address, 0, (int) strrpos($address, ':')), '[]');
+        return $host === 'localhost' || $host === '::1' || preg_match('/^127(\.[0-9]{1,3}){3}$/D', $host) === 1;
     }
 
     /** Why there is no answer from here, and what to do, in one sentence. */

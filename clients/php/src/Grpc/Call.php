@@ -29,7 +29,7 @@ final class Call
         $options = [
             CURLOPT_POST => true,
             CURLOPT_NOSIGNAL => true,
-            // The sidecar is in this pod: a proxy for the world outside is not for it.
+            // The sidecar is in this pod or this cluster: a proxy for the world outside is not for it.
             CURLOPT_PROXY => '',
             CURLOPT_NOPROXY => '*',
             CURLOPT_CONNECTTIMEOUT_MS => 5_000,
@@ -38,10 +38,7 @@ final class Call
             CURLOPT_BUFFERSIZE => 512 << 10,
             CURLOPT_USERAGENT => 'offramp-php/' . \Offramp\Protocol::VERSION,
         ];
-        if ($address->path !== '') {
-            $options[CURLOPT_UNIX_SOCKET_PATH] = $address->path;
-        }
-        curl_setopt_array($handle, $options);
+        curl_setopt_array($handle, $options + $address->options());
         return $handle;
     }
 
@@ -52,9 +49,14 @@ final class Call
         if ($timeoutMs > 0) {
             $headers[] = "grpc-timeout: {$timeoutMs}m";
         }
+        $proof = $this->address->proof->header();
+        if ($proof !== null) {
+            $headers[] = $proof;
+        }
         curl_setopt_array($handle, [
             CURLOPT_URL => "{$this->address->url}/offramp.v1.$this->method",
-            CURLOPT_HTTP_VERSION => $httpVersion,
+            // With TLS both sides agree on HTTP/2 before the first request.
+            CURLOPT_HTTP_VERSION => $this->address->tls ? CURL_HTTP_VERSION_2TLS : $httpVersion,
             CURLOPT_HTTPHEADER => $headers,
             CURLOPT_POSTFIELDS => "\0" . pack('N', strlen($request)) . $request,
             // A little longer than the sidecar's own limit, whose answer says more.

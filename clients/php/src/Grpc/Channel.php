@@ -10,7 +10,7 @@ use Offramp\Exception\ProtocolBroken;
 /**
  * Unary calls to the sidecar, one at a time, over one connection that is made when it is needed.
  *
- * gRPC by curl: HTTP/2 without TLS. libcurl 7.88 uses a connection again only if the second request asks for
+ * gRPC by curl: HTTP/2, with TLS or without. Without it, libcurl 7.88 uses a connection again only if the second request asks for
  * `CURL_HTTP_VERSION_2_0`, and can make one only if the first asks for prior knowledge. So after any error the
  * connection is given up and the next request begins with prior knowledge.
  *
@@ -60,7 +60,7 @@ final class Channel
                 $this->misses = $reuse ? 0 : $this->misses;
                 return $answer;
             } catch (Broken $broken) {
-                if (!$reuse || !$this->missed) {
+                if (!$reuse || !$this->missed || $this->address->tls) {
                     throw $broken;
                 }
                 // The connection was gone and curl made a new one, on which it did not speak HTTP/2: the sidecar cannot

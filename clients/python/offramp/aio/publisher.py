@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 import grpc.aio
 
+from offramp.channel import Access, AccessOptions
 from offramp.messages import METHOD, Data, Headers, Message, Place, Target, publish_error, read_places
-from offramp.options import channel_options, target
 from offramp.v1 import publish_pb2 as pb
 
 
@@ -16,7 +16,8 @@ class Publisher:
 
     Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It
     raises `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds:
-    then some messages may have been published, and publishing again may duplicate them.
+    then some messages may have been published, and publishing again may duplicate them. For the other options see
+    `offramp.channel`.
     """
 
     def __init__(
@@ -24,13 +25,13 @@ class Publisher:
         *,
         subscription: str | None = None,
         broker: str | None = None,
-        address: str | None = None,
         timeout: float = 30.0,
+        **access: Unpack[AccessOptions],
     ) -> None:
         self._to = Target(subscription, broker)
         self._timeout = timeout
-        self._address = target(address)
-        self._channel = grpc.aio.insecure_channel(self._address, channel_options(self._address))
+        self._access = Access(**access)
+        self._channel = self._access.open_aio()
         self._publish = self._channel.unary_unary(
             METHOD, pb.PublishRequest.SerializeToString, pb.PublishResponse.FromString
         )
@@ -46,9 +47,12 @@ class Publisher:
         """Publish messages to one topic in one call, and say where they went, in their order."""
         request = self._to.request(topic, messages)
         try:
-            return read_places(await self._publish(request, timeout=self._timeout, wait_for_ready=True))
+            response = await self._publish(
+                request, timeout=self._timeout, wait_for_ready=True, metadata=self._access.metadata()
+            )
         except grpc.aio.AioRpcError as error:
-            raise publish_error(error, self._address) from error
+            raise publish_error(error, self._access.target) from error
+        return read_places(response)
 
     async def close(self) -> None:
         await self._channel.close()

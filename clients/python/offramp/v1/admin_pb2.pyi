@@ -52,20 +52,22 @@ class WatchStatusResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("version", "boot", "uptime_ms", "draining", "subscriptions", "brokers")
+    __slots__ = ("version", "boot", "uptime_ms", "draining", "subscriptions", "brokers", "trouble")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     version: str
     boot: bytes
     uptime_ms: int
     draining: bool
     subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionStatus]
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerStatus]
-    def __init__(self, version: _Optional[str] = ..., boot: _Optional[bytes] = ..., uptime_ms: _Optional[int] = ..., draining: bool = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStatus, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[BrokerStatus, _Mapping]]] = ...) -> None: ...
+    trouble: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., boot: _Optional[bytes] = ..., uptime_ms: _Optional[int] = ..., draining: bool = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStatus, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[BrokerStatus, _Mapping]]] = ..., trouble: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BrokerStatus(_message.Message):
     __slots__ = ("name", "type", "trouble", "facts")
@@ -87,7 +89,7 @@ class BrokerStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., trouble: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubscriptionStatus(_message.Message):
-    __slots__ = ("name", "broker", "group", "topics", "order", "state", "trouble", "lanes", "sessions", "counters", "leases", "in_flight_records", "waiting_records", "buffered_bytes", "buffered_bytes_limit", "buffered_records", "concurrency_limit", "oldest_unsettled_ms", "would_be_replayed")
+    __slots__ = ("name", "broker", "group", "topics", "order", "state", "trouble", "lanes", "sessions", "counters", "leases", "in_flight_records", "waiting_records", "buffered_bytes", "buffered_bytes_limit", "buffered_records", "concurrency_limit", "oldest_unsettled_ms", "would_be_replayed", "mode", "reader")
     NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +109,8 @@ class SubscriptionStatus(_message.Message):
     CONCURRENCY_LIMIT_FIELD_NUMBER: _ClassVar[int]
     OLDEST_UNSETTLED_MS_FIELD_NUMBER: _ClassVar[int]
     WOULD_BE_REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
     name: str
     broker: str
     group: str
@@ -126,10 +130,22 @@ class SubscriptionStatus(_message.Message):
     concurrency_limit: int
     oldest_unsettled_ms: int
     would_be_replayed: int
-    def __init__(self, name: _Optional[str] = ..., broker: _Optional[str] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ..., state: _Optional[_Union[SubscriptionState, str]] = ..., trouble: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., waiting_records: _Optional[int] = ..., buffered_bytes: _Optional[int] = ..., buffered_bytes_limit: _Optional[int] = ..., buffered_records: _Optional[int] = ..., concurrency_limit: _Optional[int] = ..., oldest_unsettled_ms: _Optional[int] = ..., would_be_replayed: _Optional[int] = ...) -> None: ...
+    mode: str
+    reader: ReaderStatus
+    def __init__(self, name: _Optional[str] = ..., broker: _Optional[str] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ..., state: _Optional[_Union[SubscriptionState, str]] = ..., trouble: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., waiting_records: _Optional[int] = ..., buffered_bytes: _Optional[int] = ..., buffered_bytes_limit: _Optional[int] = ..., buffered_records: _Optional[int] = ..., concurrency_limit: _Optional[int] = ..., oldest_unsettled_ms: _Optional[int] = ..., would_be_replayed: _Optional[int] = ..., mode: _Optional[str] = ..., reader: _Optional[_Union[ReaderStatus, _Mapping]] = ...) -> None: ...
+
+class ReaderStatus(_message.Message):
+    __slots__ = ("name", "token", "age_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    token: int
+    age_ms: int
+    def __init__(self, name: _Optional[str] = ..., token: _Optional[int] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class LaneStatus(_message.Message):
-    __slots__ = ("topic", "lane", "committed", "fetched", "end", "lag", "settled_beyond", "ready_records", "in_flight_records", "waiting_records", "paused", "held_by", "buffered_bytes", "parked")
+    __slots__ = ("topic", "lane", "committed", "fetched", "end", "lag", "settled_beyond", "ready_records", "in_flight_records", "waiting_records", "paused", "held_by", "buffered_bytes", "parked", "oldest_position", "oldest_ms", "oldest_with", "would_be_replayed")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +160,10 @@ class LaneStatus(_message.Message):
     HELD_BY_FIELD_NUMBER: _ClassVar[int]
     BUFFERED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_POSITION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_WITH_FIELD_NUMBER: _ClassVar[int]
+    WOULD_BE_REPLAYED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     lane: int
     committed: int
@@ -158,10 +178,14 @@ class LaneStatus(_message.Message):
     held_by: str
     buffered_bytes: int
     parked: bool
-    def __init__(self, topic: _Optional[str] = ..., lane: _Optional[int] = ..., committed: _Optional[int] = ..., fetched: _Optional[int] = ..., end: _Optional[int] = ..., lag: _Optional[int] = ..., settled_beyond: _Optional[int] = ..., ready_records: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., waiting_records: _Optional[int] = ..., paused: bool = ..., held_by: _Optional[str] = ..., buffered_bytes: _Optional[int] = ..., parked: bool = ...) -> None: ...
+    oldest_position: int
+    oldest_ms: int
+    oldest_with: str
+    would_be_replayed: int
+    def __init__(self, topic: _Optional[str] = ..., lane: _Optional[int] = ..., committed: _Optional[int] = ..., fetched: _Optional[int] = ..., end: _Optional[int] = ..., lag: _Optional[int] = ..., settled_beyond: _Optional[int] = ..., ready_records: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., waiting_records: _Optional[int] = ..., paused: bool = ..., held_by: _Optional[str] = ..., buffered_bytes: _Optional[int] = ..., parked: bool = ..., oldest_position: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., oldest_with: _Optional[str] = ..., would_be_replayed: _Optional[int] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
-    __slots__ = ("session", "name", "language", "library", "pid", "leases", "in_flight_records", "credit_batches", "age_ms")
+    __slots__ = ("session", "name", "language", "library", "pid", "leases", "in_flight_records", "credit_batches", "age_ms", "oldest_lease_ms")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +195,7 @@ class SessionStatus(_message.Message):
     IN_FLIGHT_RECORDS_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BATCHES_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     session: bytes
     name: str
     language: str
@@ -180,7 +205,8 @@ class SessionStatus(_message.Message):
     in_flight_records: int
     credit_batches: int
     age_ms: int
-    def __init__(self, session: _Optional[bytes] = ..., name: _Optional[str] = ..., language: _Optional[str] = ..., library: _Optional[str] = ..., pid: _Optional[int] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., credit_batches: _Optional[int] = ..., age_ms: _Optional[int] = ...) -> None: ...
+    oldest_lease_ms: int
+    def __init__(self, session: _Optional[bytes] = ..., name: _Optional[str] = ..., language: _Optional[str] = ..., library: _Optional[str] = ..., pid: _Optional[int] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., credit_batches: _Optional[int] = ..., age_ms: _Optional[int] = ..., oldest_lease_ms: _Optional[int] = ...) -> None: ...
 
 class Counters(_message.Message):
     __slots__ = ("fetched", "delivered", "redelivered", "acked", "nacked", "released", "rejected", "overloaded", "expired", "abandoned", "parked", "unparked", "dead_lettered", "dropped", "stale_settlements", "unknown_settlements", "batches", "splits", "commits", "failed_commits", "removed")

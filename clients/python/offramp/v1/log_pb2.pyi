@@ -89,6 +89,26 @@ class PlanResponse(_message.Message):
     ends: _containers.RepeatedCompositeFieldContainer[LanePosition]
     def __init__(self, until: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
 
+class LocateRequest(_message.Message):
+    __slots__ = ("subscription", "topics", "earliest", "latest", "timestamp_ms")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    subscription: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    earliest: StartEarliest
+    latest: StartLatest
+    timestamp_ms: int
+    def __init__(self, subscription: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., earliest: _Optional[_Union[StartEarliest, _Mapping]] = ..., latest: _Optional[_Union[StartLatest, _Mapping]] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class LocateResponse(_message.Message):
+    __slots__ = ("positions",)
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedCompositeFieldContainer[LanePosition]
+    def __init__(self, positions: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
+
 class ReadRangeRequest(_message.Message):
     __slots__ = ("subscription", "topic", "lane", "start", "until", "max_message_bytes")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]

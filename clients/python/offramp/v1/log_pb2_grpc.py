@@ -26,9 +26,21 @@ if _version_not_supported:
 
 
 class LogServiceStub(object):
-    """Control calls (Attach, ResolveStart, Plan, CommitUpTo) go to one sidecar; ReadRange may go to any sidecar with
-    the same subscription. A subscription is either leased or ranged: mixing gets FAILED_PRECONDITION.
-    Until a sidecar serves ranges, every method answers UNIMPLEMENTED.
+    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own place (a
+    checkpoint), and that is the truth; what is committed here is for the lag that operators see, for the broker's
+    retention, and for a reader that starts without a checkpoint. How a reader goes on:
+
+    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) again and again
+
+    Attach, ResolveStart, Plan and CommitUpTo go to one sidecar at a time, and get FAILED_PRECONDITION for a subscription
+    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, whatever its mode: they
+    have no memory, and change nothing.
+
+    Every method may answer
+    NOT_FOUND            no such subscription, topic or lane; the message lists those there are
+    INVALID_ARGUMENT     a rule is broken: a negative position, a lane that is named twice, token 0
+    FAILED_PRECONDITION  the subscription has the other mode, or workers consume its group on the broker
+    UNAVAILABLE          the broker cannot be reached, or the sidecar is stopping: try again
     """
 
     def __init__(self, channel):
@@ -52,6 +64,11 @@ class LogServiceStub(object):
                 request_serializer=offramp_dot_v1_dot_log__pb2.PlanRequest.SerializeToString,
                 response_deserializer=offramp_dot_v1_dot_log__pb2.PlanResponse.FromString,
                 _registered_method=True)
+        self.Locate = channel.unary_unary(
+                '/offramp.v1.LogService/Locate',
+                request_serializer=offramp_dot_v1_dot_log__pb2.LocateRequest.SerializeToString,
+                response_deserializer=offramp_dot_v1_dot_log__pb2.LocateResponse.FromString,
+                _registered_method=True)
         self.ReadRange = channel.unary_stream(
                 '/offramp.v1.LogService/ReadRange',
                 request_serializer=offramp_dot_v1_dot_log__pb2.ReadRangeRequest.SerializeToString,
@@ -65,21 +82,39 @@ class LogServiceStub(object):
 
 
 class LogServiceServicer(object):
-    """Control calls (Attach, ResolveStart, Plan, CommitUpTo) go to one sidecar; ReadRange may go to any sidecar with
-    the same subscription. A subscription is either leased or ranged: mixing gets FAILED_PRECONDITION.
-    Until a sidecar serves ranges, every method answers UNIMPLEMENTED.
+    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own place (a
+    checkpoint), and that is the truth; what is committed here is for the lag that operators see, for the broker's
+    retention, and for a reader that starts without a checkpoint. How a reader goes on:
+
+    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) again and again
+
+    Attach, ResolveStart, Plan and CommitUpTo go to one sidecar at a time, and get FAILED_PRECONDITION for a subscription
+    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, whatever its mode: they
+    have no memory, and change nothing.
+
+    Every method may answer
+    NOT_FOUND            no such subscription, topic or lane; the message lists those there are
+    INVALID_ARGUMENT     a rule is broken: a negative position, a lane that is named twice, token 0
+    FAILED_PRECONDITION  the subscription has the other mode, or workers consume its group on the broker
+    UNAVAILABLE          the broker cannot be reached, or the sidecar is stopping: try again
     """
 
     def Attach(self, request, context):
-        """Takes the right to commit for a reader. The newest token wins: CommitUpTo with an older one gets ABORTED.
+        """Takes the right to commit for a reader. Tokens grow, and the newest wins, whichever sidecar gave it out and however
+        often sidecars were restarted since: ResolveStart and CommitUpTo with an older one get ABORTED. Attach once in the
+        life of a reader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveStart(self, request, context):
-        """Where to start. Idempotent: the answer is pinned in the broker's group before it is given, and asking again
-        gives the same.
+        """Where a reader without a checkpoint starts. Idempotent: the answer is pinned in the broker's group before it is
+        given, and asking again gives the same until something is committed. A lane in which the group has a position
+        already starts there, whatever `start` says; a lane that came after the group had its first position starts at
+        its first record.
+        ABORTED              another reader has attached since
+        FAILED_PRECONDITION  also: the token was never given out
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,15 +122,37 @@ class LogServiceServicer(object):
 
     def Plan(self, request, context):
         """How far the next range may go. Changes nothing.
+
+        Limits are shared among the lanes in proportion to what waits in each, so that they come to their ends together;
+        each that has something gets at least one record, in turn if the limit is smaller than their number. One record is
+        always planned if there is one, however large. A position counts as a record, so that gaps (markers, compaction)
+        make a range smaller than the limit, never larger. Except on Pulsar, where the number of records in a batch is
+        estimated from those that were read, and a range may be larger by a part of it. Bytes are estimated everywhere,
+        from the average size of what was read of the lane.
+
+        A lane that `start` does not name is new: `until` has its first position, so that it enters the reader's offsets, and
+        the next plan goes on from there. While an operator has paused the subscription, `until` is `start`.
+        OUT_OF_RANGE         a start is beyond the end of its lane: it belongs to another topic of this name
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Locate(self, request, context):
+        """Positions by time, or the ends of lanes. Changes nothing: for reads that are not a subscription's own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadRange(self, request, context):
-        """The records of one lane with start <= position < until, in order. Repeatable; nothing is leased. Ends with the
-        range or with the lane, whichever comes first.
-        OUT_OF_RANGE  the broker has removed a part of the range; the message says which
+        """The records of one lane with start <= position < until, in order, in messages of about 1 MiB. Repeatable; nothing is
+        leased. Ends with the range or with the lane, whichever comes first; the lane may end with positions that hold no
+        record.
+        OUT_OF_RANGE         the broker has removed a part of the range, or `start` is beyond the end of the lane. The
+        trailing metadata has the first position that is there (`offramp-first-position`) and the
+        end (`offramp-end-position`). May come after records were sent
+        RESOURCE_EXHAUSTED   a record is larger than max_message_bytes; the message names it
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,6 +160,9 @@ class LogServiceServicer(object):
 
     def CommitUpTo(self, request, context):
         """Commits. Cumulative, idempotent and monotonic: a position behind what is committed is no error and no change.
+        ABORTED              another reader has attached since
+        FAILED_PRECONDITION  also: the token was never given out
+        OUT_OF_RANGE         a position is beyond the end of its lane; nothing was committed
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,6 +186,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     request_deserializer=offramp_dot_v1_dot_log__pb2.PlanRequest.FromString,
                     response_serializer=offramp_dot_v1_dot_log__pb2.PlanResponse.SerializeToString,
             ),
+            'Locate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Locate,
+                    request_deserializer=offramp_dot_v1_dot_log__pb2.LocateRequest.FromString,
+                    response_serializer=offramp_dot_v1_dot_log__pb2.LocateResponse.SerializeToString,
+            ),
             'ReadRange': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadRange,
                     request_deserializer=offramp_dot_v1_dot_log__pb2.ReadRangeRequest.FromString,
@@ -145,9 +210,21 @@ def add_LogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LogService(object):
-    """Control calls (Attach, ResolveStart, Plan, CommitUpTo) go to one sidecar; ReadRange may go to any sidecar with
-    the same subscription. A subscription is either leased or ranged: mixing gets FAILED_PRECONDITION.
-    Until a sidecar serves ranges, every method answers UNIMPLEMENTED.
+    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own place (a
+    checkpoint), and that is the truth; what is committed here is for the lag that operators see, for the broker's
+    retention, and for a reader that starts without a checkpoint. How a reader goes on:
+
+    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) again and again
+
+    Attach, ResolveStart, Plan and CommitUpTo go to one sidecar at a time, and get FAILED_PRECONDITION for a subscription
+    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, whatever its mode: they
+    have no memory, and change nothing.
+
+    Every method may answer
+    NOT_FOUND            no such subscription, topic or lane; the message lists those there are
+    INVALID_ARGUMENT     a rule is broken: a negative position, a lane that is named twice, token 0
+    FAILED_PRECONDITION  the subscription has the other mode, or workers consume its group on the broker
+    UNAVAILABLE          the broker cannot be reached, or the sidecar is stopping: try again
     """
 
     @staticmethod
@@ -221,6 +298,33 @@ class LogService(object):
             '/offramp.v1.LogService/Plan',
             offramp_dot_v1_dot_log__pb2.PlanRequest.SerializeToString,
             offramp_dot_v1_dot_log__pb2.PlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Locate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offramp.v1.LogService/Locate',
+            offramp_dot_v1_dot_log__pb2.LocateRequest.SerializeToString,
+            offramp_dot_v1_dot_log__pb2.LocateResponse.FromString,
             options,
             channel_credentials,
             insecure,

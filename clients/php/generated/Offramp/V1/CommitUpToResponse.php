@@ -14,6 +14,8 @@ use Google\Protobuf\Internal\GPBUtil;
 class CommitUpToResponse extends \Google\Protobuf\Internal\Message
 {
     /**
+     * What is committed now, of all lanes that have a position.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 1;</code>
      */
     private $committed;
@@ -25,6 +27,7 @@ class CommitUpToResponse extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $committed
+     *           What is committed now, of all lanes that have a position.
      * }
      */
     public function __construct($data = NULL) {
@@ -33,6 +36,8 @@ class CommitUpToResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * What is committed now, of all lanes that have a position.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 1;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
      */
@@ -42,6 +47,8 @@ class CommitUpToResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * What is committed now, of all lanes that have a position.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 1;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var
      * @return $this

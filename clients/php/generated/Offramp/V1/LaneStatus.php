@@ -22,7 +22,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      */
     protected $lane = 0;
     /**
-     * The next position that the broker was told.
+     * The next position that the broker was told; -1 where a ranged subscription has none yet.
      *
      * Generated from protobuf field <code>int64 committed = 3;</code>
      */
@@ -83,6 +83,30 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>bool parked = 14;</code>
      */
     protected $parked = false;
+    /**
+     * The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     *
+     * Generated from protobuf field <code>int64 oldest_position = 15;</code>
+     */
+    protected $oldest_position = 0;
+    /**
+     * Its age since it was fetched.
+     *
+     * Generated from protobuf field <code>uint64 oldest_ms = 16;</code>
+     */
+    protected $oldest_ms = 0;
+    /**
+     * The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     *
+     * Generated from protobuf field <code>string oldest_with = 17;</code>
+     */
+    protected $oldest_with = '';
+    /**
+     * Delivered and not committed, of this lane.
+     *
+     * Generated from protobuf field <code>uint64 would_be_replayed = 18;</code>
+     */
+    protected $would_be_replayed = 0;
 
     /**
      * Constructor.
@@ -93,7 +117,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      *     @type string $topic
      *     @type int $lane
      *     @type int|string $committed
-     *           The next position that the broker was told.
+     *           The next position that the broker was told; -1 where a ranged subscription has none yet.
      *     @type int|string $fetched
      *           The next position to fetch.
      *     @type int|string $end
@@ -111,6 +135,14 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      *     @type int|string $buffered_bytes
      *     @type bool $parked
      *           This lane belongs to the retry topic: its records are parked.
+     *     @type int|string $oldest_position
+     *           The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     *     @type int|string $oldest_ms
+     *           Its age since it was fetched.
+     *     @type string $oldest_with
+     *           The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     *     @type int|string $would_be_replayed
+     *           Delivered and not committed, of this lane.
      * }
      */
     public function __construct($data = NULL) {
@@ -163,7 +195,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The next position that the broker was told.
+     * The next position that the broker was told; -1 where a ranged subscription has none yet.
      *
      * Generated from protobuf field <code>int64 committed = 3;</code>
      * @return int|string
@@ -174,7 +206,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The next position that the broker was told.
+     * The next position that the broker was told; -1 where a ranged subscription has none yet.
      *
      * Generated from protobuf field <code>int64 committed = 3;</code>
      * @param int|string $var
@@ -450,6 +482,110 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkBool($var);
         $this->parked = $var;
+
+        return $this;
+    }
+
+    /**
+     * The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     *
+     * Generated from protobuf field <code>int64 oldest_position = 15;</code>
+     * @return int|string
+     */
+    public function getOldestPosition()
+    {
+        return $this->oldest_position;
+    }
+
+    /**
+     * The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     *
+     * Generated from protobuf field <code>int64 oldest_position = 15;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setOldestPosition($var)
+    {
+        GPBUtil::checkInt64($var);
+        $this->oldest_position = $var;
+
+        return $this;
+    }
+
+    /**
+     * Its age since it was fetched.
+     *
+     * Generated from protobuf field <code>uint64 oldest_ms = 16;</code>
+     * @return int|string
+     */
+    public function getOldestMs()
+    {
+        return $this->oldest_ms;
+    }
+
+    /**
+     * Its age since it was fetched.
+     *
+     * Generated from protobuf field <code>uint64 oldest_ms = 16;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setOldestMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->oldest_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     *
+     * Generated from protobuf field <code>string oldest_with = 17;</code>
+     * @return string
+     */
+    public function getOldestWith()
+    {
+        return $this->oldest_with;
+    }
+
+    /**
+     * The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     *
+     * Generated from protobuf field <code>string oldest_with = 17;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setOldestWith($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->oldest_with = $var;
+
+        return $this;
+    }
+
+    /**
+     * Delivered and not committed, of this lane.
+     *
+     * Generated from protobuf field <code>uint64 would_be_replayed = 18;</code>
+     * @return int|string
+     */
+    public function getWouldBeReplayed()
+    {
+        return $this->would_be_replayed;
+    }
+
+    /**
+     * Delivered and not committed, of this lane.
+     *
+     * Generated from protobuf field <code>uint64 would_be_replayed = 18;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setWouldBeReplayed($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->would_be_replayed = $var;
 
         return $this;
     }

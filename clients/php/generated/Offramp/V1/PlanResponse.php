@@ -14,6 +14,8 @@ use Google\Protobuf\Internal\GPBUtil;
 class PlanResponse extends \Google\Protobuf\Internal\Message
 {
     /**
+     * All lanes of the subscription.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition until = 1;</code>
      */
     private $until;
@@ -31,6 +33,7 @@ class PlanResponse extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $until
+     *           All lanes of the subscription.
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $ends
      *           The ends of the lanes now, for the reader's view of its lag.
      * }
@@ -41,6 +44,8 @@ class PlanResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * All lanes of the subscription.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition until = 1;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
      */
@@ -50,6 +55,8 @@ class PlanResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * All lanes of the subscription.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition until = 1;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var
      * @return $this

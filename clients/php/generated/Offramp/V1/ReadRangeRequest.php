@@ -18,6 +18,8 @@ class ReadRangeRequest extends \Google\Protobuf\Internal\Message
      */
     protected $subscription = '';
     /**
+     * A topic of the subscription, its dead-letter topic or its retry topic.
+     *
      * Generated from protobuf field <code>string topic = 2;</code>
      */
     protected $topic = '';
@@ -34,7 +36,7 @@ class ReadRangeRequest extends \Google\Protobuf\Internal\Message
      */
     protected $until = 0;
     /**
-     * As in Hello.
+     * As in Hello: no response is larger. 0: 4 MiB.
      *
      * Generated from protobuf field <code>uint64 max_message_bytes = 6;</code>
      */
@@ -48,11 +50,12 @@ class ReadRangeRequest extends \Google\Protobuf\Internal\Message
      *
      *     @type string $subscription
      *     @type string $topic
+     *           A topic of the subscription, its dead-letter topic or its retry topic.
      *     @type int $lane
      *     @type int|string $start
      *     @type int|string $until
      *     @type int|string $max_message_bytes
-     *           As in Hello.
+     *           As in Hello: no response is larger. 0: 4 MiB.
      * }
      */
     public function __construct($data = NULL) {
@@ -83,6 +86,8 @@ class ReadRangeRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * A topic of the subscription, its dead-letter topic or its retry topic.
+     *
      * Generated from protobuf field <code>string topic = 2;</code>
      * @return string
      */
@@ -92,6 +97,8 @@ class ReadRangeRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * A topic of the subscription, its dead-letter topic or its retry topic.
+     *
      * Generated from protobuf field <code>string topic = 2;</code>
      * @param string $var
      * @return $this
@@ -171,7 +178,7 @@ class ReadRangeRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * As in Hello.
+     * As in Hello: no response is larger. 0: 4 MiB.
      *
      * Generated from protobuf field <code>uint64 max_message_bytes = 6;</code>
      * @return int|string
@@ -182,7 +189,7 @@ class ReadRangeRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * As in Hello.
+     * As in Hello: no response is larger. 0: 4 MiB.
      *
      * Generated from protobuf field <code>uint64 max_message_bytes = 6;</code>
      * @param int|string $var

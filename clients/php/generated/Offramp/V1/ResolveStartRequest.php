@@ -35,6 +35,7 @@ class ResolveStartRequest extends \Google\Protobuf\Internal\Message
      *     @type \Offramp\V1\StartLatest $latest
      *     @type \Offramp\V1\StartCommitted $committed
      *     @type int|string $timestamp_ms
+     *           The first record with this timestamp or a later one; the end of the lane if there is none.
      * }
      */
     public function __construct($data = NULL) {
@@ -168,6 +169,8 @@ class ResolveStartRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * The first record with this timestamp or a later one; the end of the lane if there is none.
+     *
      * Generated from protobuf field <code>int64 timestamp_ms = 6;</code>
      * @return int|string
      */
@@ -182,6 +185,8 @@ class ResolveStartRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * The first record with this timestamp or a later one; the end of the lane if there is none.
+     *
      * Generated from protobuf field <code>int64 timestamp_ms = 6;</code>
      * @param int|string $var
      * @return $this

@@ -14,6 +14,8 @@ use Google\Protobuf\Internal\GPBUtil;
 class ResolveStartResponse extends \Google\Protobuf\Internal\Message
 {
     /**
+     * All lanes of the subscription.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition positions = 1;</code>
      */
     private $positions;
@@ -25,6 +27,7 @@ class ResolveStartResponse extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $positions
+     *           All lanes of the subscription.
      * }
      */
     public function __construct($data = NULL) {
@@ -33,6 +36,8 @@ class ResolveStartResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * All lanes of the subscription.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition positions = 1;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
      */
@@ -42,6 +47,8 @@ class ResolveStartResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * All lanes of the subscription.
+     *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition positions = 1;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var
      * @return $this

@@ -9,6 +9,8 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
+ * With mode ranges, Seek moves what is committed: where a reader starts that has no checkpoint.
+ *
  * Generated from protobuf message <code>offramp.v1.SeekRequest</code>
  */
 class SeekRequest extends \Google\Protobuf\Internal\Message

@@ -49,6 +49,12 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 age_ms = 9;</code>
      */
     protected $age_ms = 0;
+    /**
+     * How long it has had the batch that it has had for longest.
+     *
+     * Generated from protobuf field <code>uint64 oldest_lease_ms = 10;</code>
+     */
+    protected $oldest_lease_ms = 0;
 
     /**
      * Constructor.
@@ -65,6 +71,8 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
      *     @type int|string $in_flight_records
      *     @type int|string $credit_batches
      *     @type int|string $age_ms
+     *     @type int|string $oldest_lease_ms
+     *           How long it has had the batch that it has had for longest.
      * }
      */
     public function __construct($data = NULL) {
@@ -266,6 +274,32 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->age_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * How long it has had the batch that it has had for longest.
+     *
+     * Generated from protobuf field <code>uint64 oldest_lease_ms = 10;</code>
+     * @return int|string
+     */
+    public function getOldestLeaseMs()
+    {
+        return $this->oldest_lease_ms;
+    }
+
+    /**
+     * How long it has had the batch that it has had for longest.
+     *
+     * Generated from protobuf field <code>uint64 oldest_lease_ms = 10;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setOldestLeaseMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->oldest_lease_ms = $var;
 
         return $this;
     }

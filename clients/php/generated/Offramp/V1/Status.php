@@ -37,6 +37,13 @@ class Status extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>repeated .offramp.v1.BrokerStatus brokers = 6;</code>
      */
     private $brokers;
+    /**
+     * What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
+     * file that is not good.
+     *
+     * Generated from protobuf field <code>repeated string trouble = 7;</code>
+     */
+    private $trouble;
 
     /**
      * Constructor.
@@ -50,6 +57,9 @@ class Status extends \Google\Protobuf\Internal\Message
      *     @type bool $draining
      *     @type array<\Offramp\V1\SubscriptionStatus>|\Google\Protobuf\Internal\RepeatedField $subscriptions
      *     @type array<\Offramp\V1\BrokerStatus>|\Google\Protobuf\Internal\RepeatedField $brokers
+     *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $trouble
+     *           What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
+     *           file that is not good.
      * }
      */
     public function __construct($data = NULL) {
@@ -185,6 +195,34 @@ class Status extends \Google\Protobuf\Internal\Message
     {
         $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::MESSAGE, \Offramp\V1\BrokerStatus::class);
         $this->brokers = $arr;
+
+        return $this;
+    }
+
+    /**
+     * What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
+     * file that is not good.
+     *
+     * Generated from protobuf field <code>repeated string trouble = 7;</code>
+     * @return \Google\Protobuf\Internal\RepeatedField
+     */
+    public function getTrouble()
+    {
+        return $this->trouble;
+    }
+
+    /**
+     * What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
+     * file that is not good.
+     *
+     * Generated from protobuf field <code>repeated string trouble = 7;</code>
+     * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var
+     * @return $this
+     */
+    public function setTrouble($var)
+    {
+        $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::STRING);
+        $this->trouble = $arr;
 
         return $this;
     }

@@ -106,6 +106,18 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 would_be_replayed = 19;</code>
      */
     protected $would_be_replayed = 0;
+    /**
+     * leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     *
+     * Generated from protobuf field <code>string mode = 20;</code>
+     */
+    protected $mode = '';
+    /**
+     * Who reads ranges; absent if nobody has attached yet.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ReaderStatus reader = 21;</code>
+     */
+    protected $reader = null;
 
     /**
      * Constructor.
@@ -141,6 +153,10 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      *           Age of the oldest unsettled record since it was fetched.
      *     @type int|string $would_be_replayed
      *           Delivered and not committed: what would be delivered again if the sidecar were killed now.
+     *     @type string $mode
+     *           leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     *     @type \Offramp\V1\ReaderStatus $reader
+     *           Who reads ranges; absent if nobody has attached yet.
      * }
      */
     public function __construct($data = NULL) {
@@ -606,6 +622,68 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->would_be_replayed = $var;
+
+        return $this;
+    }
+
+    /**
+     * leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     *
+     * Generated from protobuf field <code>string mode = 20;</code>
+     * @return string
+     */
+    public function getMode()
+    {
+        return $this->mode;
+    }
+
+    /**
+     * leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     *
+     * Generated from protobuf field <code>string mode = 20;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setMode($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->mode = $var;
+
+        return $this;
+    }
+
+    /**
+     * Who reads ranges; absent if nobody has attached yet.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ReaderStatus reader = 21;</code>
+     * @return \Offramp\V1\ReaderStatus|null
+     */
+    public function getReader()
+    {
+        return $this->reader;
+    }
+
+    public function hasReader()
+    {
+        return isset($this->reader);
+    }
+
+    public function clearReader()
+    {
+        unset($this->reader);
+    }
+
+    /**
+     * Who reads ranges; absent if nobody has attached yet.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ReaderStatus reader = 21;</code>
+     * @param \Offramp\V1\ReaderStatus $var
+     * @return $this
+     */
+    public function setReader($var)
+    {
+        GPBUtil::checkMessage($var, \Offramp\V1\ReaderStatus::class);
+        $this->reader = $var;
 
         return $this;
     }

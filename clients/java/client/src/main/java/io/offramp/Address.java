@@ -1,11 +1,15 @@
 package io.offramp;
 
+import java.util.regex.Pattern;
+
 /**
  * Where a sidecar listens.
  *
  * @param path of the unix socket; null for TCP
  */
 record Address(String text, String path, String host, int port) {
+    private static final Pattern LOOPBACK = Pattern.compile("127(\\.[0-9]{1,3}){3}");
+
     /** {@code unix:/path}, {@code /path} or {@code host:port}. Null: the environment's, or the usual one. */
     static Address parse(String address) {
         if (address == null || address.isEmpty()) {
@@ -52,7 +56,7 @@ record Address(String text, String path, String host, int port) {
 
     /** On this host, where the kernel tells when the other side is gone. */
     boolean isLocal() {
-        return isUnix() || host.equals("localhost") || host.equals("127.0.0.1") || host.equals("[::1]");
+        return isUnix() || host.equals("localhost") || host.equals("[::1]") || LOOPBACK.matcher(host).matches();
     }
 
     @Override

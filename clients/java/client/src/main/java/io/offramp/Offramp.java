@@ -19,8 +19,8 @@ public final class Offramp implements AutoCloseable {
     private boolean closed;
     private Thread hook;
 
-    private Offramp(Address address) {
-        this.transport = new Transport(address);
+    private Offramp(Address address, Access access) {
+        this.transport = new Transport(address, access);
     }
 
     /** To the sidecar at the environment's OFFRAMP_ADDRESS, or else at {@code unix:/run/offramp/offramp.sock}. */
@@ -33,7 +33,12 @@ public final class Offramp implements AutoCloseable {
      * who need it wait by themselves.
      */
     public static Offramp connect(String address) {
-        return new Offramp(Address.parse(address));
+        return connect(address, Access.fromEnvironment());
+    }
+
+    /** As {@link #connect(String)}, with a token, a certificate, or authorities to trust. */
+    public static Offramp connect(String address, Access access) {
+        return new Offramp(Address.parse(address), access);
     }
 
     /** A worker of a subscription: give it a handler, and start it. */

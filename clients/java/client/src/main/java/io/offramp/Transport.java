@@ -1,6 +1,7 @@
 package io.offramp;
 
 import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
 import io.grpc.netty.shaded.io.netty.channel.Channel;
 import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
@@ -14,6 +15,7 @@ import io.grpc.netty.shaded.io.netty.channel.nio.NioIoHandler;
 import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioDomainSocketChannel;
 import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioSocketChannel;
 import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
+import io.grpc.netty.shaded.io.netty.handler.ssl.SslContext;
 import io.grpc.netty.shaded.io.netty.util.concurrent.DefaultThreadFactory;
 import io.grpc.netty.shaded.io.netty.util.concurrent.EventExecutor;
 import java.net.SocketAddress;
@@ -27,12 +29,19 @@ final class Transport implements AutoCloseable {
     private static final long PING_SECONDS = 330;
 
     private final Address address;
+    private final Access access;
+    /** Null: plaintext, which never leaves this machine. */
+    private final SslContext tls;
     /** Epoll where it is to be had; Java's own sockets elsewhere, and where its native library cannot be unpacked. */
     private final boolean epoll = Epoll.isAvailable();
     private final EventLoopGroup group;
 
-    Transport(Address address) {
+    /** @throws IllegalArgumentException for certificates and tokens that cannot be read */
+    Transport(Address address, Access access) {
         this.address = address;
+        this.access = access;
+        this.tls = !address.isUnix() && (access.asksForTls() || !address.isLocal()) ? access.sslContext() : null;
+        access.show(new Metadata());
         this.group = new MultiThreadIoEventLoopGroup(
                 1,
                 new DefaultThreadFactory("offramp-io", true),
@@ -69,11 +78,19 @@ final class Transport implements AutoCloseable {
         if (!address.isLocal()) {
             builder.keepAliveTime(PING_SECONDS, TimeUnit.SECONDS);
         }
+        if (tls == null) {
+            builder.usePlaintext();
+        } else {
+            builder.sslContext(tls);
+            if (access.serverName() != null) {
+                builder.overrideAuthority(access.serverName());
+            }
+        }
         return builder.eventLoopGroup(group)
                 .channelType(channelType())
-                .usePlaintext()
+                .intercept(new Showing(access))
                 .directExecutor()
-                // The sidecar is in this pod: a proxy for the world outside is not for it.
+                // The sidecar is in this pod or this cluster: a proxy for the world outside is not for it.
                 .proxyDetector(target -> null)
                 .disableRetry()
                 .maxInboundMessageSize(maxMessageBytes)

@@ -1,21 +1,27 @@
 package io.offramp;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
+import io.grpc.Metadata;
 import io.offramp.v1.Outcome;
 import io.offramp.v1.Part;
 import io.offramp.v1.Settlement;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -23,6 +29,56 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** What needs no sidecar. */
 class PureTest {
     private static final ByteString LEASE = ByteString.copyFromUtf8("lease");
+    private static final Metadata.Key<String> AUTHORIZATION =
+            Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+    private static String shown(Access access) {
+        Metadata headers = new Metadata();
+        access.show(headers);
+        return headers.get(AUTHORIZATION);
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "localhost:1, true", "127.0.0.1:1, true", "127.9.9.9:1, true", "[::1]:1, true", "10.0.0.1:1, false",
+        "127.0.0.1.example:1, false", "sidecar.shop:1, false"
+    })
+    void onlyThisMachineIsSpokenToInTheClear(String text, boolean local) {
+        assertEquals(local, Address.parse(text).isLocal());
+    }
+
+    @Test
+    void aTokenFileIsReadEachTime(@TempDir Path folder) throws IOException {
+        Path file = Files.writeString(folder.resolve("token"), "\n old \nolder\n");
+        Access access = Access.fromEnvironment().token("said").tokenFile(file);
+        assertEquals("Bearer old", shown(access));
+        Files.writeString(file, "new");
+        assertEquals("Bearer new", shown(access));
+        assertEquals("Bearer said", shown(access.token("said")));
+    }
+
+    @Test
+    void whatProvesNothingIsRefusedWithItsName() {
+        Access access = Access.fromEnvironment();
+        Path nowhere = Path.of("/nowhere");
+        refuses("token: that is not a token", access.token("two words"));
+        refuses("token: that is not a token", access.token(""));
+        refuses("tokenFile: /nowhere cannot be read", access.tokenFile(nowhere));
+        refuses("ca: /nowhere cannot be read", access.ca(nowhere));
+        refuses("certificate: /nowhere cannot be read", access.certificate(nowhere, nowhere));
+        refuses("key: a certificate and its key go together", access.certificate(nowhere, null));
+    }
+
+    private static void refuses(String said, Access access) {
+        Exception error = assertThrows(
+                IllegalArgumentException.class, () -> Offramp.connect("127.0.0.1:1", access).close());
+        assertTrue(error.getMessage().startsWith(said), error.getMessage());
+    }
+
+    @Test
+    void nothingThatIsLoggedByAccidentShowsAToken() {
+        assertFalse(Access.fromEnvironment().token("s3cret").toString().contains("s3cret"));
+    }
 
     @ParameterizedTest
     @CsvSource({

@@ -1,25 +1,11 @@
-"""All settings, frozen. `config` fills them from YAML, environment and `--set`; the reference is made from them.
+"""How a subscription consumes: batches, leases, retries, and what it may hold."""
 
-Every field carries its documentation, so that the example file, `docs/configuration.md` and the error messages
-cannot tell different stories. Durations are seconds, sizes are bytes.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, NewType
 
 from sidecar.brokers.base import Start
 from sidecar.model import Order
-
-#: seconds; written as 200ms, 5s, 10m, 1h or a plain number of seconds
-Seconds = NewType("Seconds", float)
-#: bytes; written as 512KiB, 1MiB, 10MB or a plain number
-Bytes = NewType("Bytes", int)
-#: permissions; written in octal, as in 0660
-Mode = Annotated[int, "mode"]
-#: host:port, or empty
-Address = Annotated[str, "address"]
+from sidecar.settings.kit import Bytes, Seconds, section, setting
 
 
 class Exhausted(StrEnum):
@@ -37,36 +23,11 @@ class Oversized(StrEnum):
     HOLD = "hold"
 
 
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+class SubscriptionMode(StrEnum):
+    """How a subscription is read."""
 
-
-class LogFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-def setting(doc: str, default: Any = ..., **more: Any) -> Any:
-    """A documented field; one without it is not a key of the file. Without a default the key must be given.
-
-    More: `at_least` and `at_most` bound a number, or how many a list has; `secret=True` keeps the value out of
-    every message (names such as `password` do so by themselves); `example` is shown in the reference where
-    there is no default.
-    """
-    metadata = {"doc": doc, **more}
-    if default is ...:
-        return field(metadata=metadata)
-    if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def section(doc: str, cls: type) -> Any:
-    """A documented group of settings."""
-    return field(default_factory=cls, metadata={"doc": doc})
+    LEASES = "leases"
+    RANGES = "ranges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +159,11 @@ class SubscriptionSettings:
     broker: str = setting("A name from `brokers`.", "local")
     topics: tuple[str, ...] = setting("Topics to consume.", at_least=1, example=("orders",))
     group: str = setting("The group on the broker. Default: the subscription's name.", "")
+    mode: SubscriptionMode = setting(
+        "`leases`: workers get batches and settle them; `ranges`: a reader that keeps its own place, such as Spark, "
+        "reads by position. Never both under one group.",
+        SubscriptionMode.LEASES,
+    )
     order: Order = setting(
         "`none`: any batch to any worker; `key`: records of a key in order, keys in parallel; `lane`: one batch "
         "of a lane at a time.",
@@ -233,54 +199,3 @@ class SubscriptionSettings:
     @property
     def dead_letter_topic(self) -> str:
         return self.dead_letter.topic.replace("{group}", self.group_name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
-    """`options` are checked by the adapter named by `type`, against its own settings class."""
-
-    name: str
-    type: str
-    options: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenSettings:
-    socket: str = setting(
-        "The unix socket for apps. Its folder is made if missing. Empty: no socket.", "/run/offramp/offramp.sock"
-    )
-    socket_mode: Mode = setting("Permissions of the socket, octal.", 0o660, at_least=0, at_most=0o777)
-    tcp: Address = setting("host:port on loopback for apps that cannot use the socket. Empty: none.", "")
-    max_request_bytes: Bytes = setting("Largest request taken from an app.", Bytes(4 << 20), at_least=64 << 10)
-    max_sessions: int = setting("Most sessions at a time.", 1_000, at_least=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
-    address: Address = setting("host:port for /healthz, /readyz, /metrics and /version. Empty: none.", "127.0.0.1:4771")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainSettings:
-    deadline: Seconds = setting(
-        "How long workers may take to settle what they hold when the sidecar stops.", Seconds(25.0), at_least=0.0
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
-    level: LogLevel = setting("The least important events that are logged.", LogLevel.INFO)
-    format: LogFormat = setting("`text` for people, `json` for machines.", LogFormat.TEXT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    listen: ListenSettings = section("Where apps connect.", ListenSettings)
-    http: HttpSettings = section("Where probes and Prometheus connect.", HttpSettings)
-    drain: DrainSettings = section("How the sidecar stops.", DrainSettings)
-    log: LogSettings = section("What is logged.", LogSettings)
-    brokers: Mapping[str, BrokerSettings] = setting(
-        "Brokers by name. `local` needs no entry: it is there if a subscription names it, or if no other broker is.",
-        {},
-    )
-    subscriptions: Mapping[str, SubscriptionSettings] = setting("Subscriptions by name.", {})

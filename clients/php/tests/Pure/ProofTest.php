@@ -1,0 +1,105 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Offramp\Tests\Pure;
+
+use Offramp\Grpc\Address;
+use Offramp\Grpc\Proof;
+use Offramp\Options;
+use Offramp\Publisher;
+use PHPUnit\Framework\TestCase;
+
+/** How a client proves who it is, as far as that can be seen without a sidecar. */
+final class ProofTest extends TestCase
+{
+    private string $file;
+
+    protected function setUp(): void
+    {
+        $this->file = (string) tempnam(sys_get_temp_dir(), 'offramp');
+    }
+
+    protected function tearDown(): void
+    {
+        @unlink($this->file);
+        foreach (['TOKEN', 'TOKEN_FILE', 'CA', 'SERVER_NAME'] as $name) {
+            putenv("OFFRAMP_$name");
+        }
+    }
+
+    /** @dataProvider addresses */
+    public function testOnlyThisMachineIsSpokenToInTheClear(string $address, string $url): void
+    {
+        self::assertSame($url, Address::of($address)->url);
+        self::assertSame(str_starts_with($url, 'https:'), Address::of($address)->tls);
+    }
+
+    /** @return iterable<array{string, string}> */
+    public static function addresses(): iterable
+    {
+        yield ['/run/s', 'http://localhost'];
+        yield ['127.0.0.1:4770', 'http://127.0.0.1:4770'];
+        yield ['localhost:4770', 'http://localhost:4770'];
+        yield ['[::1]:4770', 'http://[::1]:4770'];
+        yield ['10.0.0.1:4770', 'https://10.0.0.1:4770'];
+        yield ['127.0.0.1.example:4770', 'https://127.0.0.1.example:4770'];
+        yield ['[fd00::1]:4770', 'https://[fd00::1]:4770'];
+        yield ['sidecar.shop:4770', 'https://sidecar.shop:4770'];
+    }
+
+    public function testALoopbackAddressIsTlsIfSomebodyIsToBeTrusted(): void
+    {
+        self::assertTrue(Address::of('127.0.0.1:1', new Proof(ca: $this->file))->tls);
+        self::assertFalse(Address::of('/run/s', new Proof(ca: $this->file))->tls);
+    }
+
+    public function testTheNameOfTheCertificateMayDifferFromTheAddress(): void
+    {
+        $address = Address::of('10.0.0.1:4770', new Proof(serverName: 'sidecar'));
+        self::assertSame('https://sidecar:4770', $address->url);
+        self::assertSame(['sidecar:4770:10.0.0.1:4770'], $address->options()[CURLOPT_CONNECT_TO]);
+    }
+
+    public function testATokenFileIsReadEachTime(): void
+    {
+        file_put_contents($this->file, "\nold\nolder\n");
+        $proof = new Proof(tokenFile: $this->file);
+        self::assertSame('authorization: Bearer old', $proof->header());
+        file_put_contents($this->file, 'new');
+        self::assertSame('authorization: Bearer new', $proof->header());
+    }
+
+    public function testWhatIsSaidCountsMoreThanTheEnvironment(): void
+    {
+        self::assertNull((new Proof())->header());
+        putenv('OFFRAMP_TOKEN=environment');
+        self::assertSame('authorization: Bearer environment', (new Proof())->header());
+        self::assertSame('authorization: Bearer said', (new Proof(token: 'said'))->header());
+        file_put_contents($this->file, 'file');
+        self::assertSame('authorization: Bearer file', (new Proof(tokenFile: $this->file))->header());
+    }
+
+    /** @dataProvider wrongProofs */
+    public function testWhatProvesNothingIsRefusedWithItsName(string $said, \Closure $use): void
+    {
+        $this->expectException(\InvalidArgumentException::class);
+        $this->expectExceptionMessage($said);
+        $use();
+    }
+
+    /** @return iterable<array{string, \Closure}> */
+    public static function wrongProofs(): iterable
+    {
+        yield ['token: that is not a token', static fn () => new Options(token: 'two words')];
+        yield ['token: that is not a token', static fn () => new Options(token: '')];
+        yield ['tokenFile: /nowhere cannot be read', static fn () => new Options(tokenFile: '/nowhere')];
+        yield ['ca: /nowhere cannot be read', static fn () => new Publisher(broker: 'local', ca: '/nowhere')];
+        yield ['key: a certificate and its key', static fn () => new Options(certificate: __FILE__)];
+    }
+
+    public function testNothingThatIsDumpedByAccidentShowsAToken(): void
+    {
+        self::assertStringNotContainsString('s3cret', print_r(new Options(token: 's3cret'), true));
+    }
+}

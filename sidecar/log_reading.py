@@ -1,0 +1,161 @@
+"""Reading a topic by position or time, without a group: for any subscription, whichever its mode. Nothing is remembered
+but the size of what was read."""
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import aclosing
+
+from sidecar.brokers.base import Broker, LaneEnd, SeekTarget
+from sidecar.errors import BrokerError, Exhausted, Removed, Unknown
+from sidecar.model import Chunk, Lane, Run
+from sidecar.settings import SubscriptionSettings
+
+#: bytes of one message to the reader, unless a record is larger
+FRAME_BYTES = 1 << 20
+#: records that are read to learn their size, and most bytes of them
+_SAMPLE_RECORDS, _SAMPLE_BYTES = 100, 64 << 10
+#: how much the newest read counts in the average size of a lane's records
+_WEIGHT = 0.2
+
+
+class LogReading:
+    """The topics of one subscription as logs."""
+
+    def __init__(self, settings: SubscriptionSettings, broker: Broker) -> None:
+        self._settings = settings
+        self._broker = broker
+        #: bytes of an average record
+        self._sizes: dict[Lane, float] = {}
+        #: records that were given to readers
+        self.delivered = 0
+
+    async def locate(self, topics: Collection[str], target: SeekTarget) -> dict[Lane, int]:
+        """Where the target is in each lane of the topics; without topics, of those of the subscription."""
+        for topic in topics:
+            await self._check(topic)
+        found: dict[Lane, int] = {}
+        for topic in topics or await self._broker.topics(self._settings.topics):
+            found.update(await self._broker.locate(topic, target))
+        return found
+
+    async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[list[bytes]]:
+        """The frames of a run, in order, in lists of about 1 MiB and never above `max_bytes`.
+
+        Ends with the run or with the lane. Raises `Removed` if the broker has removed a part of it, `Exhausted` for a
+        record that is larger than `max_bytes`, `Unknown` for a topic that is not the subscription's or a lane that it
+        does not have, and what `Broker.read` raises.
+        """
+        await self._check(lane.topic)
+        end = await self._end(lane)
+        _check_bounds(lane, run, end)
+        gaps = _Gaps(run)
+        try:
+            async with aclosing(self._broker.read(lane, run, min(FRAME_BYTES, max_bytes))) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    gaps.pass_(chunk)
+                    self._weigh(chunk)
+                    _check_sizes(chunk, max_bytes)
+                    self.delivered += len(chunk.frames)
+                    yield chunk.frames
+        except BrokerError:
+            # Perhaps because what was to be read next was removed meanwhile, which is the better reason.
+            gaps.check(lane, await self._end(lane))
+            raise
+        if gaps.first < min(run.stop, end.end):
+            # There is no record at some positions. Was there one?
+            gaps.check(lane, await self._end(lane))
+
+    async def sizes(self, starts: Mapping[Lane, int]) -> dict[Lane, int]:
+        """Bytes of an average record of these lanes. One that was never read counts as the others of its topic do; if
+        none was, a few records of one lane are read for it."""
+        for topic in {lane.topic for lane in starts}:
+            if not self._of_topic(topic):
+                lane, start = next((lane, start) for lane, start in starts.items() if lane.topic == topic)
+                await self._sample(lane, start)
+        return {lane: round(self._sizes.get(lane) or _average(self._of_topic(lane.topic))) for lane in starts}
+
+    def _of_topic(self, topic: str) -> list[float]:
+        return [size for lane, size in self._sizes.items() if lane.topic == topic]
+
+    async def _sample(self, lane: Lane, start: int) -> None:
+        run = Run(start, start + _SAMPLE_RECORDS)
+        async with aclosing(self._broker.read(lane, run, _SAMPLE_BYTES)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                self._weigh(chunk)
+                break
+
+    async def _check(self, topic: str) -> None:
+        settings = self._settings
+        own = [settings.dead_letter_topic, settings.retry_topic]
+        if topic in (*settings.topics, *own) or topic in await self._broker.topics(settings.topics):
+            return
+        known = ", ".join([*settings.topics, *own])
+        raise Unknown(f'subscription {settings.name} has no topic "{topic}" to read; it has {known}')
+
+    async def _end(self, lane: Lane) -> LaneEnd:
+        ends = await self._broker.lane_ends(lane.topic)
+        if lane not in ends:
+            raise Unknown(f"topic {lane.topic} has no lane {lane.number}; it has {len(ends)}, counted from 0")
+        return ends[lane]
+
+    def _weigh(self, chunk: Chunk) -> None:
+        if chunk.frames:
+            size = chunk.ends[-1] / len(chunk.frames)
+            before = self._sizes.get(chunk.lane, size)
+            self._sizes[chunk.lane] = before + _WEIGHT * (size - before)
+
+
+def _average(sizes: list[float]) -> float:
+    return sum(sizes) / len(sizes) if sizes else 1.0
+
+
+class _Gaps:
+    """Where there was no record between those that were read."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._next = run.start
+        #: the first position of the first gap; the position after the last record if there is none
+        self.first = run.start
+        self._found = False
+
+    def pass_(self, chunk: Chunk) -> None:
+        if chunk.positions[0] > self._next and not self._found:
+            self._found, self.first = True, self._next
+        self._next = chunk.positions[-1] + 1
+        if not self._found:
+            self.first = self._next
+
+    def check(self, lane: Lane, end: LaneEnd) -> None:
+        """Raises `Removed` if the broker has removed anything from the first gap on."""
+        if self.first < min(end.start, self._run.stop):
+            raise _removed(lane, Run(self.first, self._run.stop), end)
+
+
+def _check_bounds(lane: Lane, run: Run, end: LaneEnd) -> None:
+    if run.start > end.end:
+        raise Removed(
+            f"{lane} ends at {end.end}: there never was a position {run.start}, or the topic was made anew",
+            end.start,
+            end.end,
+        )
+    if run.start < min(end.start, run.stop):
+        raise _removed(lane, run, end)
+
+
+def _removed(lane: Lane, run: Run, end: LaneEnd) -> Removed:
+    lost = min(run.stop, end.start)
+    return Removed(
+        f"{lane} begins at {end.start} by now: the broker has removed {run.start} to {lost - 1} of what was to be read "
+        f"({run.start} to {run.stop - 1})",
+        end.start,
+        end.end,
+    )
+
+
+def _check_sizes(chunk: Chunk, max_bytes: int) -> None:
+    # A chunk is larger than what was asked for only if it is one record.
+    if chunk.ends[-1] > max_bytes and len(chunk.frames) == 1:
+        raise Exhausted(
+            f"the record at {chunk.positions[0]} of {chunk.lane} has {chunk.ends[-1]:,} bytes, which is more than "
+            f"max_message_bytes, {max_bytes:,}: take larger messages, and tell your gRPC library so"
+        )
