@@ -16,8 +16,9 @@ from tests.brokers.contract.opening import Opening
 from tests.brokers.contract.pausing import Pausing
 from tests.brokers.contract.polling import Fairness, Polling
 from tests.brokers.contract.publishing import Publishing
+from tests.brokers.contract.ranging import Ranging
 from tests.brokers.contract.seeking import Seeking
 
 
-class AdapterContract(Opening, Polling, Fairness, Pausing, Committing, Seeking, Publishing, Looking):
+class AdapterContract(Opening, Polling, Fairness, Pausing, Committing, Seeking, Publishing, Looking, Ranging):
     """All of it. A subclass gives the fixture `harness`."""

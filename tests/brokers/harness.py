@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import pytest
 
 from sidecar.brokers.base import Assigned, Broker, LaneEvent, Polled, Source, SourceSpec, Start
+from sidecar.brokers.cursor import Cursor
 from sidecar.model import Chunk, Commit, Lane, Message, Record
 from sidecar.wire import decode_frame
 
@@ -44,6 +45,7 @@ class Stage:
         self._harness = harness
         self._number = next(_numbers)
         self._consumers: list[Consumer] = []
+        self._cursors: list[Cursor] = []
 
     async def topic(self, lanes: int = 1) -> str:
         """A new topic."""
@@ -59,12 +61,26 @@ class Stage:
         own_topics: Mapping[str, int] | None = None,
     ) -> "Consumer":
         """A source that is open. The group is this stage's own, whatever others call theirs."""
-        own_group = f"{group}-{_PROCESS}-{self._number}"
-        source = self.broker.subscribe(SourceSpec(own_group, topics, start, own_topics or {}))
+        source = self.broker.subscribe(SourceSpec(self.group(group), topics, start, own_topics or {}))
         await source.open()
         consumer = Consumer(source)
         self._consumers.append(consumer)
         return consumer
+
+    async def cursor(self, *topics: str, group: str = "group", broker: Broker | None = None) -> Cursor:
+        """A cursor that is open, here or at another sidecar's broker."""
+        cursor = (broker or self.broker).cursor(SourceSpec(self.group(group), topics))
+        await cursor.open()
+        self._cursors.append(cursor)
+        return cursor
+
+    async def other_sidecar(self) -> Broker:
+        """The broker as another sidecar has it; where one alone can use it, the same again."""
+        sibling: Callable[[], Awaitable[Broker]] | None = getattr(self._harness, "sibling", None)
+        return await sibling() if sibling is not None else self.broker
+
+    def group(self, name: str = "group") -> str:
+        return f"{name}-{_PROCESS}-{self._number}"
 
     async def publish(self, topic: str, *values: bytes, lane: int = 0) -> list[int]:
         """Values to one lane; answers their positions."""
@@ -83,7 +99,10 @@ class Stage:
     async def _close_consumers(self) -> None:
         for consumer in self._consumers:
             await consumer.close()
+        for cursor in self._cursors:
+            await cursor.close()
         self._consumers.clear()
+        self._cursors.clear()
 
 
 class Consumer:

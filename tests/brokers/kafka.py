@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from confluent_kafka import Producer
+
 from sidecar.brokers.base import Broker, Source, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker, KafkaOptions
 from sidecar.brokers.kafka.options import GroupProtocol
 from tests.brokers.harness import Consumer
-from tests.servers.kafka import KafkaServer
+from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others
 
 _numbers = itertools.count(1)
@@ -69,7 +71,8 @@ class KafkaHarness:
             await broker.close()
 
     async def _open(self) -> Broker:
-        broker = KnownBroker(options(self._server, group_protocol=self._protocol))
+        # Small, since what the library has fetched of one lane goes before what it has not of another.
+        broker = KnownBroker(options(self._server, group_protocol=self._protocol, fetch_buffer=1 << 20))
         await broker.open()
         self._lives.append(broker)
         return broker
@@ -117,3 +120,14 @@ async def consuming(broker: KafkaBroker, *topics: str, group: str, **spec: Any) 
         yield consumer
     finally:
         await consumer.close()
+
+
+def transaction(kafka: KafkaServer, topic: str, *values: bytes, commit: bool = True) -> None:
+    """Values of one transaction, which leaves a marker behind them."""
+    producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush(20)
+    producer.commit_transaction(20) if commit else producer.abort_transaction(20)

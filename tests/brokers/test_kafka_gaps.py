@@ -11,7 +11,7 @@ from sidecar.brokers.base import Advanced
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.model import Lane
 from tests.brokers.harness import numbered
-from tests.brokers.kafka import consuming, name, running
+from tests.brokers.kafka import consuming, name, running, transaction
 from tests.brokers.local import play
 from tests.e2e.harness import Sidecar, eventually
 from tests.e2e.kafka.stock import progress, read
@@ -19,24 +19,14 @@ from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.process import await_
 
 
-def _transaction(kafka: KafkaServer, topic: str, *values: bytes, commit: bool = True) -> None:
-    producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    producer.flush(20)
-    producer.commit_transaction(20) if commit else producer.abort_transaction(20)
-
-
 def test_aborted_records_never_come_and_committed_ones_do(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic = name("topic")
         kafka.make_topic(topic)
-        _transaction(kafka, topic, *numbered(5, "a"))
-        _transaction(kafka, topic, *numbered(5, "b"), commit=False)
+        transaction(kafka, topic, *numbered(5, "a"))
+        transaction(kafka, topic, *numbered(5, "b"), commit=False)
         kafka.publish(topic, b"between")
-        _transaction(kafka, topic, *numbered(5, "c"))
+        transaction(kafka, topic, *numbered(5, "c"))
         async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
             assert await consumer.take(11) == [*numbered(5, "a"), b"between", *numbered(5, "c")]
             await consumer.stays_silent()
@@ -96,13 +86,13 @@ def _work_until_done(sidecar: Sidecar, kafka: KafkaServer, topic: str) -> list[b
 def test_the_lag_reaches_zero_where_a_topic_ends_with_a_marker(kafka: KafkaServer, tmp_path: Path) -> None:
     topic = name("topic")
     kafka.make_topic(topic)
-    _transaction(kafka, topic, *numbered(5))
+    transaction(kafka, topic, *numbered(5))
     with _sidecar(tmp_path, kafka, topic) as sidecar:
         assert _work_until_done(sidecar, kafka, topic) == numbered(5)
-        _transaction(kafka, topic, b"aborted", commit=False)
+        transaction(kafka, topic, b"aborted", commit=False)
         # The end is further on now, and there is nothing to ack before it.
         assert _work_until_done(sidecar, kafka, topic) == []
-        _transaction(kafka, topic, b"more")
+        transaction(kafka, topic, b"more")
         assert _work_until_done(sidecar, kafka, topic) == [b"more"]
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import time
+from collections import Counter
+from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewPartitions
@@ -10,7 +12,7 @@ from confluent_kafka.cimpl import NewPartitions
 from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, LaneGone, Refused, Unavailable
 from sidecar.model import Commit, Lane
 from tests.brokers.harness import Consumer, numbered
 from tests.brokers.kafka import consuming, name, options, running
@@ -161,6 +163,112 @@ def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
                 assert set(third.assigned()) == before
                 assert not [event for event in first.events if isinstance(event, Assigned | Revoked | Lost)]
                 await third.close()
+
+    play(body)
+
+
+def test_a_static_member_whose_name_another_pod_takes_says_so_and_commits_nothing_more(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(10))
+        same: dict[str, Any] = {"group_protocol": GroupProtocol.CLASSIC, "group_instance_id": "pod-0"}
+        async with (
+            running(kafka, **same) as before,
+            running(kafka, **same) as after,
+            consuming(before, topic, group=group) as first,
+        ):
+            await first.take(10)
+            await first.commit(Lane(topic, 0), Commit(3))
+            async with consuming(after, topic, group=group) as second:
+                await second.take(7)
+                with pytest.raises(Refused, match="another pod has the same `group_instance_id`"):
+                    await first.until(lambda: False)
+                with pytest.raises(LaneGone):
+                    await first.commit(Lane(topic, 0), Commit(10))
+        assert kafka.committed(group, topic, [0])[0][0] == 3
+
+    play(body)
+
+
+def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(3))
+        same: dict[str, Any] = {"group_protocol": GroupProtocol.CONSUMER, "group_instance_id": "pod-0"}
+        async with (
+            running(kafka, **same) as before,
+            running(kafka, **same) as after,
+            consuming(before, topic, group=group) as first,
+        ):
+            await first.take(3)
+            async with consuming(after, topic, group=group) as second:
+                with pytest.raises(Unavailable, match="another pod has the same `group_instance_id`"):
+                    await second.until(lambda: False)
+                await first.close()
+                while len(second.values) < 3:
+                    await _poll_if_it_can(second)
+                assert second.values == numbered(3)
+
+    play(body)
+
+
+async def _poll_if_it_can(consumer: Consumer) -> None:
+    try:
+        await consumer.poll()
+    except Unavailable:
+        await asyncio.sleep(0.1)
+
+
+@BOTH
+def test_the_lanes_of_the_retry_topic_do_not_count_when_pods_share_out_the_work(
+    kafka: KafkaServer, protocol: GroupProtocol
+) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        retry = f"{group}.offramp.retry"
+        kafka.make_topic(topic, 4)
+        spec = SourceSpec(group, (topic,), own_topics={retry: 8})
+        # As brokers do unless they are told otherwise.
+        usual: dict[str, Any] = {"group_protocol": protocol, "properties": {"group.remote.assignor": "uniform"}}
+        async with running(kafka, **usual) as one, running(kafka, **usual) as other:
+            first = Consumer(one.subscribe(spec))
+            await first.source.open()
+            await first.until(lambda: len(first.assigned()) == 12)
+            second = Consumer(other.subscribe(spec))
+            await second.source.open()
+            await _shared_out(first, second, 12)
+            assert Counter(lane.topic for lane in second.assigned()) == {topic: 2, retry: 4}
+            await asyncio.gather(first.close(), second.close())
+
+    play(body)
+
+
+@BOTH
+def test_how_long_lanes_that_move_away_were_waited_for_is_told(kafka: KafkaServer, protocol: GroupProtocol) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic, 2)
+        async with (
+            running(kafka, group_protocol=protocol) as stays,
+            running(kafka, group_protocol=protocol) as comes,
+            consuming(stays, topic, group=group) as first,
+        ):
+            await first.until(lambda: len(first.assigned()) == 2)
+            second = Consumer(comes.subscribe(_spec(group, topic)))
+            await second.source.open()
+            joining = asyncio.create_task(second.until(second.assigned))
+            await first.until(lambda: any(isinstance(event, Revoked) for event in first.events))
+            began = time.monotonic()
+            await first.poll(timeout=0.2)
+            waited = time.monotonic() - began
+            await first.source.release([Lane(topic, 0), Lane(topic, 1)])
+            await joining
+            await first.poll()
+            await first.source.ends()
+            assert first.source.revoke_seconds >= waited
+            await second.close()
 
     play(body)
 

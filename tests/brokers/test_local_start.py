@@ -6,6 +6,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -70,13 +73,12 @@ def test_a_directory_that_cannot_be_made_is_refused_with_its_name(tmp_path: Path
     assert "cannot be used: Not a directory" in _refusal(tmp_path / "file" / "data", StartError)
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        assert "cannot be used: Permission denied" in _refusal(tmp_path, StartError)
-    finally:
-        tmp_path.chmod(0o700)
+def test_a_directory_that_cannot_be_written_to_is_refused() -> None:
+    # Not below the folder of the tests, into which nobody else can look.
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o555)
+        with as_anybody():
+            assert "cannot be used: Permission denied" in _refusal(Path(directory), StartError)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage, not a database" * 500, b"SQLite format 3\0" + bytes(5000)])
@@ -98,6 +100,44 @@ def test_a_file_whose_inner_pages_are_overwritten_is_refused(tmp_path: Path) -> 
     file.write_bytes(content)
     assert str(file) in _refusal(tmp_path, Corrupt)
     assert file.read_bytes()[4096:] == content[4096:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE lanes SET number = 'first' WHERE number = 0",
+        "UPDATE lanes SET number = 70 WHERE number = 0",
+        "UPDATE lanes SET start = x'00'",
+        "UPDATE blocks SET lengths = 'text'",
+        "UPDATE blocks SET stop = start",
+        "UPDATE blocks SET bytes_before = 'none'",
+        "UPDATE topics SET name = x'ff'",
+    ],
+)
+def test_rows_that_nobody_wrote_are_refused_as_a_damage(tmp_path: Path, change: str) -> None:
+    """As SQLite hands them out when a page stands where another should be."""
+    _fill(tmp_path)
+    connection = sqlite3.connect(tmp_path / "offramp.db")
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    assert str(tmp_path / "offramp.db") in _refusal(tmp_path, Corrupt)
+
+
+@pytest.mark.parametrize("change", ["position = 'far'", "position = -1", "beyond = 'text'", "beyond = x'0102'"])
+def test_a_cursor_that_nobody_wrote_is_refused_as_a_damage(tmp_path: Path, change: str) -> None:
+    async def consumed() -> None:
+        async with running(tmp_path) as broker, consuming(broker, "topic"):
+            pass
+
+    _fill(tmp_path)
+    play(consumed)
+    connection = sqlite3.connect(tmp_path / "offramp.db")
+    connection.execute(f"UPDATE cursors SET {change}")
+    connection.commit()
+    connection.close()
+    with pytest.raises(Corrupt, match="is damaged"):
+        play(consumed)
 
 
 def test_a_missing_file_whose_journal_is_there_is_refused(tmp_path: Path) -> None:
@@ -180,6 +220,18 @@ def _fill(directory: Path) -> None:
             await publish(broker, "topic", *numbered(200))
 
     play(body)
+
+
+@contextmanager
+def as_anybody() -> Iterator[None]:
+    """Without the rights of root, who may write everywhere."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
 
 
 def _refusal(directory: Path, kind: type[OfframpError]) -> str:

@@ -51,6 +51,7 @@ class Sidecar:
         *,
         subscriptions: Mapping[str, Mapping[str, Any]] | None = None,
         name: str = "offramp",
+        environ: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         self.folder = folder
@@ -66,6 +67,8 @@ class Sidecar:
             **settings,
         }
         self.settings["listen"] = {"socket": str(self.socket), **settings.get("listen", {})}
+        #: beside what the tests themselves run in, of which nothing that would set up a sidecar is passed on
+        self._environ = dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -89,7 +92,10 @@ class Sidecar:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
+                env={
+                    **{name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "OTEL_"))},
+                    **self._environ,
+                },
             )
 
     def _is_ready(self) -> bool:

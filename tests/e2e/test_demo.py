@@ -299,7 +299,8 @@ def test_an_order_may_be_acked_twice_if_the_first_worker_died_before_it_could_sa
         (lane, run.start)
         for lane, runs in found.books.taken_again.items()
         for run in runs
-        if run.start in found.books.acked[lane] and (lane, run.start) not in found.books.repeated
+        if run.start in found.books.acked[lane]
+        and not {(lane, run.start)} & (found.books.repeated.keys() | found.stock.parked)
     )
     found.books.add(victim, Entry(0.0, Word.ACKED, lane, (Run(position, position + 1),)))
     accounts = found.accounts()

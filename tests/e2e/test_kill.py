@@ -66,5 +66,5 @@ def test_killing_the_sidecar_and_workers_at_random_moments_loses_nothing(tmp_pat
     assert not books.surprises
     # It was a load worth the name.
     assert len(load.confirmed) > 50 * ROUNDS
-    assert {letter.reason.partition(":")[0] for letter in stock.dead.values()} == {*DEADLY.values()}
+    assert {reason.partition(":")[0] for reason in stock.dead.values()} == {*DEADLY.values()}
     assert stock.parked

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import urllib.request
 from pathlib import Path
 
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
@@ -20,7 +21,39 @@ def test_probes_metrics_and_version_are_served(tmp_path: Path) -> None:
         assert (version["protocol"], version["protocol_minor"]) == ("offramp.v1", 0)
         assert sidecar.get("/healthz", method="HEAD") == (200, "")
         assert sidecar.get("/metrics", method="POST")[0] == 405
+        assert sidecar.get("/status")[0] == 404
+
+
+def test_the_status_page_is_served_with_a_policy_that_lets_nothing_else_in(tmp_path: Path) -> None:
+    with Sidecar(tmp_path) as sidecar:
+        with urllib.request.urlopen(f"http://{sidecar.http}/", timeout=PATIENCE) as response:
+            assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+            assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-")
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert "orders.offramp.dead is empty" in response.read().decode()
+        assert sidecar.get("/", method="POST")[0] == 405
+
+
+def test_the_status_page_shows_a_subscription_that_is_read_by_ranges(tmp_path: Path) -> None:
+    subscriptions = {"orders": {"topics": ["orders"], "mode": "ranges"}, "others": {"topics": ["others"]}}
+    with Sidecar(tmp_path, subscriptions=subscriptions) as sidecar:
+        sidecar.publish("orders", [b"1", b"2", b"3"], lane=0)
+        eventually(lambda: "orders/0" in sidecar.get("/")[1], "its lanes are shown")
+        status, page = sidecar.get("/")
+        assert status == 200
+        assert "none has attached" in page
+        # Only of the other one: this one has no workers and no dead letters.
+        assert page.count(">Workers<") == page.count(">Dead letters<") == 1
+
+
+def test_the_status_page_can_be_switched_off(tmp_path: Path) -> None:
+    with Sidecar(tmp_path, http={"address": "127.0.0.1:0", "page": False}) as sidecar:
         assert sidecar.get("/")[0] == 404
+        assert sidecar.get("/healthz")[0] == 200
+
+
+#: of subscriptions with ranges, and of TLS
+NOT_HERE = ("offramp_reader_attached_seconds", "offramp_certificate_expires_timestamp_seconds")
 
 
 def test_metrics_tell_what_happened(tmp_path: Path) -> None:
@@ -45,7 +78,8 @@ def test_metrics_tell_what_happened(tmp_path: Path) -> None:
         text = sidecar.get("/metrics")[1]
         for metric in METRICS:
             assert f"# TYPE {metric.name} {metric.kind}\n" in text
-            assert metric.kind is Kind.HISTOGRAM or f"\n{metric.name}" in text
+            absent = metric.kind is Kind.HISTOGRAM or metric.name in NOT_HERE
+            assert absent or f"\n{metric.name}" in text
 
 
 def test_a_blocked_worker_fails_neither_liveness_nor_readiness(tmp_path: Path) -> None:

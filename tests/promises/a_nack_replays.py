@@ -3,7 +3,7 @@
 import asyncio
 
 from sidecar.model import ClosedBy, Outcome
-from sidecar.settings import WindowSettings
+from sidecar.settings import ParkingSettings, WindowSettings
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry, values
 from tests.promises.timing import hurry, leap, until
 from tests.promises.worker import Batch
@@ -253,7 +253,7 @@ class ANackReplays:
     async def test_overload_never_counts(self, stage: Stage) -> None:
         topic = await stage.topic()
         await stage.publish(topic, *numbered(3))
-        subscription = await stage.subscribe(topic, batch=batches_of(3))
+        subscription = await stage.subscribe(topic, batch=batches_of(3), parking=ParkingSettings(enabled=False))
         worker = stage.worker(subscription)
         async with hurry():
             for _ in range(10):

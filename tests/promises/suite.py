@@ -20,6 +20,7 @@ from tests.promises.rebalance import RebalanceIsSafe
 from tests.promises.restarts import ARestartForgetsLittle
 from tests.promises.settles import ASettleIsAnsweredTruthfully
 from tests.promises.slow_records import OneSlowRecordHoldsUpNobodyElse
+from tests.promises.traces import ATraceGoesThrough
 from tests.promises.workers import WorkersAreNotBoundToPartitions
 
 
@@ -36,5 +37,6 @@ class Promises(
     DrainIsOrderly,
     PoisonIsIsolated,
     AnOutageIsNotPoison,
+    ATraceGoesThrough,
 ):
-    """All of them. A subclass gives the fixture `harness`."""
+    """All of them, and that traces go through. A subclass gives the fixture `harness`."""

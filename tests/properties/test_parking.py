@@ -72,7 +72,8 @@ def test_a_parked_record_comes_back_as_it_was(
     assert back.chunk.shown == Lane(topic, record.lane)
     assert (back.chunk.lane, [*back.chunk.positions]) == (stored.lane, [7])
     assert abs(back.not_before_ms - (wall_ms + wait * 1000)) <= 1
-    assert back.history._replace(first_failed=None) == history._replace(first_failed=None)
+    # It may have come from its own lane meanwhile, and nobody knows how that ended.
+    assert back.history._replace(first_failed=None) == history._replace(first_failed=None, doubtful=True)
     if history.first_failed is None:
         assert back.history.first_failed is None
     else:

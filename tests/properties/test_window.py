@@ -105,11 +105,11 @@ class WindowMeasuresFromTheCommittedPosition(RuleBasedStateMachine):
             assert not self.window.full()
 
     @invariant()
-    def it_knows_when_the_next_record_arrived(self) -> None:
+    def it_knows_the_next_record_and_when_it_arrived(self) -> None:
         past = [position for position, _ in self.past()]
         for position in {self.committed, self.tracked, *past[:5], *past[-5:]}:
-            expected = next((self.arrived[each] for each in past if each >= position), None)
-            assert self.window.arrival(position) == expected
+            expected = next(((each, self.arrived[each]) for each in past if each >= position), None)
+            assert self.window.first_from(position) == expected
 
 
 TestWindow = WindowMeasuresFromTheCommittedPosition.TestCase

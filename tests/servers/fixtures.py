@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -10,6 +10,12 @@ from tests.servers import sharing
 from tests.servers.kafka import KafkaServer
 from tests.servers.pulsar import PulsarServer
 from tests.servers.tools import Missing, give_up
+
+Made = TypeVar("Made", KafkaServer, PulsarServer)
+
+#: make a server that the test may stop and kill; they take what `create` of its class takes
+NewKafka = Callable[..., KafkaServer]
+NewPulsar = Callable[..., PulsarServer]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,59 +31,42 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def kafka() -> KafkaServer:
     """The Kafka of this test run. It is never stopped or changed; topics and groups have names of their own."""
-    try:
-        return sharing.kafka()
-    except Missing as missing:
-        give_up(missing)
-
-
-#: makes a server that the test may stop and kill; takes what `KafkaServer.create` takes
-NewKafka = Callable[..., KafkaServer]
-
-
-@pytest.fixture
-def new_kafka(tmp_path: Path) -> Iterator[NewKafka]:
-    """Makes and starts servers for one test alone."""
-    made: list[KafkaServer] = []
-
-    def make(**options: Any) -> KafkaServer:
-        try:
-            made.append(KafkaServer.create(tmp_path / f"kafka-{len(made)}", **options))
-        except Missing as missing:
-            give_up(missing)
-        made[-1].start()
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.discard()
+    return _given(sharing.kafka)
 
 
 @pytest.fixture(scope="session")
 def pulsar() -> PulsarServer:
     """The Pulsar of this test run. It is never stopped or changed; topics and groups have names of their own."""
-    try:
-        return sharing.pulsar()
-    except Missing as missing:
-        give_up(missing)
+    return _given(sharing.pulsar)
 
 
-#: makes a server that the test may stop and kill; takes what `PulsarServer.create` takes
-NewPulsar = Callable[..., PulsarServer]
+@pytest.fixture
+def new_kafka(tmp_path: Path) -> Iterator[NewKafka]:
+    """Makes and starts servers for one test alone."""
+    yield from _maker(KafkaServer, tmp_path)
 
 
 @pytest.fixture
 def new_pulsar(tmp_path: Path) -> Iterator[NewPulsar]:
     """Makes and starts servers for one test alone."""
-    made: list[PulsarServer] = []
+    yield from _maker(PulsarServer, tmp_path)
 
-    def make(**options: Any) -> PulsarServer:
-        try:
-            made.append(PulsarServer.create(tmp_path / f"pulsar-{len(made)}", **options))
-        except Missing as missing:
-            give_up(missing)
-        made[-1].start()
-        return made[-1]
+
+def _given(ask: Callable[[], Made]) -> Made:
+    try:
+        return ask()
+    except Missing as missing:
+        give_up(missing)
+
+
+def _maker(server_class: type[Made], folder: Path) -> Iterator[Callable[..., Made]]:
+    made: list[Made] = []
+
+    def make(**options: Any) -> Made:
+        server = _given(lambda: server_class.create(folder / f"{server_class.name}-{len(made)}", **options))
+        made.append(server)
+        server.start()
+        return server
 
     yield make
     for server in made:

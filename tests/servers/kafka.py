@@ -10,13 +10,12 @@ import functools
 import json
 import logging
 import os
-import shutil
-import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -24,7 +23,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.servers import certificates
 from tests.servers.maven import Jars
-from tests.servers.process import PATIENCE, ServerProcess, await_, free_ports
+from tests.servers.process import PATIENCE, ServerProcess, free_ports
+from tests.servers.server import Server
 from tests.servers.tools import tool
 
 VERSION = "4.3.1"
@@ -33,6 +33,15 @@ JARS = Jars(
     VERSION,
     [f"org.apache.kafka:kafka_2.13:{VERSION}", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"],
     megabytes=45,
+)
+
+
+T = TypeVar("T")
+
+_COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
 
@@ -47,17 +56,6 @@ READER = User("reader", "reader-secret")
 #: small, and quick to start rather than quick in the long run
 SMALL = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-_LOG4J = """
-status = error
-appender.file.type = File
-appender.file.name = file
-appender.file.fileName = {log}
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d %p %c{{1}}: %m%n
-rootLogger.level = info
-rootLogger.appenderRef.file.ref = file
-"""
-
 #: what one small node needs, and what makes groups quick
 _PROPERTIES = {
     "process.roles": "broker,controller",
@@ -65,7 +63,7 @@ _PROPERTIES = {
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "listener.security.protocol.map": (
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,PROXIED:PLAINTEXT"
     ),
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "ssl.keystore.type": "PEM",
@@ -104,6 +102,14 @@ _PROPERTIES = {
 }
 
 
+class Proxied(NamedTuple):
+    """One more listener, in the clear, whose clients are told to come by somebody else: a proxy that a test has."""
+
+    #: host:port where Kafka listens, and where its clients find it
+    at: str
+    by: str
+
+
 @dataclass(frozen=True)
 class Addresses:
     """host:port of each listener."""
@@ -119,15 +125,20 @@ class Addresses:
         return cls(*(f"127.0.0.1:{port}" for port in free_ports(5)))
 
 
-class KafkaServer:
-    """One server in one folder. It keeps its ports and its data over restarts."""
+class KafkaServer(Server):
+    name = "Kafka"
 
-    def __init__(self, folder: Path, addresses: Addresses, process: ServerProcess | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        addresses: Addresses,
+        *,
+        jvm: Sequence[str] = SMALL,
+        owner: int | None = None,
+        process: ServerProcess | None = None,
+    ) -> None:
+        super().__init__(folder, jvm=jvm, owner=owner, process=process)
         self.addresses = addresses
-        #: what it has to say
-        self.log = folder / "server.log"
-        self._process = process
 
     @classmethod
     def create(
@@ -137,19 +148,15 @@ class KafkaServer:
         properties: Mapping[str, str] | None = None,
         jvm: tuple[str, ...] = SMALL,
         owner: int | None = None,
+        proxied: Proxied | None = None,
     ) -> "KafkaServer":
         """Not started yet. `properties` come on top of those that make it small and quick; the server ends with the
         process `owner`, which is this one unless told otherwise. Raises `Missing`."""
-        server = cls(folder, Addresses.free())
-        server._jvm = jvm
-        server._owner = owner or os.getpid()
+        server = cls(folder, Addresses.free(), jvm=jvm, owner=owner)
         folder.mkdir(parents=True, exist_ok=True)
-        server._write_configuration(properties or {})
+        server._write_configuration(properties or {}, proxied)
         server._format()
         return server
-
-    _jvm: tuple[str, ...] = SMALL
-    _owner: int = 0
 
     # Addresses
 
@@ -206,59 +213,28 @@ class KafkaServer:
         the group's coordinator is just starting.
         """
         consumer = Consumer({**self.settings(), "group.id": group}, logger=QUIET)
+        wanted = [TopicPartition(topic, lane) for lane in lanes]
         try:
-            found = consumer.committed([TopicPartition(topic, lane) for lane in lanes], timeout=3.0)
+            found = _patiently(lambda: consumer.committed(wanted, timeout=3.0))
         finally:
             consumer.close()
         return {one.partition: (one.offset, one.metadata) for one in found}
 
     # Life
 
-    def start(self) -> None:
-        """Returns when it answers, and when groups can be joined."""
-        assert self._process is None or not self._process.is_running, "it runs already"
+    def _command(self) -> list[str]:
         classes = f"{self.folder}{os.pathsep}{JARS.fetch()}/*"
-        command = [tool("java"), *self._jvm, "-cp", classes, "kafka.Kafka", str(self.folder / "server.properties")]
-        self._process = ServerProcess.start(
-            command, log=self.folder / "console.log", folder=self.folder, owner=self._owner
-        )
-        await_(self._answers, f"Kafka answers; see {self.log}")
+        return [tool("java"), *self._jvm, "-cp", classes, "kafka.Kafka", str(self.folder / "server.properties")]
 
-    @property
-    def pid(self) -> int:
-        return self._running.pid
-
-    def kill(self) -> None:
-        """kill -9. What it had acknowledged is there after a restart."""
-        self._running.kill()
-
-    def stop(self) -> None:
-        """In order."""
-        self._running.stop()
-
-    def restart(self) -> None:
-        """kill -9 and start again, with the same folder and ports."""
-        self.kill()
-        self.start()
-
-    def freeze(self) -> None:
-        """It keeps its connections and says nothing any more, as behind a network that swallows everything."""
-        self._running.signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._running.signal(signal.SIGCONT)
-
-    def discard(self) -> None:
-        """End it, and remove its data."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def _running(self) -> ServerProcess:
-        assert self._process is not None, "it was never started"
-        return self._process
+    def _answers(self) -> bool:
+        try:
+            if not self.admin.list_topics(timeout=0.5).brokers:
+                return False
+            # The first question for a group makes the topic of the offsets, which takes a second.
+            self.committed("nobody", "nothing", [0])
+        except KafkaException:
+            return False
+        return True
 
     # So that other processes of a test run can use it
 
@@ -268,16 +244,20 @@ class KafkaServer:
     @classmethod
     def from_json(cls, text: str) -> "KafkaServer":
         told: dict[str, Any] = json.loads(text)
-        return cls(Path(told["folder"]), Addresses(**told["addresses"]), ServerProcess(told["pid"]))
+        process = ServerProcess(told["pid"])
+        return cls(Path(told["folder"]), Addresses(**told["addresses"]), process=process)
 
     # Making it
 
-    def _write_configuration(self, properties: Mapping[str, str]) -> None:
+    def _write_configuration(self, properties: Mapping[str, str], proxied: Proxied | None) -> None:
         made = certificates.make(self.folder / "certificates")
         both = self.folder / "certificates" / "keystore.pem"
         both.write_text(made.key.read_text() + made.certificate.read_text())
         at = self.addresses
         listeners = f"PLAINTEXT://{at.plain},SASL://{at.sasl},SSL://{at.ssl},SASL_SSL://{at.sasl_ssl}"
+        advertised = listeners
+        if proxied is not None:
+            listeners, advertised = f"{listeners},PROXIED://{proxied.at}", f"{advertised},PROXIED://{proxied.by}"
         module = "org.apache.kafka.common.security"
         users = " ".join(f'user_{name}="{password}"' for name, password in (ADMIN, READER))
         scram = {
@@ -292,7 +272,7 @@ class KafkaServer:
         lines = {
             **_PROPERTIES,
             "listeners": f"{listeners},CONTROLLER://{at.controller}",
-            "advertised.listeners": listeners,
+            "advertised.listeners": advertised,
             "controller.quorum.voters": f"1@{at.controller}",
             "log.dirs": str(self.folder / "data"),
             "ssl.keystore.location": str(both),
@@ -301,7 +281,7 @@ class KafkaServer:
             **properties,
         }
         (self.folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        (self.folder / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+        self._write_log_settings()
 
     def _format(self) -> None:
         scram = [f"SCRAM-SHA-256=[name={user.name},password={user.password}]" for user in (ADMIN, READER)]
@@ -314,20 +294,6 @@ class KafkaServer:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, f"Kafka's storage could not be made: {done.stdout}{done.stderr}"
 
-    def _answers(self) -> bool:
-        assert self._process is not None
-        if not self._process.is_running:
-            said = (self.folder / "console.log").read_text()[-2000:]
-            raise RuntimeError(f"Kafka ended instead of starting; see {self.log}\n{said}")
-        try:
-            if not self.admin.list_topics(timeout=0.5).brokers:
-                return False
-            # The first question for a group makes the topic of the offsets, which takes a second.
-            self.committed("nobody", "nothing", [0])
-        except KafkaException:
-            return False
-        return True
-
 
 #: for clients of the tests: that a server is away is part of the play
 QUIET = logging.getLogger("tests.servers.quiet")
@@ -338,3 +304,15 @@ QUIET.propagate = False
 def _uuid() -> str:
     """As Kafka writes it, but never with a hyphen in front: that would be taken for an option."""
     return base64.urlsafe_b64encode(b"o" + os.urandom(15)).decode().rstrip("=")
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """A group's coordinator may be moving. A broker that has just started, or was frozen, says so, and knows soon."""
+    ends = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATOR_MOVES or time.monotonic() > ends:
+                raise
+            time.sleep(0.1)

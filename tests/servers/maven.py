@@ -56,7 +56,7 @@ class Jars:
         """The folder of the jars, whole and checked. Raises `Missing` if Maven is needed and not there."""
         if self.folder in _checked:
             return self.folder
-        with _locked(self.folder.with_name(self.folder.name + ".lock")):
+        with locked(self.folder.with_name(self.folder.name + ".lock")):
             if not self._is_whole():
                 self._download()
         _checked.add(self.folder)
@@ -127,7 +127,7 @@ def _contents(folder: Path) -> dict[str, list[object]]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

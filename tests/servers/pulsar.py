@@ -10,19 +10,18 @@ import hmac
 import http.client
 import json
 import os
-import shutil
-import signal
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.servers import certificates
 from tests.servers.maven import Jars
-from tests.servers.process import ServerProcess, await_, free_ports
+from tests.servers.process import ServerProcess, free_ports
+from tests.servers.server import Server
 from tests.servers.tools import tool
 
 VERSION = "4.2.4"
@@ -54,17 +53,6 @@ _JVM = (
     "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
     "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
 )
-
-_LOG4J = """
-status = error
-appender.file.type = File
-appender.file.name = file
-appender.file.fileName = {log}
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex{{5}}
-rootLogger.level = info
-rootLogger.appenderRef.file.ref = file
-"""
 
 #: who comes without a token
 _ANYBODY = "anybody"
@@ -107,18 +95,20 @@ class Ports:
     web_tls: int
 
 
-class PulsarServer:
-    """One server in one folder. It keeps its ports and its data over restarts."""
+class PulsarServer(Server):
+    name = "Pulsar"
 
-    def __init__(self, folder: Path, ports: Ports, process: ServerProcess | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        ports: Ports,
+        *,
+        jvm: Sequence[str] = SMALL,
+        owner: int | None = None,
+        process: ServerProcess | None = None,
+    ) -> None:
+        super().__init__(folder, jvm=jvm, owner=owner, process=process)
         self.ports = ports
-        #: what it has to say
-        self.log = folder / "server.log"
-        self._process = process
-
-    _jvm: tuple[str, ...] = SMALL
-    _owner: int = 0
 
     @classmethod
     def create(
@@ -128,14 +118,14 @@ class PulsarServer:
         properties: Mapping[str, str] | None = None,
         jvm: tuple[str, ...] = SMALL,
         owner: int | None = None,
+        proxied: str = "",
     ) -> "PulsarServer":
         """Not started yet. `properties` come on top of those that make it small and quick; the server ends with the
-        process `owner`, which is this one unless told otherwise. Raises `Missing`."""
-        server = cls(folder, Ports(*free_ports(4)))
-        server._jvm = jvm
-        server._owner = owner or os.getpid()
+        process `owner`, which is this one unless told otherwise. Clients are told to come by the host:port `proxied`,
+        if there is one. Raises `Missing`."""
+        server = cls(folder, Ports(*free_ports(4)), jvm=jvm, owner=owner)
         folder.mkdir(parents=True, exist_ok=True)
-        server._write_configuration(properties or {})
+        server._write_configuration({**(_proxied(proxied) if proxied else {}), **(properties or {})})
         return server
 
     # Addresses
@@ -188,58 +178,33 @@ class PulsarServer:
         """Lets a role `produce` or `consume` in a namespace."""
         self.admin("POST", f"namespaces/{namespace}/permissions/{role}", list(actions))
 
+    def stats(self, topic: str) -> Any:
+        """Of a partitioned topic, as the broker tells them."""
+        return self.admin("GET", f"persistent/public/default/{topic}/partitioned-stats?getPreciseBacklog=true")
+
     def backlog(self, topic: str, subscription: str) -> int:
         """Messages of a partitioned topic that a subscription has not acknowledged."""
-        stats = self.admin("GET", f"persistent/public/default/{topic}/partitioned-stats?getPreciseBacklog=true")
-        found = stats["subscriptions"].get(subscription)
+        found = self.stats(topic)["subscriptions"].get(subscription)
         return int(found["msgBacklog"]) if found else -1
 
     # Life
 
-    def start(self) -> None:
-        """Returns when it answers."""
-        assert self._process is None or not self._process.is_running, "it runs already"
-        command = [
+    def _command(self) -> list[str]:
+        return [
             *(tool("java"), *self._jvm, *_JVM, "-cp", f"{self.folder}{os.pathsep}{JARS.fetch()}/*"),
             *("org.apache.pulsar.PulsarStandaloneStarter", "--config", str(self.folder / "standalone.conf")),
             *("-nfw", "-nss", "--bookkeeper-dir", "bookkeeper", "--metadata-dir", "metadata"),
         ]
-        self._process = ServerProcess.start(
-            command, log=self.folder / "console.log", folder=self.folder, owner=self._owner
-        )
-        await_(self._answers, f"Pulsar answers; see {self.log}")
 
-    @property
-    def pid(self) -> int:
-        return self._running.pid
-
-    def kill(self) -> None:
-        """kill -9. What it had acknowledged is there after a restart."""
-        self._running.kill()
-
-    def restart(self) -> None:
-        """kill -9 and start again, with the same folder and ports."""
-        self.kill()
-        self.start()
-
-    def freeze(self) -> None:
-        """It keeps its connections and says nothing any more, as behind a network that swallows everything."""
-        self._running.signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._running.signal(signal.SIGCONT)
-
-    def discard(self) -> None:
-        """End it, and remove its data."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def _running(self) -> ServerProcess:
-        assert self._process is not None, "it was never started"
-        return self._process
+    def _answers(self) -> bool:
+        try:
+            # The ports open seconds before the namespace is there.
+            self.admin("GET", "namespaces/public/default")
+            return bool(self.admin("GET", "brokers/ready") is not None)
+        except json.JSONDecodeError:
+            return True
+        except (OSError, http.client.HTTPException):
+            return False
 
     # So that other processes of a test run can use it
 
@@ -249,7 +214,7 @@ class PulsarServer:
     @classmethod
     def from_json(cls, text: str) -> "PulsarServer":
         told: dict[str, Any] = json.loads(text)
-        return cls(Path(told["folder"]), Ports(**told["ports"]), ServerProcess(told["pid"]))
+        return cls(Path(told["folder"]), Ports(**told["ports"]), process=ServerProcess(told["pid"]))
 
     # Making it
 
@@ -270,21 +235,17 @@ class PulsarServer:
             **properties,
         }
         (self.folder / "standalone.conf").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        (self.folder / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+        self._write_log_settings()
 
-    def _answers(self) -> bool:
-        assert self._process is not None
-        if not self._process.is_running:
-            said = (self.folder / "console.log").read_text()[-2000:]
-            raise RuntimeError(f"Pulsar ended instead of starting; see {self.log}\n{said}")
-        try:
-            # The ports open seconds before the namespace is there.
-            self.admin("GET", "namespaces/public/default")
-            return bool(self.admin("GET", "brokers/ready") is not None)
-        except json.JSONDecodeError:
-            return True
-        except (OSError, http.client.HTTPException):
-            return False
+
+def _proxied(by: str) -> dict[str, str]:
+    return {
+        # Two ways to say where it is are refused; and without the first, its storage wants to be let.
+        "advertisedAddress": "",
+        "allowLoopback": "true",
+        "advertisedListeners": f"proxied:pulsar://{by}",
+        "internalListenerName": "proxied",
+    }
 
 
 def _token(role: str, secret: bytes) -> str:

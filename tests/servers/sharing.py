@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from tests.servers.kafka import KafkaServer
 from tests.servers.pulsar import PulsarServer
+from tests.servers.server import Server
 
-Server = TypeVar("Server", KafkaServer, PulsarServer)
+Shared = TypeVar("Shared", KafkaServer, PulsarServer)
 
 #: where the servers of this run are, for the workers; with the process that began the run
 _FOLDER, _OWNER = "OFFRAMP_TEST_SERVERS", "OFFRAMP_TEST_SERVERS_OWNER"
@@ -31,7 +32,8 @@ def end() -> None:
     """In the same process, when its workers are done."""
     folder = Path(os.environ.pop(_FOLDER))
     del os.environ[_OWNER]
-    for kind, server_class in {"kafka": KafkaServer, "pulsar": PulsarServer}.items():
+    kinds: dict[str, type[Server]] = {"kafka": KafkaServer, "pulsar": PulsarServer}
+    for kind, server_class in kinds.items():
         if (told := folder / kind / _TOLD).exists():
             server_class.from_json(told.read_text()).discard()
     shutil.rmtree(folder, ignore_errors=True)
@@ -47,7 +49,7 @@ def pulsar() -> PulsarServer:
     return _shared("pulsar", PulsarServer)
 
 
-def _shared(kind: str, server_class: type[Server]) -> Server:
+def _shared(kind: str, server_class: type[Shared]) -> Shared:
     folder = Path(os.environ[_FOLDER]) / kind
     folder.mkdir(exist_ok=True)
     told = folder / _TOLD

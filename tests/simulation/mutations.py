@@ -1,11 +1,11 @@
 """Plausible mistakes, made in the shipped code while a simulation runs. Each must be found."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from sidecar import leases, verdicts
+from sidecar import leases, parking, verdicts
 from sidecar.assigning import Assigning
 from sidecar.books import Books
 from sidecar.brokers.base import Revoked
@@ -73,6 +73,14 @@ def _settled_before_written(dead_letter: Any) -> Any:
 def _never_doubtful(failed: Any) -> Any:
     def wrong(self: Verdicts, what: Failed, now: float, **more: Any) -> Any:
         return failed(self, what, now, **{**more, "doubtful": False})
+
+    return wrong
+
+
+def _parked_is_forgotten(unpark: Any) -> Any:
+    def wrong(*args: Any, **named: Any) -> parking.Unparked:
+        back: parking.Unparked = unpark(*args, **named)
+        return replace(back, history=back.history._replace(doubtful=False))
 
     return wrong
 
@@ -268,6 +276,7 @@ MUTATIONS = (
     Mutation(1, "settling a record settles the next one too", Ledger, "settle", _one_too_many),
     Mutation(1, "a dead letter counts before it is written", Settling, "_dead_letter", _settled_before_written),
     Mutation(2, "an expired lease is not flagged as possibly processed", Verdicts, "failed", _never_doubtful),
+    Mutation(2, "a record that was parked is not flagged either", parking, "unpark", _parked_is_forgotten),
     Mutation(2, "a lost session does not count as an attempt", Verdicts, "abandoned", _lost_is_released),
     Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
     Mutation(3, "leases of another life are taken for this one's", Leases, "__init__", _no_boot_id),

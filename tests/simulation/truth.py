@@ -258,7 +258,8 @@ class Truth(Answers):
         if (message.key, message.value) != (copy.key, copy.value):
             self.world.broken(NOTHING_IS_LOST, f"{copy} was changed on its way aside")
         if id(message) not in self._asides:
-            self._asides[id(message)] = message, copy.item if isinstance(copy.item, Item) else None
+            too_large = not parked and _is_too_large(message)
+            self._asides[id(message)] = message, self._in_this_epoch(copy) if too_large else _item_of(copy)
         item = self._aside_for(message)
         if parked:
             if self.settings.order is not Order.NONE or not self.settings.parking.enabled:
@@ -266,21 +267,28 @@ class Truth(Answers):
             if item is None or not item.waits:
                 self.world.broken(REPLAYS, f"{copy} is parked without a reason to wait")
             said = _said_of_parked(message)
-            known = (item.failures, item.deaths, item.doubt is Doubt.MUST)
-            if item.epoch.phase is not Phase.GONE and known != (said["failures"], said["deaths"], said["doubtful"]):
+            known = (item.failures, item.deaths)
+            if item.epoch.phase is not Phase.GONE and known != (said["failures"], said["deaths"]):
                 self.world.broken(REPLAYS, f"{copy} is parked as {said}, known of it is {known}")
             return
         reason = _reason(message)
         if reason.startswith("REJECTED"):
             if item is None or not item.rejected:
                 self.world.broken(ISOLATED, f"{copy} is dead-lettered as rejected, but nobody rejected it")
-        elif reason.startswith("TOO_LARGE"):
+        elif _is_too_large(message):
             if not any(0 < largest < copy.size for _, largest in self.largest):
                 self.world.broken(
                     ISOLATED, f"{copy} of {copy.size} bytes is dead-lettered as too large: {self.largest}"
                 )
         else:
             self._check_given_up(copy, item, reason)
+
+    def _in_this_epoch(self, copy: Copy) -> Item | None:
+        """As it is when the sidecar gives it up, which need not have delivered it in this epoch."""
+        item = _item_of(copy)
+        lane, position = (copy.lane, copy.position) if item is None else (item.epoch.lane, item.position)
+        current = self.epochs.get(lane)
+        return item if current is None else current.items.get(position, item)
 
     def _aside_for(self, message: Message) -> Item | None:
         return self._asides[id(message)][1]
@@ -304,9 +312,10 @@ class Truth(Answers):
     def parked(self, origin: Copy, copy: Copy, message: Message, *, redriven: bool) -> None:
         """The broker has it in the retry topic."""
         self.parks += 1
+        # The record may also come, or have come, from where it was parked, or from another copy of it.
+        copy.doubtful = True
         if redriven:
             self.exercised("redrive")
-            copy.doubtful = True
             copy.kind = origin.kind
             return
         self.exercised("park")
@@ -314,7 +323,7 @@ class Truth(Answers):
         assert item is not None
         # As it was when the sidecar decided to: the lane may have moved meanwhile.
         said = _said_of_parked(message)
-        copy.failures, copy.deaths, copy.doubtful = said["failures"], said["deaths"], said["doubtful"]
+        copy.failures, copy.deaths = said["failures"], said["deaths"]
         copy.strikes = said["strikes"]
         copy.first_failed = None if said["failed_ms"] is None else (said["failed_ms"] - EPOCH_MS) / 1000
         copy.not_before, copy.ready = item.not_before, item.ready
@@ -328,13 +337,9 @@ class Truth(Answers):
         self.exercised("dead letter")
         origin.dead = True
         item = self._aside_for(message)
-        if item is not None and (item.rejected or item.can_end or item.must_end):
+        # In the epoch in which it was given up: if it has come again since, it is delivered again.
+        if item is not None and (item.rejected or item.can_end or item.must_end or _is_too_large(message)):
             self._settled(item)
-            return
-        # Otherwise it was given up in an earlier epoch, and comes again in this one.
-        current = self.epochs.get(origin.lane)
-        if current is not None and origin.position in current.items and _reason(message).startswith("TOO_LARGE"):
-            self._settled(current.items[origin.position])
 
     # The end
 
@@ -394,6 +399,14 @@ class Truth(Answers):
 
 def _reason(message: Message) -> str:
     return next((header.value or b"").decode() for header in message.headers if header.name == "offramp-reason")
+
+
+def _is_too_large(message: Message) -> bool:
+    return _reason(message).startswith("TOO_LARGE")
+
+
+def _item_of(copy: Copy) -> Item | None:
+    return copy.item if isinstance(copy.item, Item) else None
 
 
 def _said_of_parked(message: Message) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from offramp.v1 import (
 from sidecar.brokers.local import LocalOptions
 from sidecar.server import Sidecar
 from sidecar.settings import (
+    BatchSettings,
     BrokerSettings,
     DrainSettings,
     HttpSettings,
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 #: seconds before a test that waits has failed
 PATIENCE = 20.0
+#: batches of one record
+ONE = BatchSettings(records=1)
 
 ACK, NACK, RELEASE = record_pb2.OUTCOME_ACK, record_pb2.OUTCOME_NACK, record_pb2.OUTCOME_RELEASE
 SETTLED, STALE = record_pb2.SETTLE_STATUS_SETTLED, record_pb2.SETTLE_STATUS_STALE

@@ -19,7 +19,7 @@ class Patient:
     def __init__(self, over: Callable[[], None] = lambda: None) -> None:
         self.told: list[Trouble] = []
         self.answers = False
-        self.health = Health(Reasons(), self._tell, self._ping)
+        self.health = Health("billing", Reasons(), self._tell, self._ping)
         self._over = over
 
     def _tell(self, trouble: Trouble) -> None:

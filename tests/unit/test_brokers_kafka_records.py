@@ -1,5 +1,6 @@
 """Messages of Kafka to frames."""
 
+import pytest
 from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,14 @@ def test_frames_are_what_the_wire_says_lane_by_lane_and_in_order(
     taken, tidings = encode(messages)
     assert not tidings
     assert {each.lane: list(zip(each.positions, each.frames, strict=True)) for each in taken} == expected
+
+
+@pytest.mark.parametrize("start", [0, (1 << 14) - 2, (1 << 28) - 2])
+@pytest.mark.parametrize("size", [127, 128, (1 << 14) - 1, 1 << 14])
+def test_frames_are_what_the_wire_says_where_numbers_get_longer(start: int, size: int) -> None:
+    positions, blob = range(start, start + 5), b"x" * size
+    (taken,) = encode([message("a", 1, position, key=blob, value=blob) for position in positions]).taken
+    assert taken.frames == [encode_frame(blob, blob, (), 1, position) for position in positions]
 
 
 def test_what_is_no_record_is_put_aside() -> None:

@@ -23,11 +23,24 @@ def sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSid
 def busy() -> admin.Status:
     """A sidecar with one subscription that has a bit of everything."""
     lanes = [
-        admin.LaneStatus(topic="orders", lane=0, committed=100, fetched=150, end=5100, lag=5000, in_flight_records=50),
+        admin.LaneStatus(
+            topic="orders",
+            lane=0,
+            committed=100,
+            fetched=150,
+            end=5100,
+            lag=5000,
+            in_flight_records=50,
+            oldest_position=101,
+            oldest_ms=61_000,
+            oldest_with="web-1",
+        ),
         admin.LaneStatus(topic="orders", lane=1, committed=7, fetched=7, end=-1, lag=-1, held_by="the window is full"),
         admin.LaneStatus(topic="orders.offramp.retry", lane=0, committed=1, end=4, lag=3, parked=True),
     ]
-    session = admin.SessionStatus(session=b"\x01" * 16, name="web-1", language="php", pid=77, leases=1, age_ms=90_000)
+    session = admin.SessionStatus(
+        session=b"\x01" * 16, name="web-1", language="php", pid=77, leases=1, age_ms=90_000, oldest_lease_ms=12_000
+    )
     orders = admin.SubscriptionStatus(
         name="orders", broker="local", group="orders", topics=["orders"], order="none",
         state=admin.SUBSCRIPTION_STATE_RUNNING, lanes=lanes, sessions=[session], leases=1, in_flight_records=50,
@@ -53,12 +66,47 @@ def test_status_shows_trouble_first_and_then_everything(
     assert "would be replayed: 60" in text
     assert "in memory: 2,000, 1.0 MiB of 64.0 MiB" in text
     table = [line.split() for line in lines if line.startswith("  orders")]
-    assert table[0] == ["orders/0", "100", "5100", "5000", "0", "50", "0", "0"]
-    assert table[1] == ["orders/1", "7", "?", "?", "0", "0", "0", "0", "the", "window", "is", "full"]
+    assert table[0] == ["orders/0", "100", "5100", "5000", "0", "50", "0", "0", "1m01s", "at", "101", "with", "web-1"]
+    assert table[1] == ["orders/1", "7", "?", "?", "0", "0", "0", "0", "-", "the", "window", "is", "full"]
     assert table[2][:3] == ["orders.offramp.retry/0", "(retry)", "1"]
     assert "  web-1   php" in text
+    assert "77       1          0       12s" in text
     assert "since the start: fetched 2,000, delivered 1,500, acked 1,400, dead lettered 2" in text
     assert lines[-1] == "broker local: local, folder /data"
+
+
+def read_by_ranges() -> admin.Status:
+    lanes = [
+        admin.LaneStatus(topic="clicks", lane=0, committed=100, end=5100, lag=5000),
+        admin.LaneStatus(topic="clicks", lane=1, committed=-1, end=7, lag=7),
+    ]
+    clicks = admin.SubscriptionStatus(
+        name="clicks", broker="local", group="clicks", topics=["clicks"], order="none", mode="ranges",
+        state=admin.SUBSCRIPTION_STATE_RUNNING, lanes=lanes, counters=admin.Counters(delivered=1500, commits=3),
+        reader=admin.ReaderStatus(name="sessions", token=77, age_ms=192_000),
+    )  # fmt: skip
+    return admin.Status(version="9.9", boot=b"\xab", subscriptions=[clicks])
+
+
+def test_status_shows_the_reader_of_ranges_and_how_far_it_has_come(
+    sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sidecar.admin.status = read_by_ranges()
+    assert cli.main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "clicks: running; clicks on local, group clicks, by ranges" in lines
+    assert "  reader: sessions, attached 3m12s ago, token 77" in lines
+    table = [line.split() for line in lines if line.startswith("  clicks/")]
+    assert table == [["clicks/0", "100", "5100", "5000"], ["clicks/1", "none", "7", "7"]]
+    assert "  since the start: delivered 1,500, commits 3" in lines
+    assert not any("worker" in line for line in lines)
+
+
+def test_status_says_that_nobody_reads(sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]) -> None:
+    sidecar.admin.status = read_by_ranges()
+    sidecar.admin.status.subscriptions[0].ClearField("reader")
+    assert cli.main(["status"]) == 0
+    assert "  reader: none has attached yet" in capsys.readouterr().out
 
 
 def test_status_of_one_subscription_asks_for_that_one(sidecar: FakeSidecar) -> None:

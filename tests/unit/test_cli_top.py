@@ -52,6 +52,20 @@ def test_rates_come_from_counters_and_the_sidecars_own_clock() -> None:
     assert re.search(r"dead-lettered +0/s \(3\)", text)
 
 
+def test_a_subscription_that_is_read_by_ranges_shows_its_reader() -> None:
+    reader = admin.ReaderStatus(name="sessions", age_ms=61_000)
+    now, before = (
+        status(uptime, delivered=delivered, mode="ranges", reader=reader)
+        for uptime, delivered in ((3000, 30_000), (1000, 10_000))
+    )
+    text = "\n".join(draw(now, before, PLAIN))
+    assert "by ranges" in text
+    assert re.search(r"read +10\.0k/s", text)
+    assert "reader: sessions, attached" in text
+    assert "would be replayed" not in text
+    assert list(summary(now, before)) == ["orders running read=10.0k/s lag=6000 commits=0 reader=sessions"]
+
+
 def test_a_restart_in_between_shows_no_rates_instead_of_wrong_ones() -> None:
     text = "\n".join(draw(status(3000, delivered=5), status(9000, delivered=900, boot=b"a"), PLAIN))
     assert re.search(r"delivered +0/s", text)

@@ -1,12 +1,13 @@
 """Records that failed for good: how they are written, listed and sent back."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
 from sidecar import dead_letters, parking
 from sidecar.brokers.memory import MemoryBroker
-from sidecar.model import Header, Lane, Record, Run
+from sidecar.model import Chunk, Header, Lane, Record, Run
 from sidecar.spans import History
 from sidecar.wire import decode_frame
 from tests.kit import lane_state, span_of, subscription_settings
@@ -125,3 +126,61 @@ def test_redrive_of_everything_brings_everything_back_once(monkeypatch: pytest.M
         assert end.end == 5
 
     asyncio.run(story())
+
+
+async def latest(broker: MemoryBroker, limit: int) -> tuple[list[str], int]:
+    letters, total = await dead_letters.newest(broker, SETTINGS, limit=limit)
+    return [letter.id for letter in letters], total
+
+
+def test_a_look_at_the_newest_reads_the_end_of_the_topic_only() -> None:
+    async def body() -> None:
+        broker = Counting()
+        assert await latest(broker, 3) == ([], 0)
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        for position in range(200):
+            await bury(broker, position, wall_ms=WALL + position)
+        assert await latest(broker, 3) == (["orders/2/199", "orders/2/198", "orders/2/197"], 200)
+        assert broker.records_read == 3
+
+    asyncio.run(body())
+
+
+def test_a_look_goes_further_back_where_other_groups_write_to_the_topic_too() -> None:
+    async def body() -> None:
+        broker = Counting()
+        await bury(broker, *range(5))
+        await bury(broker, *range(100), group="others")
+        ids, total = await latest(broker, 3)
+        assert ids == ["orders/2/4", "orders/2/3", "orders/2/2"]
+        assert total == 105
+
+    asyncio.run(body())
+
+
+def test_a_look_into_a_topic_full_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "_LOOK_AT", 50)
+    monkeypatch.setattr(dead_letters, "_READ_BYTES", 1)
+
+    async def body() -> None:
+        broker = Counting()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(500), group="others")
+        await bury(broker, *range(5))
+        await bury(broker, *range(500), group="others")
+        # They are there, and it would take long to find them: `offramp dead-letters` does.
+        assert (await latest(broker, 3))[0] == []
+        assert broker.records_read < 200
+
+    asyncio.run(body())
+
+
+class Counting(MemoryBroker):
+    """Knows how much was read."""
+
+    records_read = 0
+
+    async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
+        async for chunk in super().read(lane, run, max_bytes):
+            self.records_read += len(chunk.frames)
+            yield chunk

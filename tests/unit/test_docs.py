@@ -15,7 +15,7 @@ from sidecar.config.build import keys_of
 from sidecar.config.forms import Group, form_of
 from sidecar.config.reference import example, key_rows, with_tables
 from sidecar.metrics import METRICS
-from sidecar.settings import Settings, SubscriptionSettings
+from sidecar.settings import ClientSettings, Settings, SubscriptionSettings
 from sidecar.version import PROTOCOL, PROTOCOL_MINOR, VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -66,11 +66,11 @@ def test_every_option_of_every_broker_is_documented(kind: str) -> None:
 
 def test_every_key_is_documented_and_means_something() -> None:
     document, annotated = read("docs/configuration.md"), read("examples/offramp.yaml")
-    for cls in (Settings, SubscriptionSettings):
+    for cls in (Settings, ClientSettings, SubscriptionSettings):
         for key, field, _ in key_rows(cls):
-            if key not in ("brokers", "subscriptions"):
+            if key not in ("brokers", "clients", "subscriptions"):
                 assert f"| `{key.split('.', 1)[1] if cls is Settings else key}` |" in document
-            assert re.search(rf"(?m)^ *{key.rpartition('.')[2]}:", annotated)
+            assert re.search(rf"(?m)^[ #]*{key.rpartition('.')[2]}:", annotated)
             assert field.metadata["doc"].endswith((".", "?")), f"{key} is documented in sentences"
 
 
@@ -82,6 +82,7 @@ def test_every_setting_is_a_key() -> None:
 
     assert fields(Settings) == set(keys_of(Settings))
     assert fields(SubscriptionSettings) == {"name", *keys_of(SubscriptionSettings)}
+    assert fields(ClientSettings) == {"name", *keys_of(ClientSettings)}
     for cls in (Settings, SubscriptionSettings):
         for _, hint in keys_of(cls).values():
             form = form_of(hint)
@@ -141,3 +142,10 @@ def test_sidecar_and_client_have_one_version() -> None:
     client = tomllib.loads(read("clients/python/pyproject.toml"))["project"]
     assert sidecar["version"] == client["version"] == VERSION
     assert f"offramp=={VERSION}" in sidecar["dependencies"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/operations.md"])
+def test_every_picture_is_there(name: str) -> None:
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', read(name))
+    assert pictures
+    assert [picture for picture in pictures if not (ROOT / name).parent.joinpath(picture).is_file()] == []

@@ -86,3 +86,13 @@ def test_every_field_that_is_logged_is_in_the_list() -> None:
         if keyword.arg not in ("extra", "exc_info")
     }
     assert {name for name, _ in used} <= set(LOG_FIELDS), used
+
+
+def test_what_grpc_tells_of_clients_is_left_out_with_all_that_they_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings())
+    grpc = logging.getLogger("grpc._cython.cygrpc")
+    grpc.error("Invalid encoding on %s", b"y" * 16_000)
+    grpc.error("ExecuteBatchError raised in core by servicer method [/offramp.v1.ConsumerService/Consume]")
+    grpc.error("the port is gone")
+    assert capsys.readouterr().err.endswith("error   grpc._cython.cygrpc: the port is gone\n")
+    assert not capsys.readouterr().err

@@ -49,8 +49,20 @@ def test_when_it_first_failed_survives_a_restart_as_time_of_day() -> None:
     assert back.history.first_failed == 7.0 - 70.0
 
 
-def test_after_a_restart_it_may_have_been_processed() -> None:
-    assert unpark(stored(park(span_of(1))), doubtful=True).history.doubtful
+def test_it_may_have_been_processed_meanwhile_from_where_it_was_parked() -> None:
+    """A crash between the write to the retry topic and the commit replays it from its lane, too."""
+    assert unpark(stored(park(span_of(1)))).history.doubtful
+
+
+def test_sidecars_of_an_earlier_version_can_read_it() -> None:
+    """They want to be told so by the header itself, while versions are mixed in a group."""
+    assert json.loads(park(span_of(1)).headers[-1].value or b"")["doubtful"] is True
+
+
+def test_one_that_somebody_else_wrote_is_as_new_as_its_place() -> None:
+    foreign = Chunk(Lane("orders.offramp.retry", 0), [40], [encode_frame(b"key", b"value", (), 0, 40)])
+    assert not unpark(foreign).history.doubtful
+    assert unpark(foreign, doubtful=True).history.doubtful
 
 
 @pytest.mark.parametrize(

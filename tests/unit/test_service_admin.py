@@ -8,10 +8,9 @@ import grpc
 import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
-from sidecar.settings import BatchSettings, OutageSettings
-from tests.unit.service_kit import Kit, ended, run, serving, settlement
+from sidecar.settings import OutageSettings
+from tests.unit.service_kit import ONE, Kit, ended, run, serving, settlement
 
-ONE = BatchSettings(records=1)
 #: rejecting everything is what these tests do, so that must not pause the subscription
 FEARLESS = OutageSettings(reject_share=1.0)
 

@@ -9,49 +9,8 @@ import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
 from sidecar.settings import BatchSettings, Bytes, LeaseSettings, Seconds
-from tests.unit.service_kit import ACK, NACK, SETTLED, STALE, UNKNOWN, Kit, ended, run, serving, settlement
-
-ONE = BatchSettings(records=1)
-LONG = 10_000
-
-
-class Session:
-    """A process that opens a session and then fetches, as a client library would."""
-
-    def __init__(self, kit: Kit, **request: Any) -> None:
-        self.kit = kit
-        self.call = kit.consumer.Open(consumer_pb2.OpenRequest(subscription="orders", **request))
-        self.id = b""
-        self.seq = 0
-
-    @classmethod
-    async def open(cls, kit: Kit, **request: Any) -> "Session":
-        session = cls(kit, **request)
-        session.id = (await session.call.read()).welcome.session
-        return session
-
-    def fetch(self, *settlements: record_pb2.Settlement, seq: int | None = None, **fields: Any) -> Any:
-        """The call, which may be awaited or cancelled."""
-        self.seq = self.seq + 1 if seq is None else seq
-        fields.setdefault("wait_ms", LONG)
-        request = consumer_pb2.FetchRequest(session=self.id, seq=self.seq, settlements=settlements, **fields)
-        return self.kit.consumer.Fetch(request)
-
-
-def alone(kit: Kit, *settlements: record_pb2.Settlement, **fields: Any) -> Any:
-    """A Fetch without a session."""
-    fields.setdefault("wait_ms", LONG)
-    return kit.consumer.Fetch(consumer_pb2.FetchRequest(subscription="orders", settlements=settlements, **fields))
-
-
-async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
-    return raised.value.code(), raised.value.details() or ""
-
-
-def values(response: consumer_pb2.FetchResponse) -> list[bytes]:
-    return [record.value for batch in response.batches for record in batch.records]
+from tests.unit.fetching import Session, alone, refused, values
+from tests.unit.service_kit import ACK, NACK, ONE, SETTLED, STALE, UNKNOWN, Kit, ended, run, serving, settlement
 
 
 def test_one_call_settles_what_was_leased_before_and_leases_what_comes_next(tmp_path: Path) -> None:
@@ -150,98 +109,6 @@ def test_no_answer_is_larger_than_the_client_says_it_takes(tmp_path: Path) -> No
             assert (await alone(kit, want=want, max_message_bytes=5_000)).ByteSize() <= 5_000
             # What did not fit is not lost, and nobody is blamed for it.
             assert (await kit.status()).counters.abandoned == 0
-
-    run(body())
-
-
-def test_repeating_the_last_number_gets_the_same_bytes_and_settles_nothing_again(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"a", b"b", b"c"])
-            session = await Session.open(kit)
-            first = await session.fetch()
-            second = await session.fetch(settlement(first.batches[0]))
-            repeated = await session.fetch(settlement(first.batches[0]), seq=2)
-            assert repeated.SerializeToString(deterministic=True) == second.SerializeToString(deterministic=True)
-            assert (await kit.status()).counters.delivered == 2
-            assert (await kit.status()).counters.stale_settlements == 0
-
-    run(body())
-
-
-@pytest.mark.parametrize("seq", [0, 2, 99])
-def test_the_first_number_must_be_one(tmp_path: Path, seq: int) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            session = await Session.open(kit)
-            code, details = await refused(session.fetch(seq=seq))
-            assert code == grpc.StatusCode.FAILED_PRECONDITION
-            assert "must be 1" in details
-
-    run(body())
-
-
-def test_a_number_out_of_turn_is_refused_and_settles_nothing(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"a", b"b"])
-            session = await Session.open(kit)
-            first = await session.fetch()
-            for seq in (0, 3, 7):
-                code, details = await refused(session.fetch(settlement(first.batches[0]), seq=seq))
-                assert code == grpc.StatusCode.FAILED_PRECONDITION
-                assert "1 or 2" in details
-            assert (await kit.status()).counters.acked == 0
-            assert values(await session.fetch(seq=2)) == [b"b"]
-
-    run(body())
-
-
-def test_a_call_that_repeats_one_that_still_waits_takes_its_place(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            session = await Session.open(kit)
-            waiting = session.fetch(seq=1)
-            await kit.until(lambda status: status.sessions[0].credit_batches == 1)
-            instead = session.fetch(seq=1)
-            code, _ = await refused(waiting)
-            assert code == grpc.StatusCode.ABORTED
-            await kit.publish([b"a"])
-            assert values(await instead) == [b"a"]
-            assert values(await session.fetch(seq=1)) == [b"a"]
-
-    run(body())
-
-
-def test_the_next_number_ends_a_call_that_still_waits(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            session = await Session.open(kit)
-            waiting = session.fetch(seq=1)
-            await kit.until(lambda status: status.sessions[0].credit_batches == 1)
-            following = session.fetch(seq=2)
-            assert (await refused(waiting))[0] == grpc.StatusCode.ABORTED
-            await kit.publish([b"a"])
-            assert values(await following) == [b"a"]
-
-    run(body())
-
-
-def test_a_call_given_up_by_its_client_is_settled_and_its_repetition_brings_the_rest(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            await kit.publish([b"a"])
-            session = await Session.open(kit)
-            first = await session.fetch()
-            done = settlement(first.batches[0])
-            given_up = session.fetch(done)
-            await kit.until(lambda status: status.counters.acked == 1)
-            given_up.cancel()
-            await kit.until(lambda status: status.sessions[0].credit_batches == 0)
-            await kit.publish([b"b"])
-            repeated = await session.fetch(done, seq=2)
-            assert [result.status for result in repeated.results] == [SETTLED]
-            assert values(repeated) == [b"b"]
 
     run(body())
 
@@ -361,18 +228,6 @@ def test_a_fetch_for_another_subscription_than_the_sessions_is_refused(tmp_path:
             code, details = await refused(session.fetch(subscription="payments"))
             assert code == grpc.StatusCode.INVALID_ARGUMENT
             assert "orders" in details
-
-    run(body())
-
-
-def test_a_refused_settlement_does_not_use_up_its_number(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"a", b"b"])
-            session = await Session.open(kit)
-            batch = (await session.fetch()).batches[0]
-            assert (await refused(session.fetch(settlement(batch, 0))))[0] == grpc.StatusCode.INVALID_ARGUMENT
-            assert values(await session.fetch(settlement(batch), seq=2)) == [b"b"]
 
     run(body())
 

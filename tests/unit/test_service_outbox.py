@@ -5,7 +5,7 @@ import asyncio
 from offramp.v1 import consumer_pb2
 from sidecar.model import ClosedBy, Delivery, SettleResult, SettleStatus
 from sidecar.service import encode
-from sidecar.service.outbox import FRAME_BYTES, MOST_ANSWERS, Outbox
+from sidecar.service.outbox import FRAME_BYTES, MOST_ANSWERS, MOST_BATCHES, Outbox
 from sidecar.wire import encode_frame
 from tests.unit.service_kit import run
 
@@ -113,3 +113,22 @@ def test_a_short_result_reads_the_same_as_one_made_by_the_generated_classes() ->
             stale=[record_pb2.Range(first=one.first, count=one.count) for one in stale],
             detail=detail,
         )
+
+
+def test_it_is_full_while_a_few_megabytes_of_batches_are_unwritten() -> None:
+    async def body() -> None:
+        outbox = Outbox(1 << 22)
+        number = 0
+        while not outbox.full:
+            number += 1
+            outbox.add_delivery(delivery(number, size=FRAME_BYTES // 2))
+        assert MOST_BATCHES <= number * (FRAME_BYTES // 2 + 200) <= MOST_BATCHES + FRAME_BYTES
+        outbox.take()
+        assert not outbox.full
+        for again in range(number):
+            outbox.add_delivery(delivery(again, size=FRAME_BYTES))
+        assert outbox.full
+        outbox.take_back()
+        assert not outbox.full
+
+    run(body())

@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from offramp.v1 import log_pb2, log_pb2_grpc, publish_pb2, record_pb2
+from offramp.v1 import publish_pb2, record_pb2
 from sidecar import errors
 from sidecar.model import Lane
 from sidecar.service.rpc import status_of
@@ -146,19 +146,5 @@ def test_reflection_tells_of_all_services(tmp_path: Path) -> None:
             await call.write(symbol)
             assert (await call.read()).file_descriptor_response.file_descriptor_proto
             await call.done_writing()
-
-    run(body())
-
-
-def test_ranges_are_not_served_yet_and_the_answer_says_so(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            stub = log_pb2_grpc.LogServiceStub(kit.channel)
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await stub.Attach(log_pb2.AttachRequest())
-            assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
-            assert "leases" in (raised.value.details() or "")
-            call = stub.ReadRange(log_pb2.ReadRangeRequest())
-            assert await call.code() == grpc.StatusCode.UNIMPLEMENTED
 
     run(body())

@@ -61,8 +61,14 @@ def test_a_record_that_the_broker_gives_twice_fills_the_window_once() -> None:
     assert not lane.full()
 
 
-def test_it_knows_since_when_the_oldest_record_waits() -> None:
+def test_it_knows_the_oldest_record_from_a_position_on_and_since_when_it_waits() -> None:
     lane = window()
     lane.track(chunk(range(3)), 10.0)
-    lane.track(chunk(range(3, 6)), 20.0)
-    assert [lane.arrival(position) for position in (0, 2, 3, 6)] == [10.0, 10.0, 20.0, None]
+    lane.track(chunk([4, 5, 8]), 20.0)
+    assert [lane.first_from(position) for position in (0, 2, 3, 6, 9)] == [
+        (0, 10.0),
+        (2, 10.0),
+        (4, 20.0),
+        (8, 20.0),
+        None,
+    ]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sidecar.version import PROTOCOL_MINOR, VERSION
+from tests.clients import first_steps
 from tests.clients.php import tools
-from tests.e2e.harness import Sidecar, eventually
+from tests.e2e.harness import Sidecar
 from tests.servers.tools import give_up
 
 ROOT = Path(__file__).parents[3]
@@ -91,22 +92,5 @@ def test_a_socket_that_this_user_may_not_use_is_explained() -> None:
 
 
 def test_the_readme_takes_a_new_user_to_a_running_worker(tmp_path: Path) -> None:
-    """Its first block by copy and paste, apart from what it installs. The worker is stopped once all is done."""
-    script = re.findall(r"^```sh\n(.*?)^```$", (PHP / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
-    lines = [line for line in script.splitlines() if "apt-get" not in line and "pip install" not in line]
-    (tmp_path / "clients").symlink_to(ROOT / "clients")
-    (tmp_path / "venv").symlink_to(Path(sys.prefix))
-    worker = lines.pop()
-    assert "offramp-worker" in worker
-    before = f"set -eu\ntrap 'kill $(jobs -p)' EXIT\n{os.linesep.join(lines)}"
-    (tmp_path / "script").write_text(f"{before}\n{worker} > out &\nworker=$!\nread stop\nkill $worker\nwait $worker\n")
-    process = subprocess.Popen(
-        ["bash", "script"], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        done = tmp_path / "out"
-        said = re.compile(r"^\d+: (\d+) records of orders$", re.MULTILINE)
-        eventually(lambda: done.exists() and sum(map(int, said.findall(done.read_text()))) == 1_000, "all are done")
-    finally:
-        _, errors = process.communicate("stop\n", timeout=30)
-    assert process.returncode == 0, errors
+    says = r"^\d+: (\d+) records of orders$"
+    first_steps.follow(PHP / "README.md", tmp_path, without=["apt-get", "pip install"], says=says)

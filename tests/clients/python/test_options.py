@@ -10,6 +10,7 @@ import pytest
 
 import offramp
 from offramp import aio, options, protocol
+from tests.clients import first_steps
 
 CLIENT = Path(__file__).parents[3] / "clients" / "python"
 README = (CLIENT / "README.md").read_text()
@@ -43,31 +44,6 @@ def test_an_option_that_there_is_not_is_refused() -> None:
         offramp.connect("orders", adress="x")
 
 
-def test_the_address_is_as_said_or_the_environments_or_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OFFRAMP_ADDRESS", raising=False)
-    assert options.target(None) == "unix:/run/offramp/offramp.sock"
-    monkeypatch.setenv("OFFRAMP_ADDRESS", "/tmp/o.sock")
-    assert options.target(None) == "unix:/tmp/o.sock"
-    assert options.target("127.0.0.1:4770") == "127.0.0.1:4770"
-
-
-@pytest.mark.parametrize(
-    ("target", "local"),
-    [
-        ("unix:/run/offramp/offramp.sock", True),
-        ("127.0.0.1:4770", True),
-        ("localhost:4770", True),
-        ("[::1]:4770", True),
-        ("dns:///localhost:4770", True),
-        ("sidecar.example:4770", False),
-        ("10.0.0.1:4770", False),
-    ],
-)
-def test_pings_are_only_for_sidecars_on_another_host(target: str, local: bool) -> None:
-    assert options.is_local(target) is local
-    assert (dict(options.channel_options(target))["grpc.keepalive_time_ms"] == 2**31 - 1) is local
-
-
 def test_a_prefetched_batch_waits_for_a_small_part_of_its_lease_at_the_most() -> None:
     assert options.Options(subscription="orders", credit=1, lease=2).waiting_time == 0.5
     assert options.Options(subscription="orders", credit=1).waiting_time == 1.0
@@ -82,6 +58,11 @@ def test_the_readme_names_every_option() -> None:
     named = set(re.findall(r"^\| `(\w+)`", README, re.MULTILINE))
     for option in [*offramp.ConnectOptions.__annotations__, "workers", "prefetch", "drain_timeout", "credit"]:
         assert option in named
+
+
+def test_the_readme_takes_a_new_user_to_a_running_worker(tmp_path: Path) -> None:
+    says = r"^(\d+) records of orders$"
+    first_steps.follow(CLIENT / "README.md", tmp_path, without=["pip install"], says=says)
 
 
 def test_the_examples_of_the_readme_use_only_what_there_is() -> None:

@@ -64,7 +64,8 @@ def test_each_outcome_has_its_effect(sidecar: Sidecar) -> None:
     worker = offramp.aio.Worker("orders", handle, workers=2, address=sidecar.target)
     asyncio.run(worker.run())
     assert {value: count for value, count in seen.items() if count > 1} == {b"2": 3, b"3": 2}
-    counters = sidecar.status().counters
+    # A dead letter is written after the worker has had its answer.
+    counters = eventually(lambda: (seen := sidecar.status().counters).dead_lettered and seen)
     assert (counters.rejected, counters.nacked, counters.released) == (1, 2, 1)
     assert (counters.acked, counters.dead_lettered) == (9, 1)
 

@@ -1,6 +1,5 @@
 """Consumers and workers for code that blocks."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -261,20 +260,61 @@ if os.fork():
     sys.exit(os.waitstatus_to_exitcode(status))
 seen = []
 publish = lambda: publisher.publish("orders", b"x")
-for use in (consumer.take, batch.ack, lambda: batch.extend(1), publish, consumer.close):
+inherited = (consumer.take, batch.ack, lambda: batch.extend(1), publish, consumer.close)
+anew = (lambda: offramp.connect("orders", address=sys.argv[1]).take(), lambda: offramp.Publisher(broker="local"))
+for use in inherited + anew:
     try:
         use()
     except offramp.errors.Forked as error:
-        seen.append(str(error))
-os._exit(0 if len(seen) == 5 and all("after the fork" in text for text in seen) else 1)
+        seen.append("after the fork" in str(error) if use in inherited else "fork before" in str(error))
+os._exit(0 if seen == [True] * 7 else 1)
+"""
+
+#: a child that comes out of the block in which its parent forked
+FORKS_INSIDE = """
+import os, sys, offramp
+try:
+    with offramp.connect("orders", address=sys.argv[1]) as consumer:
+        batch = consumer.take()
+        if os.fork() == 0:
+            raise LookupError
+        _, status = os.wait()
+        batch.ack().result()
+except offramp.errors.Forked:
+    os._exit(7)
+sys.exit(os.waitstatus_to_exitcode(status) != 7)
+"""
+
+#: what a handler may do that has work for other processes
+FORKING_HANDLER = """
+import multiprocessing, sys, offramp
+
+def handle(batch):
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map(len, [record.value for record in batch]) == [1] * len(batch)
+    worker.drain()
+
+worker = offramp.Worker("orders", handle, address=sys.argv[1], workers=2)
+worker.run()
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_leaves_its_parent_s_block_is_told_that_it_is_not_its_own(sidecar: Blocking) -> None:
+    sidecar.offer([b"1"])
+    subprocess.run([sys.executable, "-c", FORKS_INSIDE, sidecar.address], check=True, timeout=60)
+    assert sidecar.fake.of("ACK") == [b"1"]
+
+
 def test_use_in_a_forked_child_is_refused_and_the_parent_goes_on(sidecar: Blocking) -> None:
     sidecar.offer([b"1"])
     subprocess.run([sys.executable, "-c", FORKS, sidecar.address], check=True, timeout=60)
     assert sidecar.fake.of("ACK") == [b"1"]
+
+
+def test_a_handler_may_fork_for_its_own_work(sidecar: Blocking) -> None:
+    sidecar.offer([b"1", b"2", b"3"])
+    subprocess.run([sys.executable, "-c", FORKING_HANDLER, sidecar.address], check=True, timeout=60)
+    assert sidecar.fake.of("ACK") == [b"1", b"2", b"3"]
 
 
 SLOPPY = """

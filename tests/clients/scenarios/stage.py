@@ -13,7 +13,7 @@ from tests.clients.scenarios.clients import Client
 from tests.clients.scenarios.runner import Runner
 from tests.e2e.harness import PATIENCE, Sidecar, eventually
 
-Transport = Literal["unix", "tcp"]
+Transport = Literal["unix", "tcp", "tls"]
 #: names of subscriptions end so
 REPLIES, OTHER = "-replies", "-other"
 #: retries at once, if not told otherwise
@@ -43,7 +43,13 @@ class Stage:
     """One scenario, by one client, over one transport."""
 
     def __init__(
-        self, sidecar: Sidecar, client: Client, scenario: str, transport: Transport, address: str = ""
+        self,
+        sidecar: Sidecar,
+        client: Client,
+        scenario: str,
+        transport: Transport,
+        address: str = "",
+        access: Mapping[str, str] | None = None,
     ) -> None:
         self.sidecar = sidecar
         self.subscription = name_of(scenario, transport)
@@ -51,11 +57,14 @@ class Stage:
         self.scenario = scenario
         self._transport = transport
         self._address = address
+        #: what the environment says of tokens and certificates
+        self._access = access or {}
 
     def runner(self, *, part: int = 1, records: int = 0) -> Runner:
         """Start the client's runner."""
         environment = {
             "OFFRAMP_ADDRESS": self._address or address_of(self.sidecar, self._transport),
+            **self._access,
             "SCENARIO_SUBSCRIPTION": self.subscription,
             "SCENARIO_OTHER_SUBSCRIPTION": self.subscription + OTHER,
             "SCENARIO_REPLY_TOPIC": self.subscription + REPLIES,

@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -12,6 +12,28 @@ from tests.e2e.load.kinds import Kind, make
 from tests.servers.kafka import QUIET, KafkaServer
 
 _PATIENCE = 60.0
+
+
+class Producing:
+    """Tells where each value is, once Kafka has said so. What it cannot get rid of it keeps trying, for minutes."""
+
+    def __init__(self, bootstrap: str, topic: str, confirmed: Callable[[Spot, bytes], None]) -> None:
+        self._topic = topic
+        self._confirmed = confirmed
+        settings = {"enable.idempotence": True, "linger.ms": 5, "partitioner": "murmur2_random"}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **settings}, logger=QUIET)
+
+    def produce(self, key: bytes | None, value: bytes, lane: int | None = None) -> None:
+        self._producer.produce(self._topic, value, key, -1 if lane is None else lane, on_delivery=self._delivered)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait for what was produced until now."""
+        assert self._producer.flush(_PATIENCE) == 0, "the producer could not get rid of its records"
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._confirmed(Spot(message.partition() or 0, message.offset() or 0), message.value() or b"")
 
 
 class Load:
@@ -28,15 +50,13 @@ class Load:
         pace: int = 250,
     ) -> None:
         #: what Kafka has said it has
-        self.confirmed: set[Spot] = set()
-        self._topic = topic
+        self.confirmed: dict[Spot, bytes] = {}
         self._chance = chance
         self._shares = shares
         self._keys = [f"key-{number}".encode() for number in range(keys)]
         self._pace = pace
         self._numbers = 0
-        settings = {**kafka.settings(), "enable.idempotence": True, "linger.ms": 5, "partitioner": "murmur2_random"}
-        self._producer = Producer(settings, logger=QUIET)
+        self._producing = Producing(kafka.bootstrap, topic, self.confirmed.__setitem__)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -56,36 +76,24 @@ class Load:
 
     def flush(self) -> None:
         """Wait for what was produced until now."""
-        assert self._producer.flush(_PATIENCE) == 0, "the producer could not get rid of its records"
+        self._producing.flush()
 
     def produce(self, *kinds: Kind, lane: int | None = None) -> None:
         for kind in kinds:
             self._numbers += 1
             key = self._chance.choice(self._keys) if lane is None else None
-            value = make(kind, self._numbers)
-            self._producer.produce(self._topic, value, key, -1 if lane is None else lane, on_delivery=self._delivered)
+            self._producing.produce(key, make(kind, self._numbers), lane)
 
     def place(self, kind: Kind) -> Spot:
         """One record, confirmed; answers where it is."""
-        placed: list[Spot] = []
         self._numbers += 1
-        self._producer.produce(
-            self._topic,
-            make(kind, self._numbers),
-            on_delivery=lambda _, message: placed.append(Spot(message.partition() or 0, message.offset() or 0)),
-        )
+        value = make(kind, self._numbers)
+        self._producing.produce(None, value)
         self.flush()
-        (spot,) = placed
-        self.confirmed.add(spot)
-        return spot
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.confirmed.add(Spot(message.partition() or 0, message.offset() or 0))
+        return next(spot for spot, found in [*self.confirmed.items()] if found == value)
 
     def _run(self) -> None:
         kinds: Sequence[Kind] = tuple(self._shares)
         weights = tuple(self._shares.values())
         while not self._stopped.wait(0.02):
             self.produce(*self._chance.choices(kinds, weights, k=self._pace // 50))
-            self._producer.poll(0)

@@ -3,13 +3,13 @@
 import base64
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.e2e.load.journal import Spot
+from tests.e2e.load.ledger import Stock, Stored
 from tests.servers.kafka import QUIET, KafkaServer
 
 _PATIENCE = 20.0
@@ -17,34 +17,20 @@ _PATIENCE = 20.0
 _NOTHING = -1001
 
 
-class Stored(NamedTuple):
-    key: bytes | None
-    value: bytes
-
-
 @dataclass
-class Stock:
-    """One topic, and the group that consumes it."""
-
-    records: dict[Spot, Stored] = field(default_factory=dict)
-    #: what the group would not get again if a sidecar started now
-    committed: set[Spot] = field(default_factory=set)
+class KafkaStock(Stock):
     #: next position of each lane that the group is to read, and where each lane ends
     positions: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
-    #: reasons by origin
-    dead: dict[Spot, str] = field(default_factory=dict)
-    #: origins of what was ever put into the retry topic
-    parked: set[Spot] = field(default_factory=set)
 
     @property
     def is_done(self) -> bool:
         return self.positions == self.ends
 
 
-def progress(kafka: KafkaServer, group: str, topic: str, lanes: int) -> Stock:
+def progress(kafka: KafkaServer, group: str, topic: str, lanes: int) -> KafkaStock:
     """Only how far the group is."""
-    stock = Stock()
+    stock = KafkaStock()
     for lane, (offset, metadata) in kafka.committed(group, topic, range(lanes)).items():
         stock.positions[lane] = 0 if offset == _NOTHING else offset
         runs = [(0, stock.positions[lane]), *runs_beyond(offset, metadata)]
@@ -55,7 +41,7 @@ def progress(kafka: KafkaServer, group: str, topic: str, lanes: int) -> Stock:
     return stock
 
 
-def take_stock(kafka: KafkaServer, group: str, topic: str, lanes: int) -> Stock:
+def take_stock(kafka: KafkaServer, group: str, topic: str, lanes: int) -> KafkaStock:
     """All of it. How far the group is is read first: what was acked for that is in the journals afterwards."""
     stock = progress(kafka, group, topic, lanes)
     for message in read(kafka, topic):
@@ -64,17 +50,18 @@ def take_stock(kafka: KafkaServer, group: str, topic: str, lanes: int) -> Stock:
     # There is nothing to settle at a position that has no record.
     stock.committed &= stock.records.keys()
     for message in read(kafka, f"{group}.offramp.dead"):
-        told = _headers(message)
+        told = headers_of(message)
         _, lane, position = told["offramp-id"].rsplit("/", 2)
         stock.dead[Spot(int(lane), int(position))] = told["offramp-reason"]
     for message in read(kafka, f"{group}.offramp.retry"):
-        said = json.loads(_headers(message)["offramp-parked"])
+        said = json.loads(headers_of(message)["offramp-parked"])
         stock.parked.add(Spot(said["lane"], said["position"]))
     return stock
 
 
-def read(kafka: KafkaServer, topic: str) -> Iterator[Message]:
-    """Every record of a topic, if there is one, without a group."""
+def read(kafka: KafkaServer, topic: str, since: Mapping[int, int] | None = None) -> Iterator[Message]:
+    """Every record of a topic, if there is one, without a group. `since`: not those before these positions."""
+    starts = since or {}
     consumer = _consumer(kafka)
     try:
         found = consumer.list_topics(topic, _PATIENCE).topics[topic]
@@ -82,7 +69,7 @@ def read(kafka: KafkaServer, topic: str) -> Iterator[Message]:
             return
         lanes = [TopicPartition(topic, lane) for lane in found.partitions]
         left = {lane.partition for lane in lanes if _size(consumer, lane)}
-        consumer.assign([TopicPartition(topic, lane, OFFSET_BEGINNING) for lane in left])
+        consumer.assign([TopicPartition(topic, lane, starts.get(lane, OFFSET_BEGINNING)) for lane in left])
         while left:
             first = consumer.poll(_PATIENCE)
             assert first is not None, f"nothing comes from {topic}"
@@ -158,5 +145,5 @@ def _consumer(kafka: KafkaServer) -> Consumer:
     )
 
 
-def _headers(message: Message) -> dict[str, str]:
+def headers_of(message: Message) -> dict[str, str]:
     return {header[0]: header[1].decode() for header in message.headers() or [] if isinstance(header[1], bytes)}

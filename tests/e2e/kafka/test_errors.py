@@ -158,6 +158,8 @@ def test_missing_rights_are_named_one_after_the_other(case: Any, kafka: KafkaSer
     _deny(kafka, ResourceType.GROUP, one.topic, AclOperation.READ)
     one.trouble("not authorised", "group")
     _undeny(kafka, ResourceType.GROUP, one.topic, AclOperation.READ)
+    one.trouble("not authorised", f"group {one.topic}.offramp.retry")
+    _allow(kafka, ResourceType.GROUP, f"{one.topic}.offramp.retry", AclOperation.READ)
     one.works(kafka)
 
 

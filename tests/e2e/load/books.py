@@ -1,27 +1,14 @@
-"""What the broker and the workers' journals say, and whether it fits together. The sidecar is not asked.
+"""What the broker and the workers' journals say, and whether it fits together. The sidecar is not asked."""
 
-Read the broker only while no sidecar runs.
-"""
-
-import asyncio
+import json
 from collections import defaultdict
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sidecar import dead_letters, parking
-from sidecar.brokers.base import Assigned, Broker, SourceSpec
-from sidecar.brokers.local import LocalBroker, LocalOptions
-from sidecar.dead_letters import DeadLetter
-from sidecar.errors import NotFound
-from sidecar.model import Chunk, Lane, Run
-from sidecar.settings import Bytes, ParkingSettings, SubscriptionSettings
-from sidecar.wire import decode_frame
-from tests.e2e.load.crew import LANES, TOPIC
+from tests.e2e.load.crew import TOPIC
+from tests.e2e.load.database import Database, headers_of
 from tests.e2e.load.journal import Entry, Reader, Spot, Word
 from tests.e2e.load.kinds import DEADLY, kind_of
-
-_SETTINGS = SubscriptionSettings(name=TOPIC, topics=(TOPIC,))
 
 
 @dataclass
@@ -31,7 +18,8 @@ class Stock:
     values: dict[Spot, bytes] = field(default_factory=dict)
     #: what the group would not get again if a sidecar started now
     committed: set[Spot] = field(default_factory=set)
-    dead: dict[Spot, DeadLetter] = field(default_factory=dict)
+    #: reasons by origin
+    dead: dict[Spot, str] = field(default_factory=dict)
     #: by origin, oldest first: whether that stay in the retry topic is over, as far as the group is concerned
     parked: dict[Spot, list[bool]] = field(default_factory=lambda: defaultdict(list))
 
@@ -60,11 +48,11 @@ class Books:
                 self.acked.add(entry.spot)
             elif entry.word is Word.SETTLED:
                 self.settled.add(entry.spot)
-            elif entry.spot in self.acked:
+            elif entry.word is Word.TOOK and entry.spot in self.acked:
                 self.repeats += 1
                 if not entry.possibly_processed:
                     self.surprises.append(entry)
-        self.stock = asyncio.run(_take_stock(self._data))
+        self.stock = _take_stock(self._data)
 
     def committed_too_early(self) -> list[str]:
         """What the group would never get again, though nobody acked it and it is not durably aside."""
@@ -96,8 +84,8 @@ class Books:
             letter = self.stock.dead.get(spot)
             if letter is None and spot not in self.acked:
                 problems.append(f"{spot} {value!r} is lost")
-            elif letter is not None and (reason is None or reason not in letter.reason):
-                problems.append(f"{spot} {value!r} is a dead letter: {letter.reason}")
+            elif letter is not None and (reason is None or reason not in letter):
+                problems.append(f"{spot} {value!r} is a dead letter: {letter}")
             elif reason is not None and spot in self.acked:
                 problems.append(f"{spot} {value!r} was acked")
         return problems
@@ -107,52 +95,19 @@ class Books:
         return confirmed - set(self.stock.values.values())
 
 
-async def _take_stock(data: Path) -> Stock:
-    options = LocalOptions(directory=str(data), lanes=LANES, reserve_bytes=Bytes(1 << 20))
-    broker = LocalBroker(options)
-    await broker.open()
-    try:
-        stock = Stock()
-        async for chunk in _all(broker, TOPIC):
-            for frame in chunk.frames:
-                record = decode_frame(frame)
-                stock.values[Spot(record.lane, record.position)] = record.value or b""
-        over = await _cursors(broker, stock)
-        async for chunk in _all(broker, _SETTINGS.retry_topic):
-            for index, position in enumerate(chunk.positions):
-                frame = parking.unpark(chunk, index, now=0.0, wall_ms=0, doubtful=False).chunk.frames[0]
-                origin = decode_frame(frame)
-                stock.parked[Spot(origin.lane, origin.position)].append((chunk.lane.number, position) in over)
-        for letter in await dead_letters.list_dead_letters(broker, _SETTINGS):
-            stock.dead[Spot(letter.record.lane, letter.record.position)] = letter
-        return stock
-    finally:
-        await broker.close()
-
-
-async def _cursors(broker: Broker, stock: Stock) -> set[tuple[int, int]]:
-    """Joins the group as the next sidecar would. Answers which places of the retry topic are committed."""
-    own_topics = {_SETTINGS.retry_topic: ParkingSettings().lanes}
-    source = broker.subscribe(SourceSpec(_SETTINGS.group_name, _SETTINGS.topics, own_topics=own_topics))
-    await source.open()
-    over: set[tuple[int, int]] = set()
-    for event in (await source.poll(1, 1, 0.0)).events:
-        if isinstance(event, Assigned):
-            done = [Run(0, event.start), *event.settled]
-            positions = [position for run in done for position in range(run.start, run.stop)]
-            if event.lane.topic == TOPIC:
-                stock.committed.update(Spot(event.lane.number, position) for position in positions)
-            else:
-                over.update((event.lane.number, position) for position in positions)
-    await source.close()
-    return over
-
-
-async def _all(broker: Broker, topic: str) -> AsyncIterator[Chunk]:
-    try:
-        ends = await broker.lane_ends(topic)
-    except NotFound:
-        return
-    for lane, end in sorted(ends.items()):
-        async for chunk in broker.read(Lane(*lane), Run(end.start, end.end), 1 << 20):
-            yield chunk
+def _take_stock(data: Path) -> Stock:
+    database = Database(data)
+    stock = Stock()
+    for record in database.records(TOPIC):
+        stock.values[Spot(record.lane, record.position)] = record.value
+    over: set[Spot] = set()
+    for topic, lane, runs in database.cursors(TOPIC):
+        done = (Spot(lane, position) for start, stop in runs for position in range(start, stop))
+        (stock.committed if topic == TOPIC else over).update(done)
+    for record in database.records(f"{TOPIC}.offramp.retry"):
+        said = json.loads(headers_of(record)["offramp-parked"])
+        stock.parked[Spot(said["lane"], said["position"])].append(Spot(record.lane, record.position) in over)
+    for record in database.records(f"{TOPIC}.offramp.dead"):
+        told = headers_of(record)
+        stock.dead[Spot(int(told["offramp-lane"]), int(told["offramp-position"]))] = told["offramp-reason"]
+    return stock

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,13 +70,26 @@ class Crew:
 
     def _hire(self, way: str) -> "subprocess.Popen[bytes]":
         journal = self._sidecar.folder / f"journal-{len(self.journals)}"
-        journal.touch()
         self.journals.append(journal)
-        naps = [str(nap) for nap in self._naps]
+        return hire(way, self._sidecar.target, journal, *self._naps)
+
+
+def hire(
+    way: str, target: str, journal: Path, slow: float = 0.2, stuck: float = 0.2, log: Path | None = None
+) -> "subprocess.Popen[bytes]":
+    """A worker process; see `laborer` for its ways. `php` is one in PHP. `log`: where it says what it has to say."""
+    journal.touch()
+    if way == "php":
+        command = ["php", str(Path(__file__).with_name("laborer.php"))]
+    else:
+        command = [sys.executable, "-m", "tests.e2e.load.laborer", way]
+    with log.open("ab") if log is not None else nullcontext() as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.load.laborer", way, self._sidecar.target, str(journal), *naps],
+            [*command, target, str(journal), str(slow), str(stuck)],
             cwd=Path(__file__).parents[3],
             stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
         )
 
 

@@ -13,6 +13,10 @@ from typing import NamedTuple
 class Word(StrEnum):
     TOOK = "took"
     ACKED = "acked"
+    #: it is to come again
+    NACKED = "nacked"
+    #: it is to be a dead letter
+    REJECTED = "rejected"
     #: the sidecar says that an ack counts
     SETTLED = "settled"
 
@@ -32,6 +36,12 @@ class Entry(NamedTuple):
     #: what a delivery said
     attempt: int
     possibly_processed: bool
+
+
+def place_of_ref(ref: str) -> int:
+    """What Pulsar calls a record (ledger:entry:index), as a number that grows as those do."""
+    ledger, entry, index = map(int, ref.split(":"))
+    return (ledger << 80) + (entry << 40) + index
 
 
 class Journal:
@@ -64,5 +74,6 @@ class Reader:
         for line in lines:
             self._offset += len(line) + 1
             at, word, records = json.loads(line)
-            for lane, position, attempt, possibly_processed in records:
+            for lane, place, attempt, possibly_processed in records:
+                position = place_of_ref(place) if isinstance(place, str) else place
                 yield Entry(at, Word(word), Spot(lane, position), attempt, possibly_processed)

@@ -16,13 +16,18 @@ import grpc
 
 from offramp import Batch, SettleResult, SettleStatus, Worker
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
-from tests.e2e.load.journal import Journal, Word
+from tests.e2e.load.journal import Journal, Word, place_of_ref
 from tests.e2e.load.kinds import Kind, kind_of
 
 SUBSCRIPTION = "orders"
 THREADS = 3
 #: seconds that a parked record asks for
 LATER = 1.0
+_WORDS = {
+    record_pb2.OUTCOME_REJECT: Word.REJECTED,
+    record_pb2.OUTCOME_NACK: Word.NACKED,
+    record_pb2.OUTCOME_ACK: Word.ACKED,
+}
 
 
 class Laborer:
@@ -40,13 +45,14 @@ class Laborer:
         if Kind.KILLER in kinds:
             os.kill(os.getpid(), signal.SIGKILL)
         if Kind.POISON in kinds:
+            self._journal.note(Word.NACKED, noted)
             raise ValueError("poison")
         time.sleep(sum(self._naps.get(kind, 0.0) for kind in kinds))
         outcomes = [_outcome(kind, attempt) for kind, (attempt, _) in zip(kinds, told, strict=True)]
         # Before the sidecar hears of it: what it commits must be found here.
-        self._journal.note(
-            Word.ACKED, (one for one, said in zip(noted, outcomes, strict=True) if said == record_pb2.OUTCOME_ACK)
-        )
+        for outcome, word in _WORDS.items():
+            if decided := [one for one, said in zip(noted, outcomes, strict=True) if said == outcome]:
+                self._journal.note(word, decided)
         return [
             record_pb2.Part(
                 first=index,
@@ -68,10 +74,7 @@ class Laborer:
 
 def place_of(record: record_pb2.Record) -> int:
     """What the broker itself calls it, as a number, where that is more than its position: a message id of Pulsar."""
-    if not record.ref:
-        return record.position
-    ledger, entry, index = map(int, record.ref.split(b":"))
-    return (ledger << 80) + (entry << 40) + index
+    return place_of_ref(record.ref.decode()) if record.ref else record.position
 
 
 def _outcome(kind: Kind, attempt: int) -> "record_pb2.Outcome":

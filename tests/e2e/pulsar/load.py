@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import _pulsar
@@ -15,11 +15,47 @@ from tests.servers.process import await_
 from tests.servers.pulsar import PulsarServer
 
 
-class Load:
-    """Produces records of all kinds at a steady pace, until it is stopped. Only what Pulsar confirmed counts.
+class Producing:
+    """Tells where each value is, once Pulsar has said so. What it cannot get rid of it keeps trying.
 
-    Producers batch: by key if keys must stay together, since a batch goes to one consumer whatever is in it.
+    It batches by key unless told otherwise: a batch goes to one consumer whatever is in it.
     """
+
+    def __init__(self, url: str, topic: str, confirmed: Callable[[Spot, bytes], None], *, by_key: bool = True) -> None:
+        self._confirmed = confirmed
+        self._sent = self._answered = 0
+        self._client = pulsar.Client(url, logger=QUIET)
+        self._producer = self._client.create_producer(
+            topic,
+            batching_enabled=True,
+            batching_max_publish_delay_ms=20,
+            batching_type=pulsar.BatchingType.KeyBased if by_key else pulsar.BatchingType.Default,
+            message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution,
+            # A broker that is away for a while costs nothing but time.
+            send_timeout_millis=0,
+            max_pending_messages=100_000,
+        )
+
+    def produce(self, key: bytes, value: bytes) -> None:
+        self._sent += 1
+
+        def answered(result: _pulsar.Result, id_: Any) -> None:
+            if result == _pulsar.Result.Ok:
+                self._confirmed(spot_of(id_.partition(), id_), value)
+            self._answered += 1
+
+        self._producer.send_async(value, answered, partition_key=key.decode())
+
+    def flush(self) -> None:
+        """Wait for what was produced until now."""
+        await_(lambda: self._answered == self._sent, "Pulsar has all that was produced")
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Load:
+    """Produces records of all kinds at a steady pace, until it is stopped. Only what Pulsar confirmed counts."""
 
     def __init__(
         self,
@@ -33,24 +69,13 @@ class Load:
         pace: int = 250,
     ) -> None:
         #: what Pulsar has said it has
-        self.confirmed: set[Spot] = set()
+        self.confirmed: dict[Spot, bytes] = {}
         self._chance = chance
         self._shares = shares
-        self._keys = [f"key-{number}" for number in range(keys)]
+        self._keys = [f"key-{number}".encode() for number in range(keys)]
         self._pace = pace
         self._numbers = 0
-        self._answered = 0
-        self._client = pulsar.Client(server.url, logger=QUIET)
-        self._producer = self._client.create_producer(
-            topic,
-            batching_enabled=True,
-            batching_max_publish_delay_ms=20,
-            batching_type=pulsar.BatchingType.KeyBased if by_key else pulsar.BatchingType.Default,
-            message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution,
-            # A broker that is away for a while costs nothing but time.
-            send_timeout_millis=0,
-            max_pending_messages=100_000,
-        )
+        self._producing = Producing(server.url, topic, self.confirmed.__setitem__, by_key=by_key)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -60,25 +85,19 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        self._client.close()
+        self._producing.close()
 
     def stop(self) -> None:
         """Returns when all that was produced is confirmed."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
-        await_(lambda: self._answered == self._numbers, "Pulsar has all that was produced")
+        self._producing.flush()
 
     def produce(self, *kinds: Kind) -> None:
         for kind in kinds:
             self._numbers += 1
-            key = self._chance.choice(self._keys)
-            self._producer.send_async(make(kind, self._numbers), self._sent, partition_key=key)
-
-    def _sent(self, result: _pulsar.Result, id_: Any) -> None:
-        self._answered += 1
-        if result == _pulsar.Result.Ok:
-            self.confirmed.add(spot_of(id_.partition(), id_))
+            self._producing.produce(self._chance.choice(self._keys), make(kind, self._numbers))
 
     def _run(self) -> None:
         kinds: Sequence[Kind] = tuple(self._shares)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 
@@ -11,30 +10,13 @@ import _pulsar
 import pulsar
 
 from tests.e2e.load.journal import Spot
+from tests.e2e.load.ledger import Stock, Stored
 from tests.servers.pulsar import PulsarServer
 
 _PATIENCE_MS = 20_000
 _RANGE = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
 QUIET = pulsar.FileLogger(_pulsar.LoggerLevel.Error, "/dev/null")
-
-
-class Stored(NamedTuple):
-    key: bytes | None
-    value: bytes
-
-
-@dataclass
-class Stock:
-    """One topic, and the group that consumes it."""
-
-    records: dict[Spot, Stored] = field(default_factory=dict)
-    #: what the group would not get again if a sidecar started now
-    committed: set[Spot] = field(default_factory=set)
-    #: reasons by origin
-    dead: dict[Spot, str] = field(default_factory=dict)
-    #: origins of what was ever put into the retry topic
-    parked: set[Spot] = field(default_factory=set)
 
 
 def spot_of(lane: int, id_: Any) -> Spot:
@@ -56,56 +38,70 @@ def take_stock(server: PulsarServer, group: str, topic: str, lanes: int) -> Stoc
     with client_of(server) as client:
         stock = Stock()
         # First what is committed, then where that may have gone, then where it came from: all of it moves on meanwhile.
-        acked = [_acked(server, group, f"{topic}-partition-{lane}") for lane in range(lanes)]
+        acked = [cursor_of(server, group, f"{topic}-partition-{lane}") for lane in range(lanes)]
         letters = {
             m.data(): m.properties()["offramp-reason"] for m in _every_lane(client, server, f"{group}.offramp.dead")
         }
         retries = {message.data() for message in _every_lane(client, server, f"{group}.offramp.retry")}
         spots: dict[bytes, Spot] = {}
         for lane in range(lanes):
-            for message in _all(client, f"{topic}-partition-{lane}"):
+            for message in all_of(client, f"{topic}-partition-{lane}"):
                 id_ = message.message_id()
                 spot = spot_of(lane, id_)
                 stock.records[spot] = Stored(message.partition_key().encode() or None, message.data())
                 spots[message.data()] = spot
-                if acked[lane].covers(id_.ledger_id(), id_.entry_id()):
+                if acked[lane].covers(spot.position):
                     stock.committed.add(spot)
         stock.dead = {spots[value]: reason for value, reason in letters.items()}
         stock.parked = {spots[value] for value in retries}
         return stock
 
 
-class _Acked(NamedTuple):
-    """Entries that a group has acked whole."""
+class Cursor(NamedTuple):
+    """Entries that a group has acked whole: up to one, and ranges beyond it, each after its first to its last."""
 
     upto: tuple[int, int]
     ranges: list[tuple[tuple[int, int], tuple[int, int]]]
 
-    def covers(self, ledger: int, entry: int) -> bool:
-        place = (ledger, entry)
-        return place <= self.upto or any(low < place <= high for low, high in self.ranges)
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """As places: see `spot_of`."""
+        return ((0, _after(*self.upto)), *((_after(*low), _after(*high)) for low, high in self.ranges))
+
+    def covers(self, place: int) -> bool:
+        return any(start <= place < stop for start, stop in self.runs())
 
 
-def _acked(server: PulsarServer, group: str, name: str) -> _Acked:
+def _after(ledger: int, entry: int) -> int:
+    """The first place behind an entry."""
+    return (ledger << 80) + (entry + 1 << 40)
+
+
+def cursor_of(server: PulsarServer, group: str, name: str) -> Cursor:
+    """Of one partition."""
     cursor = server.admin("GET", f"persistent/public/default/{name}/internalStats")["cursors"].get(group)
     if cursor is None:
-        return _Acked((-1, -1), [])
+        return Cursor((-1, -1), [])
     ledger, entry = cursor["markDeletePosition"].split(":")
     found = _RANGE.findall(cursor["individuallyDeletedMessages"])
     ranges = [((int(a), int(b)), (int(c), int(d))) for a, b, c, d in found]
-    return _Acked((int(ledger), int(entry)), ranges)
+    return Cursor((int(ledger), int(entry)), ranges)
 
 
 def _every_lane(client: pulsar.Client, server: PulsarServer, topic: str) -> Iterator[pulsar.Message]:
+    for _, name in lanes_of(server, topic):
+        yield from all_of(client, name)
+
+
+def lanes_of(server: PulsarServer, topic: str) -> list[tuple[int, str]]:
+    """The partitions of a topic, if there is one, by number and name."""
     try:
         lanes = server.admin("GET", f"persistent/public/default/{topic}/partitions")["partitions"]
     except HTTPError:
-        return
-    for name in [f"{topic}-partition-{lane}" for lane in range(lanes)] or [topic]:
-        yield from _all(client, name)
+        return []
+    return [(lane, f"{topic}-partition-{lane}") for lane in range(lanes)] or [(0, topic)]
 
 
-def _all(client: pulsar.Client, name: str) -> Iterator[pulsar.Message]:
+def all_of(client: pulsar.Client, name: str) -> Iterator[pulsar.Message]:
     reader = client.create_reader(name, pulsar.MessageId.earliest)
     try:
         while reader.has_message_available():

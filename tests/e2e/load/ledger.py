@@ -1,61 +1,97 @@
-"""The journals of the workers, held against what Kafka has. Each check says what is wrong as sentences."""
+"""The journals of the workers, held against what a broker has. Each check says what is wrong as sentences."""
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.e2e.kafka.stock import Stock
 from tests.e2e.load.journal import Entry, Reader, Spot, Word
 from tests.e2e.load.kinds import DEADLY, kind_of
 
 
+class Stored(NamedTuple):
+    key: bytes | None
+    value: bytes
+
+
+@dataclass
+class Stock:
+    """What a broker has of one topic, and of the group that consumes it."""
+
+    records: dict[Spot, Stored] = field(default_factory=dict)
+    #: what the group would not get again if a sidecar started now
+    committed: set[Spot] = field(default_factory=set)
+    #: reasons by origin
+    dead: dict[Spot, str] = field(default_factory=dict)
+    #: origins of what was ever put into the retry topic
+    parked: set[Spot] = field(default_factory=set)
+
+
 class Books:
+    """Journals grow while they are read, one after the other: what happened in which order is known by the clock only,
+    once all of it is here."""
+
     def __init__(self) -> None:
+        self.taken: set[Spot] = set()
         self.acked: set[Spot] = set()
         self.settled: set[Spot] = set()
-        self.deliveries = 0
-        #: deliveries of a record after a worker had acked it
-        self.repeats = 0
-        #: those among them that were not flagged
-        self.surprises: list[Entry] = []
-        #: all of them, by time
-        self.entries: list[Entry] = []
-        #: which journal they are from, in the same order
-        self._from: list[str] = []
+        #: with the journals that they are from, as they were read
+        self._read: list[tuple[Entry, str]] = []
         self._readers: dict[Path, Reader] = {}
 
     def read(self, journals: Iterable[Path]) -> None:
         """Take in what is new."""
         for path in journals:
             self._readers.setdefault(path, Reader(path))
-        read = sorted(
-            (entry, f"{path.parent.name}/{path.name}") for path, r in self._readers.items() for entry in r.news()
-        )
-        news = [entry for entry, _ in read]
-        self.entries.extend(news)
-        self._from.extend(journal for _, journal in read)
-        for entry in news:
+        for path, reader in self._readers.items():
+            for entry in reader.news():
+                self._read.append((entry, f"{path.parent.name}/{path.name}"))
+                match entry.word:
+                    case Word.TOOK:
+                        self.taken.add(entry.spot)
+                    case Word.ACKED:
+                        self.acked.add(entry.spot)
+                    case Word.SETTLED:
+                        self.settled.add(entry.spot)
+
+    @property
+    def deliveries(self) -> int:
+        return sum(entry.word is Word.TOOK for entry, _ in self._read)
+
+    @property
+    def repeats(self) -> int:
+        """Deliveries of a record after a worker had acked it."""
+        return len(self._repeated())
+
+    @property
+    def surprises(self) -> list[Entry]:
+        """Those among them that were not flagged."""
+        return [entry for entry in self._repeated() if not entry.possibly_processed]
+
+    def _repeated(self) -> list[Entry]:
+        acked: set[Spot] = set()
+        repeated = []
+        for entry, _ in self._by_time():
             if entry.word is Word.ACKED:
-                self.acked.add(entry.spot)
-            elif entry.word is Word.SETTLED:
-                self.settled.add(entry.spot)
-            else:
-                self.deliveries += 1
-                if entry.spot in self.acked:
-                    self.repeats += 1
-                    if not entry.possibly_processed:
-                        self.surprises.append(entry)
+                acked.add(entry.spot)
+            elif entry.word is Word.TOOK and entry.spot in acked:
+                repeated.append(entry)
+        return repeated
+
+    def _by_time(self) -> list[tuple[Entry, str]]:
+        return sorted(self._read)
 
     def story(self, spot: Spot) -> str:
         """All that happened to a record, and where its lane was when it was delivered."""
         told = [
             f"{entry.at:.3f} {journal} {entry.word} attempt {entry.attempt} flagged {entry.possibly_processed}"
-            for entry, journal in zip(self.entries, self._from, strict=True)
+            for entry, journal in self._by_time()
             if entry.spot == spot
         ]
         began: dict[str, tuple[float, int]] = {}
         last: dict[str, int] = {}
-        for entry, journal in zip(self.entries, self._from, strict=True):
+        for entry, journal in self._by_time():
             if entry.word is Word.TOOK and entry.spot.lane == spot.lane:
                 # A worker that goes back is one whose lane was assigned again.
                 if entry.spot.position < last.get(journal, -1) - 20 or journal not in last:
@@ -98,7 +134,7 @@ class Books:
         #: how many of the first records of each key are done: that only grows
         heads: dict[tuple[int, bytes], int] = defaultdict(int)
         problems = []
-        for batch in _batches(self.entries):
+        for batch in _batches(entry for entry, _ in self._by_time()):
             spots = {entry.spot for entry in batch}
             if batch[0].word is Word.ACKED:
                 done |= spots
@@ -119,7 +155,7 @@ class Books:
         return problems
 
 
-def _batches(entries: list[Entry]) -> Iterable[list[Entry]]:
+def _batches(entries: Iterable[Entry]) -> Iterable[list[Entry]]:
     """Entries that were written in one line."""
     batch: list[Entry] = []
     for entry in entries:

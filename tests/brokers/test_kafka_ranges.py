@@ -1,0 +1,133 @@
+"""Ranges on Kafka: markers, what its own tools do, and what happens because it cannot compare and store in one step."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from sidecar.brokers.base import SourceSpec
+from sidecar.brokers.fencing import Fence
+from sidecar.brokers.kafka import KafkaBroker
+from sidecar.brokers.kafka.cursor import KafkaCursor
+from sidecar.errors import Fenced
+from sidecar.model import Lane, Run
+from sidecar.wire import decode_frame
+from tests.brokers.harness import PATIENCE, numbered
+from tests.brokers.kafka import name, running, transaction
+from tests.brokers.local import play
+from tests.servers.kafka import QUIET, KafkaServer
+
+
+class Group(NamedTuple):
+    """A topic with two lanes, and the group of the same name."""
+
+    name: str
+    broker: KafkaBroker
+    cursor: KafkaCursor
+
+    @property
+    def lanes(self) -> tuple[Lane, Lane]:
+        return Lane(self.name, 0), Lane(self.name, 1)
+
+    async def sibling(self) -> KafkaCursor:
+        cursor = self.broker.cursor(SourceSpec(self.name, (self.name,)))
+        await cursor.open()
+        return cursor
+
+
+@asynccontextmanager
+async def group(kafka: KafkaServer) -> AsyncIterator[Group]:
+    topic = name("topic")
+    kafka.make_topic(topic, 2)
+    async with running(kafka) as broker:
+        made = Group(topic, broker, broker.cursor(SourceSpec(topic, (topic,))))
+        await made.cursor.open()
+        try:
+            yield made
+        finally:
+            await made.cursor.close()
+
+
+def test_a_range_ends_where_nothing_but_markers_are_left(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        async with group(kafka) as made:
+            lane, _ = made.lanes
+            transaction(kafka, made.name, *numbered(5, "a"))
+            transaction(kafka, made.name, *numbered(5, "b"), commit=False)
+            # Five of each, and a marker behind each five; the broker writes markers in its own time.
+            end = 12
+            async with asyncio.timeout(PATIENCE):
+                while (await made.cursor.lanes())[lane].end < end:  # noqa: ASYNC110 - the broker does not call back
+                    await asyncio.sleep(0.02)
+            chunks = [chunk async for chunk in made.broker.read(lane, Run(0, end), 1 << 20)]
+            values = [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]
+            assert values == numbered(5, "a")
+            token = (await made.cursor.attach("", 1)).token
+            await made.cursor.commit(token, {lane: end})
+            assert (await made.cursor.look()).positions == {lane: end}
+
+    play(body)
+
+
+def test_what_is_stored_reads_as_the_documentation_says(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        async with group(kafka) as made:
+            lane, _ = made.lanes
+            attached = await made.cursor.attach("clicks: per minute", 1_700_000_000_000)
+            text = f"offramp-ranges:1:{attached.token}:1700000000000"
+            assert kafka.committed(made.name, made.name, [0, 1]) == {
+                0: (0, f"{text}:unpinned:clicks: per minute"),
+                1: (-1001, None),
+            }
+            await made.cursor.pin(attached.token, dict.fromkeys(made.lanes, 0))
+            assert kafka.committed(made.name, made.name, [0, 1]) == dict.fromkeys(
+                (0, 1), (0, f"{text}:pinned:clicks: per minute")
+            )
+            assert lane in (await made.cursor.look()).positions
+
+    play(body)
+
+
+def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_goes_on(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        async with group(kafka) as made:
+            kafka.publish(made.name, *numbered(9))
+            lane, other = made.lanes
+            attached = await made.cursor.attach("clicks", 1)
+            await made.cursor.commit(attached.token, {lane: 7, other: 0})
+            # As `kafka-consumer-groups.sh --reset-offsets` does.
+            tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
+            tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
+            tool.close()
+            standing = await made.cursor.look()
+            assert (dict(standing.positions), standing.attached) == ({lane: 2, other: 0}, None)
+            await made.cursor.commit(attached.token, {lane: 3})
+            standing = await made.cursor.look()
+            assert (dict(standing.positions), standing.attached) == ({lane: 3, other: 0}, attached)
+
+    play(body)
+
+
+def test_a_commit_that_was_under_way_when_another_reader_attached_does_not_bring_the_old_one_back(
+    kafka: KafkaServer,
+) -> None:
+    async def body() -> None:
+        async with group(kafka) as made:
+            kafka.publish(made.name, *numbered(9))
+            lane, other = made.lanes
+            there = await made.sibling()
+            old = await made.cursor.attach("old", 1)
+            await made.cursor.commit(old.token, {lane: 2, other: 0})
+            new = await there.attach("new", 2)
+            # The old reader's commit was checked before that, and is stored after it.
+            await made.cursor._store({lane: 9, other: 0}, Fence(old, pinned=True))
+            await there.commit(new.token, {lane: 4})
+            with pytest.raises(Fenced, match="new"):
+                await made.cursor.commit(old.token, {lane: 9})
+            assert (await there.look()).attached == new
+            await there.close()
+
+    play(body)

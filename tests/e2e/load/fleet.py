@@ -1,0 +1,125 @@
+"""Sidecars of one group, each a process with worker processes of its own. A broker says what is its own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from tests.e2e.harness import Sidecar, eventually
+from tests.e2e.load.crew import SUBSCRIPTION, Crew
+from tests.e2e.load.ledger import Books, Stock
+
+S = TypeVar("S", bound=Stock)
+
+#: seconds within which everything must be settled once the load is over; a lost member of a group costs six of them
+PATIENCE = 90.0
+
+#: workers of every other sidecar
+_WAYS = (("threads",), ("stream", "fetch"))
+
+
+class Fleet(ABC, Generic[S]):
+    """Numbered in the order in which they came."""
+
+    #: what the broker is called in the configuration
+    broker: str
+
+    def __init__(self, folder: Path, topic: str, lanes: int, *, drain: str = "10s", **settings: Any) -> None:
+        self.sidecars: list[Sidecar] = []
+        self.crews: list[Crew] = []
+        self.books = Books()
+        self.topic = topic
+        self.lanes = lanes
+        self._folder = folder
+        self._drain = drain
+        self._settings = settings
+
+    @property
+    def group(self) -> str:
+        return f"{self.topic}-group"
+
+    @abstractmethod
+    def _broker_settings(self, name: str) -> Mapping[str, Any]:
+        """What the configuration of the sidecar of this name says of the broker."""
+
+    @abstractmethod
+    def _take_stock(self) -> S: ...
+
+    @abstractmethod
+    def _is_done(self) -> bool:
+        """The group has come to the end of every lane, those of its retry topic too."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        for crew in self.crews:
+            crew.__exit__()
+        for sidecar in self.sidecars:
+            sidecar.__exit__(kind, error, trace)
+
+    def add(self, *ways: str, **naps: float) -> Sidecar:
+        """One more sidecar, ready, with workers."""
+        sidecar = self._new()
+        self.sidecars.append(sidecar)
+        sidecar.start()
+        crew = Crew(sidecar, *(ways or _WAYS[len(self.crews) % 2]), **naps)
+        self.crews.append(crew)
+        crew.__enter__()
+        return sidecar
+
+    def works(self, sidecar: Sidecar, records: int = 50) -> None:
+        """Wait until it has done something."""
+        before = sidecar.status().counters.acked
+        eventually(
+            lambda: sidecar.status().counters.acked >= before + records, f"{sidecar.folder.name} works", PATIENCE
+        )
+
+    def read(self) -> Books:
+        """What the workers noted until now."""
+        self.books.read([journal for crew in self.crews for journal in crew.journals])
+        return self.books
+
+    def check(self) -> S:
+        """Nothing is committed that no worker acked. May be asked at any time."""
+        # The broker first: what was acked for that is in the journals afterwards.
+        stock = self._take_stock()
+        early = self.read().committed_too_early(stock)
+        assert not early, early[:10]
+        return stock
+
+    def finish(self) -> S:
+        """Wait until the group has nothing left, and check everything."""
+        try:
+            eventually(self._is_done, "the group has nothing left, in its retry topic neither", PATIENCE)
+        except AssertionError as error:
+            held = [sidecar.status() for sidecar in self.sidecars if sidecar.process.poll() is None]
+            raise AssertionError(f"{error}\n{self._what_is_left()}\n{held}") from error
+        for sidecar in self.sidecars:
+            if sidecar.process.poll() is None:
+                assert sidecar.terminate() == 0
+        stock = self.check()
+        books = self.books
+        for problems in (books.unaccounted(stock), books.settled_and_not_committed(stock)):
+            assert not problems, problems[:10]
+        assert not books.surprises, [books.story(entry.spot) for entry in books.surprises[:3]]
+        print(
+            f"{len(stock.records)} records, {books.deliveries} deliveries, {books.repeats} of them again after an ack, "
+            f"{len(stock.dead)} dead letters, {len(stock.parked)} parked"
+        )
+        return stock
+
+    def _what_is_left(self) -> str:
+        """As the broker sees it, for people."""
+        return ""
+
+    def _new(self) -> Sidecar:
+        folder = self._folder / f"s{len(self.sidecars)}"
+        folder.mkdir()
+        told = {"broker": self.broker, "topics": [self.topic], "group": self.group}
+        return Sidecar(
+            folder,
+            subscriptions={"orders": {**SUBSCRIPTION, **told, **self._settings}},
+            brokers={self.broker: self._broker_settings(folder.name)},
+            drain={"deadline": self._drain},
+        )

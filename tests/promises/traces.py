@@ -1,0 +1,62 @@
+"""A trace goes through: what a producer has said in `traceparent` and `tracestate` reaches every handler untouched."""
+
+import asyncio
+
+from sidecar import dead_letters
+from sidecar.model import Header, Message
+from tests.promises.stage import Stage, promise
+from tests.promises.timing import leap, until
+
+PARENT = Header("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+STATE = Header("tracestate", b"vendor=t61rcWkgMzE,other=00f067aa0ba902b7")
+OWN = Header("kind", b"order")
+HEADERS = (OWN, PARENT, STATE)
+
+
+class ATraceGoesThrough:
+    @promise
+    async def test_a_trace_reaches_the_handler_and_goes_on_with_what_it_publishes(self, stage: Stage) -> None:
+        topic, further = await stage.topic(), await stage.topic()
+        await stage.broker.publish(topic, [Message(b"key", b"value", HEADERS, lane=0)])
+        subscription = await stage.subscribe(topic, further)
+        worker = stage.worker(subscription, credit=2)
+        first = await worker.next()
+        assert first.records[0].headers == HEADERS
+        await stage.broker.publish(further, [Message(None, b"reply", first.records[0].headers, lane=0)])
+        reply = await worker.next()
+        assert (reply.values, reply.records[0].headers) == ([b"reply"], HEADERS)
+
+    @promise
+    async def test_a_trace_outlasts_retries_and_parking(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic)
+        await stage.turn_around(subscription)
+        await stage.broker.publish(topic, [Message(b"key", b"value", HEADERS, lane=0)])
+        worker = stage.worker(subscription)
+        (await worker.next()).nack(retry_after=1.0)
+        await leap(1.0)
+        again = await worker.next()
+        assert (again.attempt, again.records[0].headers) == (2, HEADERS)
+        again.nack(retry_after=100.0)
+        await until(lambda: subscription.counters.unparked)
+        await leap(100.0)
+        parked = await worker.next()
+        assert (parked.attempt, parked.records[0].headers) == (3, HEADERS)
+
+    @promise
+    async def test_a_trace_is_in_the_dead_letter_and_comes_back_with_a_redrive(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic)
+        await stage.turn_around(subscription)
+        await stage.broker.publish(topic, [Message(b"key", b"value", HEADERS, lane=0)])
+        worker = stage.worker(subscription)
+        (await worker.next()).reject("no such account")
+        await until(lambda: subscription.counters.dead_lettered)
+        (letter,) = await stage.dead_letters(subscription)
+        assert letter.record.headers == HEADERS
+        (newest,), _ = await dead_letters.newest(stage.broker, subscription.settings, limit=10)
+        assert newest == letter
+        await dead_letters.redrive(stage.broker, subscription.settings, ids=(), wall_ms=subscription.clock.wall_ms())
+        async with asyncio.timeout(20):
+            back = await worker.next()
+        assert (back.values, back.records[0].headers) == ([b"value"], HEADERS)

@@ -1,0 +1,107 @@
+"""A sidecar on the network, as far as a test may go: it listens on this machine's own name, which is not a loopback
+address to it, so that TLS and a proof are asked of whoever calls."""
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+import offramp
+from offramp.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc
+from tests.e2e.harness import PATIENCE, Sidecar
+from tests.security.authority import Authority, Pair
+
+#: a fresh one each time would do as well; these can be searched for
+TOKENS = {name: f"{name}-token-0123456789abcdef" for name in ("app", "spark", "operator", "nobody")}
+
+
+def machine() -> str:
+    """A name that is not loopback's, at which nobody else can reach us if this can be helped."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), 0, socket.AF_INET)
+    except OSError:
+        return "0.0.0.0"
+    return socket.gethostname()
+
+
+class Secured:
+    """A folder with an authority, a certificate and tokens, and the settings that go with them."""
+
+    def __init__(self, folder: Path, **rights: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.authority = Authority(folder / "authority")
+        self.server = self.authority.sign("localhost")
+        given = rights or {
+            "app": {"consume": ["orders"], "publish": ["orders"]},
+            "spark": {"ranges": ["orders"]},
+            "operator": {"admin": "*"},
+        }
+        self.clients = {name: {"token_file": str(self.token_file(name)), **client} for name, client in given.items()}
+
+    def token_file(self, name: str, *tokens: str) -> Path:
+        """Written anew, as Kubernetes does it: another file takes the place of the old one."""
+        path = self.folder / f"{name}.token"
+        secret_file(path.with_suffix(".new"), "\n".join(tokens or (TOKENS[name],)) + "\n").rename(path)
+        return path
+
+    def listen(self, *, pair: Pair | None = None, host: str = "", mutual: bool = False, **more: Any) -> dict[str, Any]:
+        pair = pair or self.server
+        listen = {
+            "tcp": f"{host or machine()}:0",
+            "tls_certificate": str(pair.certificate),
+            "tls_key": str(pair.key),
+            **more,
+        }
+        return {**listen, "tls_client_ca": str(self.authority.certificate)} if mutual else listen
+
+    def sidecar(self, *, clients: Mapping[str, Any] | None = None, listen: Any = None, **more: Any) -> Sidecar:
+        return Sidecar(
+            self.folder,
+            listen=listen if listen is not None else self.listen(),
+            clients=self.clients if clients is None else clients,
+            **more,
+        )
+
+    def access(self, sidecar: Sidecar, client: str = "", **more: Any) -> dict[str, Any]:
+        """Options for everything in the client's library."""
+        return {
+            "address": tcp_address(sidecar),
+            "ca": str(self.authority.certificate),
+            "server_name": "localhost",
+            "token": TOKENS[client] if client else None,
+            **more,
+        }
+
+    def channel(self, sidecar: Sidecar, client: str = "", **more: Any) -> grpc.Channel:
+        return offramp.open_channel(**self.access(sidecar, client, **more))
+
+
+def secret_file(path: Path, content: str, mode: int = 0o600) -> Path:
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY, mode), "w") as file:
+        file.write(content)
+    path.chmod(mode)
+    return path
+
+
+def tcp_address(sidecar: Sidecar) -> str:
+    address: str = sidecar.event("ready")["tcp"]
+    return address.replace("0.0.0.0", "127.0.0.1")
+
+
+def fetch(channel: grpc.Channel, subscription: str = "orders", wait_ms: int = 0) -> consumer_pb2.FetchResponse:
+    request = consumer_pb2.FetchRequest(subscription=subscription, wait_ms=wait_ms)
+    response: consumer_pb2.FetchResponse = consumer_pb2_grpc.ConsumerServiceStub(channel).Fetch(
+        request, timeout=PATIENCE
+    )
+    return response
+
+
+def status(channel: grpc.Channel, subscription: str = "") -> admin_pb2.Status:
+    request = admin_pb2.GetStatusRequest(subscription=subscription)
+    response = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(request, timeout=PATIENCE)
+    found: admin_pb2.Status = response.status
+    return found

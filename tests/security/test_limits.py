@@ -1,0 +1,186 @@
+"""What one client can cost: connections, calls, large requests, and answers that it does not read."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import grpc
+import pytest
+
+import offramp
+from offramp.v1 import consumer_pb2, consumer_pb2_grpc, publish_pb2, publish_pb2_grpc, record_pb2
+from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.security.kit import Secured, fetch, tcp_address
+
+MIB = 1 << 20
+
+
+def connected(channel: grpc.Channel) -> bool:
+    try:
+        grpc.channel_ready_future(channel).result(timeout=2)
+    except grpc.FutureTimeoutError:
+        return False
+    return True
+
+
+def test_connections_beyond_the_limit_are_closed_and_others_do_not_notice(tmp_path: Path) -> None:
+    with Sidecar(tmp_path, listen={"max_connections": 3}) as sidecar:
+        channels = [offramp.open_channel(sidecar.target) for _ in range(4)]
+        try:
+            assert all(connected(channel) for channel in channels[:3])
+            assert not connected(channels[3])
+            assert not fetch(channels[0]).batches
+            channels[1].close()
+            eventually(lambda: connected(channels[3]))
+        finally:
+            for channel in channels:
+                channel.close()
+
+
+def test_calls_beyond_the_limit_wait_in_the_client(tmp_path: Path) -> None:
+    with Sidecar(tmp_path, listen={"max_streams": 2}) as sidecar, offramp.open_channel(sidecar.target) as channel:
+        stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+        streams = [stub.Open(consumer_pb2.OpenRequest(subscription="orders")) for _ in range(2)]
+        for stream in streams:
+            next(stream)
+        with pytest.raises(grpc.RpcError) as raised:
+            stub.Fetch(consumer_pb2.FetchRequest(subscription="orders"), timeout=0.5)
+        assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        with offramp.open_channel(sidecar.target) as other:
+            assert not fetch(other).batches
+        streams[0].cancel()
+        assert not fetch(channel).batches
+
+
+def test_a_request_beyond_the_limit_is_refused_and_the_next_one_is_not(tmp_path: Path) -> None:
+    with Sidecar(tmp_path, listen={"max_request_bytes": "64KiB"}) as sidecar, sidecar.channel() as channel:
+        stub = publish_pb2_grpc.PublishServiceStub(channel)
+
+        def publish(size: int) -> publish_pb2.PublishResponse:
+            messages = [publish_pb2.Message(value=bytes(size))]
+            response: publish_pb2.PublishResponse = stub.Publish(
+                publish_pb2.PublishRequest(broker="local", topic="orders", messages=messages), timeout=PATIENCE
+            )
+            return response
+
+        with pytest.raises(grpc.RpcError) as raised:
+            publish(65 << 10)
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert publish(1_000).published
+
+
+def test_sessions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
+    with Sidecar(tmp_path, listen={"max_sessions": 1}) as sidecar, sidecar.channel() as channel:
+        stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+        stream = stub.Open(consumer_pb2.OpenRequest(subscription="orders"))
+        next(stream)
+        with pytest.raises(grpc.RpcError) as raised:
+            next(stub.Open(consumer_pb2.OpenRequest(subscription="orders"), timeout=PATIENCE))
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "listen.max_sessions" in raised.value.details()
+        stream.cancel()
+
+
+class Deaf:
+    """A client that asks for everything and reads nothing but the welcome."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._requests: SimpleQueue[consumer_pb2.ConsumeRequest] = SimpleQueue()
+        credit = consumer_pb2.Credit(batches=1_000_000)
+        self.say(hello=consumer_pb2.Hello(subscription="orders", credit=credit, max_message_bytes=1 << 30))
+        self.stream = consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(self._all())
+        self.first = next(self.stream)
+
+    def _all(self) -> Iterator[consumer_pb2.ConsumeRequest]:
+        while True:
+            yield self._requests.get()
+
+    def say(self, **fields: Any) -> None:
+        self._requests.put(consumer_pb2.ConsumeRequest(**fields))
+
+
+def with_backlog(sidecar: Sidecar, megabytes: int) -> None:
+    for _ in range(megabytes // 2):
+        sidecar.publish("orders", [bytes(MIB)] * 2)
+
+
+def fat(sidecar: Sidecar) -> float:
+    return sidecar.metric("process_resident_memory_bytes") / MIB
+
+
+SMALL = {"orders": {"topics": ["orders"], "memory": {"bytes": "8MiB"}, "window": {"bytes": "64MiB"}}}
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_its_batches_go_to_others(tmp_path: Path) -> None:
+    with (
+        Sidecar(tmp_path, subscriptions=SMALL, listen={"unread": "1s"}) as sidecar,
+        grpc.insecure_channel(sidecar.target, [("grpc.max_receive_message_length", -1)]) as channel,
+    ):
+        with_backlog(sidecar, 120)
+        deaf = Deaf(channel)
+        eventually(lambda: sidecar.status().sessions and sidecar.status().leases)
+        eventually(lambda: not sidecar.status().sessions, "the session of the client that does not read has ended")
+        assert sidecar.event("a worker is gone, and its batches go to others")
+        got = set()
+        with offramp.connect("orders", address=sidecar.target, max_message_bytes=1 << 26) as consumer:
+            while len(got) < 120:
+                batch = consumer.take(PATIENCE)
+                assert batch is not None
+                got |= {(record.lane, record.position) for record in batch}
+                batch.ack()
+        # When it reads again it finds what was on its way, and then why there is no more.
+        with pytest.raises(grpc.RpcError) as raised:
+            list(deaf.stream)
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert raised.value.details() == ("the client has left unread what waits for it for 1s, which is listen.unread")
+
+
+def test_a_client_that_does_not_read_does_not_make_the_sidecar_fat(tmp_path: Path) -> None:
+    """Not even if it settles what it has not read, by guessing the leases, so that more and more is due to it."""
+    with (
+        Sidecar(tmp_path, subscriptions=SMALL) as sidecar,
+        grpc.insecure_channel(sidecar.target, [("grpc.max_receive_message_length", -1)]) as channel,
+    ):
+        with_backlog(sidecar, 120)
+        before = fat(sidecar)
+        deaf = Deaf(channel)
+        eventually(lambda: sidecar.status().leases)
+        # Each batch is one record here; a lease is the boot id, the subscription's number and a counter.
+        for number in range(1, 121):
+            lease = deaf.first.welcome.boot + bytes(2) + number.to_bytes(6)
+            deaf.say(settlements=[record_pb2.Settlement(lease=lease, outcome=record_pb2.OUTCOME_ACK)])
+        eventually(lambda: sidecar.status().counters.unknown_settlements > 0, "it has come to leases not given out")
+        assert sidecar.status().counters.acked > 0, "the guesses were right"
+        assert fat(sidecar) - before < 40
+        deaf.stream.cancel()
+
+
+def test_a_client_on_another_machine_that_gives_no_sign_of_life_is_given_up(tmp_path: Path) -> None:
+    """On the socket it never is: there the kernel tells. See tests/e2e/test_blocked.py."""
+    secured = Secured(tmp_path)
+    with secured.sidecar(listen=secured.listen(silence="2s")) as sidecar:
+        sidecar.publish("orders", [b"1"])
+        access = secured.access(sidecar, "app")
+        code = f"import offramp\nwith offramp.connect('orders', **{access!r}) as it: it.take(); it.take()"
+        worker = subprocess.Popen([sys.executable, "-c", code])
+        try:
+            eventually(lambda: sidecar.status().leases == 1)
+            worker.send_signal(signal.SIGSTOP)
+            eventually(lambda: sidecar.status().counters.abandoned == 1, "its batch was taken back")
+        finally:
+            worker.kill()
+            worker.wait(PATIENCE)
+
+
+def test_whoever_does_not_shake_hands_is_sent_away(tmp_path: Path) -> None:
+    secured = Secured(tmp_path)
+    with secured.sidecar() as sidecar:
+        host, _, port = tcp_address(sidecar).rpartition(":")
+        with socket.create_connection((host, int(port)), PATIENCE) as silent:
+            # The timeout of this socket is twice as long as a handshake may take.
+            assert silent.recv(1) == b""

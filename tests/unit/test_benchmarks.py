@@ -1,0 +1,179 @@
+"""The harness of the benchmarks: turns, medians, goals, and what it writes. Figures are not judged here."""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import catalogue, pages, picture, results, table
+from benchmarks.__main__ import main
+from benchmarks.figures import Figure
+from benchmarks.progress import Plan, Progress
+from benchmarks.results import Circumstances
+from benchmarks.rows import Benchmark, Row, at_least, at_most
+from benchmarks.runner import Outcome, run
+from benchmarks.stage import Stage
+from tests.servers.tools import Missing
+
+ROOT = Path(__file__).parents[2]
+THEN = Circumstances("2026-01-01T00:00:00", "2026-01-01T00:10:00", 0.1, 2.0, {"cores": 2, "processor": "p"}, {"a": "1"})
+
+
+class Script:
+    """Benchmarks that say what they are told to, and remember who was asked when."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def benchmark(self, name: str, *values: float | BaseException, once: bool = False) -> Benchmark:
+        left = iter(values)
+
+        def measure(stage: Stage) -> Mapping[str, float]:
+            self.asked.append(name)
+            value = next(left)
+            if isinstance(value, BaseException):
+                raise value
+            return {name: value}
+
+        return Benchmark(name, "", (Row(name, "s"),), measure, seconds=1.0, once=once)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+def play(*benchmarks: Benchmark, repeats: int = 3) -> Outcome:
+    with Stage(quick=True) as stage, Progress(benchmarks, repeats, io.StringIO()) as progress:
+        return run(benchmarks, stage, repeats, progress)
+
+
+def figure(value: float, *, name: str = "row", **more: object) -> Figure:
+    return Figure(Row(name, "s", **more), [value])  # type: ignore[arg-type]
+
+
+def test_each_turn_measures_every_benchmark_once(script: Script) -> None:
+    play(script.benchmark("a", 1, 2, 3), script.benchmark("b", 1, 2, 3))
+    assert script.asked == ["a", "b", "a", "b", "a", "b"]
+
+
+def test_what_takes_long_is_measured_in_the_first_turn_only(script: Script) -> None:
+    play(script.benchmark("long", 1, once=True), script.benchmark("b", 1, 2, 3))
+    assert script.asked == ["long", "b", "b", "b"]
+
+
+def test_a_row_has_the_median_and_half_the_distance_of_the_extremes(script: Script) -> None:
+    (found,) = play(script.benchmark("a", 10, 30, 20)).figures
+    assert (found.value, found.spread, found.repeats) == (20, 0.5, [10, 30, 20])
+
+
+def test_a_baseline_is_compared_with_turn_by_turn() -> None:
+    rows = (Row("direct", "1/s"), Row("mine", "1/s", at_least(0.5, of_baseline=True), "direct"))
+    turns = iter([{"direct": 100.0, "mine": 60.0}, {"direct": 10.0, "mine": 6.0}, {"direct": 1.0, "mine": 0.1}])
+    outcome = play(Benchmark("b", "", rows, lambda stage: next(turns), seconds=1.0))
+    assert outcome.figures[1].of_baseline == 0.6
+    assert outcome.figures[1].verdict == "met"
+
+
+def test_a_missed_goal_is_said() -> None:
+    assert figure(6.1, goal=at_most(6)).verdict == "MISSED"
+    assert figure(6.0, goal=at_most(6)).verdict == "met"
+    assert "MISSED" in table.text([figure(6.1, goal=at_most(6))])
+
+
+def test_what_is_not_installed_is_skipped_with_a_sentence(script: Script) -> None:
+    outcome = play(script.benchmark("php", Missing("PHP is not installed")), script.benchmark("b", 1, 2, 3))
+    assert outcome.skipped == {"php": "PHP is not installed"}
+    assert [one.row.name for one in outcome.figures] == ["b"]
+    assert script.asked.count("php") == 1
+
+
+def test_a_benchmark_that_breaks_does_not_stop_the_others(script: Script) -> None:
+    outcome = play(script.benchmark("bad", 1, ValueError("no")), script.benchmark("b", 1, 2, 3))
+    assert outcome.failed == {"bad": "ValueError: no"}
+    assert script.asked.count("b") == 3
+
+
+def test_ctrl_c_shows_what_was_measured_until_then(script: Script) -> None:
+    outcome = play(script.benchmark("a", 1, 2, 3), script.benchmark("b", 4, KeyboardInterrupt()))
+    assert outcome.interrupted
+    assert [(one.row.name, one.repeats) for one in outcome.figures] == [("a", [1, 2]), ("b", [4])]
+
+
+def test_a_benchmark_that_forgets_a_row_has_broken() -> None:
+    rows = (Row("a", "s"), Row("b", "s"))
+    assert "b" in play(Benchmark("b", "", rows, lambda stage: {"a": 1.0}, seconds=1.0)).failed
+
+
+def test_the_time_that_is_left_is_corrected_by_what_was_seen(script: Script) -> None:
+    one, two = script.benchmark("one"), script.benchmark("two")
+    plan = Plan([one, two], 2)
+    assert plan.left == 4.0
+    plan.done(one, 3.0)
+    assert plan.left == 9.0
+
+
+def test_a_run_of_some_rows_leaves_the_others_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "latest.json"
+    results.write(path, ["a", "b", "gone"], [figure(1, name="a"), figure(2, name="b"), figure(3, name="gone")], THEN)
+    results.write(path, ["a", "b"], [figure(5, name="b", goal=at_most(6))], THEN)
+    rows = json.loads(path.read_text())["rows"]
+    assert [(row["name"], row["value"]) for row in rows] == [("a", 1), ("b", 5)]
+    assert rows[1]["goal"] == {"value": 6, "at_least": False, "of_baseline": False, "met": True}
+    assert {"unit", "baseline", "repeats", "spread", "machine", "versions", "load_at_start"} <= set(rows[0])
+
+
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "latest.json"
+    row = Row("mine", "1/s", at_least(0.5, of_baseline=True), "direct")
+    results.write(path, ["mine"], [Figure(row, [1.0, 2.0, 3.0], [2.0, 2.0, 2.0])], THEN)
+    (found,) = results.read(path)
+    assert found == results.Result(Figure(row, [1.0, 2.0, 3.0], [2.0, 2.0, 2.0]), THEN)
+
+
+def test_the_picture_is_well_formed_and_shows_what_was_measured() -> None:
+    rows = [row for benchmark in catalogue.BENCHMARKS for row in benchmark.rows]
+    found = [results.Result(Figure(row, [0.5], [1.0] if row.baseline else ()), THEN) for row in rows]
+    texts = [element.text for element in ElementTree.fromstring(picture.svg(found)).iter() if element.text]
+    assert all(panel.title in texts for panel in picture.PANELS)
+    assert all(panel.title not in picture.svg([]) for panel in picture.PANELS)
+
+
+def test_names_are_unique_and_every_baseline_is_a_row_beside_it() -> None:
+    rows = [row.name for benchmark in catalogue.BENCHMARKS for row in benchmark.rows]
+    assert len(set(rows)) == len(rows)
+    for benchmark in catalogue.BENCHMARKS:
+        assert {row.baseline for row in benchmark.rows} - {""} <= {row.name for row in benchmark.rows}
+    assert set(pages.SHORT) <= set(rows)
+    assert {bar.row for panel in picture.PANELS for bar in panel.bars} <= set(rows)
+
+
+def test_the_whole_is_planned_to_take_less_than_fifteen_minutes() -> None:
+    assert Plan(catalogue.chosen([]), 3).left < 15 * 60
+
+
+def test_benchmarks_are_chosen_by_the_beginning_of_their_name_or_a_row_s() -> None:
+    assert [one.name for one in catalogue.chosen(["kafka-latency-p99"])] == ["kafka-latency"]
+    named = catalogue.chosen(["spark"])
+    assert [one.name for one in named if one not in catalogue.chosen([])] == ["spark", "spark-beside-own"]
+    assert {one.name for one in catalogue.chosen(["dispatch-1"])} == {"dispatch-1", "dispatch-16"}
+    with pytest.raises(LookupError, match=r'begins with "kafak".*kafka-latency'):
+        catalogue.chosen(["kafak"])
+
+
+def test_an_unknown_name_is_refused_and_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "kafak"])
+    assert "kafka-latency" in capsys.readouterr().err
+    assert main(["--list"]) == 0
+    assert "dispatch-64" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", pages.PAGES)
+def test_pages_show_the_results_that_are_kept(name: str) -> None:
+    page = (ROOT / name).read_text("utf-8")
+    assert "<!-- figures: " in page
+    assert page == pages.filled(page, results.read(results.LATEST)), "run `python -m benchmarks --pages`"
