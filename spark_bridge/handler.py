@@ -1,0 +1,138 @@
+"""`handle`: a function gets batches as DataFrames; what it has done is acked.
+
+No checkpoint and no ranges: the sidecar leases batches to this process, as to any other worker. At least once.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Unpack
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from offramp import Batch, Record, connect
+from offramp.channel import ProofOptions
+from offramp.handling import conclude
+from spark_bridge.columns import SCHEMA, RecordRows, arrow_schema, to_arrow
+from spark_bridge.errors import BadOption
+from spark_bridge.grouping import Limits, groups
+
+logger = logging.getLogger("offramp.spark")
+
+#: batches that this process may hold: those of a group, and those that wait for the next
+_CREDIT = 256
+
+
+class InHand:
+    """The records that a function has in hand. What it does not name fares as the function does: done if it returns,
+    to be retried if it raises."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
+        self._by_place: dict[tuple[str, int, int], Record] | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self.batches))
+
+    @property
+    def lost(self) -> bool:
+        """Work on a part of it is in vain: it was given to another. A function that can stop early should."""
+        return any(batch.lost for batch in self.batches)
+
+    def nack(self, rows: DataFrame | Iterable[Any], reason: str = "", *, after: float | None = None) -> None:
+        """These failed and are to be tried again: rows with `topic`, `lane` and `position`, or a DataFrame of them."""
+        for record in self._named(rows):
+            record.nack(reason, after=after)
+
+    def reject(self, rows: DataFrame | Iterable[Any], reason: str) -> None:
+        """These will never succeed: dead-letter them now."""
+        for record in self._named(rows):
+            record.reject(reason)
+
+    def _named(self, rows: DataFrame | Iterable[Any]) -> list[Record]:
+        if isinstance(rows, DataFrame):
+            rows = rows.select("topic", "lane", "position").collect()
+        if self._by_place is None:
+            records = (record for batch in self.batches for record in batch)
+            self._by_place = {(one.topic, one.lane, one.position): one for one in records}
+        named = []
+        for row in rows:
+            place = (row["topic"], row["lane"], row["position"])
+            if place not in self._by_place:
+                raise BadOption(f"the row {place[0]}/{place[1]}/{place[2]} is not one of those in hand")
+            named.append(self._by_place[place])
+        return named
+
+
+Function = Callable[[DataFrame, InHand], object]
+
+
+def handle(
+    spark: SparkSession,
+    address: str | None,
+    subscription: str,
+    fn: Function,
+    *,
+    max_records: int = 50_000,
+    max_bytes: int = 64 << 20,
+    linger: float = 0.2,
+    idle: float | None = None,
+    name: str | None = None,
+    max_message_bytes: int = 64 << 20,
+    **proof: Unpack[ProofOptions],
+) -> int:
+    """Call `fn(df, batch)` with batches of a subscription, until SIGTERM. How many records were handled.
+
+    `df` has the columns of the streaming source; `batch` lets `fn` name single rows that failed (`nack`, `reject`).
+    When `fn` returns, the rest is acked. When it raises, the rest is retried with the exception as the reason; raise
+    `offramp.Retry`, `Reject`, `Release` or `Overloaded` to say it more exactly. Batches are put together up to
+    `max_records` and `max_bytes`, waiting `linger` seconds for more; if `fn` fails for several, it is called again with
+    each alone, so that nobody is blamed for a neighbour.
+
+    On SIGTERM, in the main thread, it finishes what is in hand, gives back what waits, and returns; also if nothing
+    came for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar says no.
+    """
+    for option, value in (("max_records", max_records), ("max_bytes", max_bytes)):
+        if value < 1:
+            raise BadOption(f"{option}: {value} is less than 1")
+    handled = 0
+    limits = Limits(max_records, max_bytes, linger, idle)
+    consumer = connect(
+        subscription, credit=_CREDIT, address=address, name=name, max_message_bytes=max_message_bytes, **proof
+    )
+    with consumer:
+        for group in groups(consumer, limits):
+            if not _call(spark, fn, group):
+                for batch in group:
+                    _call(spark, fn, [batch])
+            handled += sum(map(len, group))
+    return handled
+
+
+def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
+    """False if nothing was settled: the function failed for several batches at once."""
+    try:
+        fn(to_dataframe(spark, group), InHand(group))
+    except Exception as error:
+        if len(group) > 1:
+            logger.warning("the function failed for %d batches at once; calling it with each alone", len(group))
+            return False
+        conclude(group[0], error)
+    else:
+        for batch in group:
+            conclude(batch, None)
+    return True
+
+
+def to_dataframe(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
+    """The records of batches, with the columns of the streaming source."""
+    schema = arrow_schema(SCHEMA)
+    table = pa.Table.from_batches([to_arrow(_rows(batch), schema) for batch in batches], schema)
+    return spark.createDataFrame(table, SCHEMA)
+
+
+def _rows(batch: Batch) -> RecordRows:
+    attempts = None
+    if batch.message.redeliveries:
+        attempts = [batch.redelivery(index)[0] for index in range(len(batch))]
+    return RecordRows(batch.message.records, batch.topic, attempts)

@@ -1,0 +1,208 @@
+"""A ready job: a subscription in, an optional transformation, a sink out.
+
+    python -m spark_bridge --address 127.0.0.1:4770 --subscription clicks --checkpoint ./checkpoint \
+        --transform my_module:per_minute parquet ./out
+
+The same by spark-submit: `spark-submit path/to/spark_bridge/__main__.py ...`.
+"""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from offramp.channel import ProofOptions
+from offramp.errors import OfframpError
+from spark_bridge.errors import BadOption, nearest
+from spark_bridge.listener import flush, install
+from spark_bridge.terminal import Reporter, cause
+
+#: seconds between looks at the query while it runs
+_LOOK = 1
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = parser().parse_args(arguments)
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    try:
+        transform = load(given.transform) if given.transform else None
+        options = dict(pair(one) for one in given.option)
+    except BadOption as error:
+        print(f"spark_bridge: {error}", file=sys.stderr)
+        return 2
+    spark = session(given)
+    # After Spark has set its own: Ctrl-C would end its jobs in the middle.
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, on_signal)
+    try:
+        return run(spark, given, transform, options, stop)
+    except (OfframpError, PySparkException) as error:
+        print(f"spark_bridge: {cause(error)}", file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+
+
+def run(
+    spark: SparkSession,
+    given: argparse.Namespace,
+    transform: Transform | None,
+    options: dict[str, str],
+    stop: threading.Event,
+) -> int:
+    """Until the query ends, or is told to stop: then the batch at work is finished first if it takes no longer than
+    Spark's own patience."""
+    proof = ProofOptions(token=given.token, token_file=given.token_file, ca=given.ca)
+    install(spark, **proof)
+    source = spark.readStream.format("offramp").option("address", given.address)
+    source = source.option("subscription", given.subscription).options(**options)
+    for name, value in (("token", given.token), ("tokenFile", given.token_file), ("ca", given.ca)):
+        if value:
+            source = source.option(name, value)
+    records = source.load()
+    df = transform(records) if transform else records
+    query = write(df, given)
+    reporter = Reporter(sys.stdout, quiet=given.quiet)
+    reporter.started(given.subscription, given.sink)
+    while not stop.is_set() and not query.awaitTermination(timeout=_LOOK):
+        reporter.show(query.recentProgress)
+    if query.isActive:
+        query.stop()
+    reporter.show(query.recentProgress)
+    flush(query, **proof)
+    reporter.ended()
+    return 0
+
+
+def write(df: DataFrame, given: argparse.Namespace) -> StreamingQuery:
+    """Start the query into the sink that was chosen."""
+    writer: DataStreamWriter = df.writeStream.queryName(given.name or given.subscription).outputMode(given.mode)
+    writer = writer.option("checkpointLocation", given.checkpoint)
+    writer = writer.trigger(availableNow=True) if given.available_now else writer.trigger(processingTime=given.every)
+    match given.sink:
+        case "parquet":
+            return writer.format("parquet").option("path", given.path).start()
+        case "console":
+            return writer.format("console").option("truncate", "false").option("numRows", str(given.rows)).start()
+        case "offramp":
+            return publishing(writer, given).start()
+        case _:
+            return writer.foreachBatch(jdbc(given)).start()
+
+
+def publishing(writer: DataStreamWriter, given: argparse.Namespace) -> DataStreamWriter:
+    writer = writer.format("offramp").option("address", given.to or given.address).option("topic", given.topic)
+    for name, value in (("token", given.token), ("tokenFile", given.token_file), ("ca", given.ca)):
+        if value:
+            writer = writer.option(name, value)
+    return writer.option("broker", given.broker) if given.broker else writer.option("subscription", given.subscription)
+
+
+def jdbc(given: argparse.Namespace) -> Callable[[DataFrame, int], None]:
+    """Writes each batch with its id in the column `batch_id`, by which what was written twice can be told."""
+    properties = {"user": given.user, "password": os.environ.get("JDBC_PASSWORD"), "driver": given.driver}
+    options = {name: value for name, value in properties.items() if value}
+
+    def write_batch(df: DataFrame, batch_id: int) -> None:
+        from pyspark.sql.functions import lit  # noqa: PLC0415 - Spark Connect must be able to send this function alone
+
+        rows = df.withColumn("batch_id", lit(batch_id))
+        rows.write.format("jdbc").option("url", given.url).option("dbtable", given.table).options(**options).mode(
+            "append"
+        ).save()
+
+    return write_batch
+
+
+def session(given: argparse.Namespace) -> SparkSession:
+    builder = SparkSession.builder.appName(given.name or f"offramp {given.subscription}")
+    # Our lines are the progress; a bar would be drawn over them.
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if given.master:
+        builder = builder.master(given.master)
+    for one in given.conf:
+        builder = builder.config(*pair(one))
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def load(name: str) -> Transform:
+    """The function `module:function`. Raises `BadOption`."""
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
+        raise BadOption(f'--transform: "{name}" is not module:function')
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise BadOption(
+            f'--transform: there is no module "{error.name}"; looked in this folder and in sys.path'
+        ) from error
+    if not callable(getattr(found, function, None)):
+        names = [one for one in vars(found) if not one.startswith("_") and callable(getattr(found, one))]
+        raise BadOption(f'--transform: {module} has no function "{function}".{nearest(function, names)}')
+    transform: Transform = getattr(found, function)
+    return transform
+
+
+def pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise BadOption(f'"{text}" is not name=value')
+    return name, value
+
+
+def parser() -> argparse.ArgumentParser:
+    whole = argparse.ArgumentParser(
+        prog="python -m spark_bridge",
+        description="Reads a subscription of an Offramp sidecar with Spark and writes it to a sink, exactly where it "
+        "stopped when it is started again. Ctrl-C and SIGTERM stop it in order.",
+    )
+    whole.add_argument("--address", required=True, help="the sidecar: host:port, or unix:/path on one machine")
+    whole.add_argument("--subscription", required=True, help="a subscription of the sidecar with mode: ranges")
+    whole.add_argument("--checkpoint", required=True, metavar="FOLDER", help="where the query keeps its place")
+    whole.add_argument("--transform", metavar="MODULE:FUNCTION", help="a function from DataFrame to DataFrame")
+    whole.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="a further option of the source"
+    )
+    whole.add_argument("--available-now", action="store_true", help="do what is there, then end")
+    whole.add_argument("--every", default="1 second", metavar="TIME", help="time between batches (default: 1 second)")
+    whole.add_argument("--mode", default="append", choices=("append", "update", "complete"), help="the output mode")
+    whole.add_argument("--name", help="the query's name (default: the subscription's)")
+    whole.add_argument("--master", help="Spark's master, as in local[2] (default: as spark-submit says)")
+    whole.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting")
+    whole.add_argument("--token", help="for a sidecar beyond loopback (better: OFFRAMP_TOKEN in the environment)")
+    whole.add_argument("--token-file", metavar="FILE", help="the same from a file, here and on the executors")
+    whole.add_argument("--ca", metavar="FILE", help="whom to trust over TLS: a PEM file")
+    whole.add_argument("--quiet", action="store_true", help="print no progress")
+    sinks = whole.add_subparsers(dest="sink", required=True, metavar="SINK")
+    sinks.add_parser("parquet", help="files in a folder").add_argument("path", help="the folder")
+    console = sinks.add_parser("console", help="the terminal")
+    console.add_argument("--rows", type=int, default=20, help="rows shown of each batch")
+    database = sinks.add_parser("jdbc", help="a table; the password comes from JDBC_PASSWORD in the environment")
+    database.add_argument("url", help="as in jdbc:postgresql://host/database")
+    database.add_argument("table")
+    database.add_argument("--user")
+    database.add_argument("--driver", help="the class of the driver, if Spark cannot tell it from the URL")
+    topic = sinks.add_parser("offramp", help="a topic, through a sidecar")
+    topic.add_argument("topic")
+    topic.add_argument("--to", metavar="ADDRESS", help="another sidecar than the one that is read from")
+    topic.add_argument("--broker", help="a broker by its name (default: that of the subscription)")
+    return whole

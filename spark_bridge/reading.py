@@ -1,0 +1,122 @@
+"""Reading a range on an executor: stateless, repeatable, without an ack."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import grpc
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from offramp.channel import Access
+from offramp.errors import Refused
+from offramp.messages import status
+from offramp.v1 import log_pb2 as pb
+from offramp.v1 import log_pb2_grpc
+from spark_bridge.columns import RecordRows, arrow_schema, to_arrow
+from spark_bridge.control import Attempts
+from spark_bridge.errors import DataLoss, translated
+from spark_bridge.options import Options
+from spark_bridge.positions import Lane, Positions
+
+logger = logging.getLogger("offramp.spark")
+
+#: the trailing metadata in which the sidecar says where a range still begins
+_FIRST = "offramp-first-position"
+#: no lane is split into more tasks: where positions do not count records (Pulsar), their distance says little
+_MOST_PIECES = 100
+
+
+class Range(InputPartition):
+    """The records of one lane with start <= position < until."""
+
+    def __init__(self, lane: Lane, start: int, until: int) -> None:
+        super().__init__(None)
+        self.lane = lane
+        self.start = start
+        self.until = until
+
+
+def split(start: Positions, until: Positions, records: int) -> list[Range]:
+    """The ranges between two offsets, in the order of their lanes: one for each lane that has moved, or pieces of about
+    so many records. Pure. A lane that `start` does not know begins where `until` has it, and so has nothing yet."""
+    out: list[Range] = []
+    for lane in sorted(until):
+        first, stop = start.get(lane, until[lane]), until[lane]
+        if first >= stop:
+            continue
+        step = stop - first if not records else max(records, -(-(stop - first) // _MOST_PIECES))
+        out.extend(Range(lane, at, min(at + step, stop)) for at in range(first, stop, step))
+    return out
+
+
+@dataclass(frozen=True)
+class RangeReader:
+    """Reads ranges. Is sent to executors, and holds nothing open."""
+
+    access: Access
+    subscription: str
+    schema: StructType
+    max_message_bytes: int
+    fail_on_data_loss: bool
+    timeout: float
+
+    @classmethod
+    def configured(cls, options: Options, schema: StructType) -> "RangeReader":
+        return cls(
+            access=options.access("readAddress"),
+            subscription=options["subscription"],
+            schema=schema,
+            max_message_bytes=options["maxMessageBytes"],
+            fail_on_data_loss=options["failOnDataLoss"],
+            timeout=options["timeout"],
+        )
+
+    def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
+        """The records in order, each once. A sidecar that goes away is waited for, and read on from where it was."""
+        schema = arrow_schema(self.schema)
+        attempts = Attempts(self.timeout)
+        position = wanted.start
+        while position < wanted.until:
+            try:
+                with self.access.open(self.max_message_bytes) as channel:
+                    for message in self._ask(channel, wanted, position):
+                        if message.records:
+                            yield to_arrow(RecordRows(message.records, wanted.lane.topic), schema)
+                            position = message.records[-1].position + 1
+                            attempts.progressed()
+                return
+            except grpc.RpcError as error:
+                code, details = status(error)
+                if code is grpc.StatusCode.OUT_OF_RANGE:
+                    position = self._skip(wanted, position, error)
+                elif code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise Refused(f"{wanted.lane}: {details}. Set maxMessageBytes to more than that") from error
+                else:
+                    attempts.again_after(error, self.access.target)
+
+    def _ask(self, channel: grpc.Channel, wanted: Range, position: int) -> Iterator[pb.ReadRangeResponse]:
+        request = pb.ReadRangeRequest(
+            subscription=self.subscription,
+            topic=wanted.lane.topic,
+            lane=wanted.lane.number,
+            start=position,
+            until=wanted.until,
+            max_message_bytes=self.max_message_bytes,
+        )
+        stub = log_pb2_grpc.LogServiceStub(channel)  # type: ignore[no-untyped-call]
+        answers: Iterator[pb.ReadRangeResponse] = stub.ReadRange(request)
+        return answers
+
+    def _skip(self, wanted: Range, position: int, error: grpc.RpcError) -> int:
+        """Where to go on after what was removed; raises `DataLoss` if that is not to be skipped."""
+        said = {one.key: one.value for one in error.trailing_metadata() or ()}
+        first = int(said.get(_FIRST, wanted.until))
+        lost = f"{wanted.lane}: positions {position} to {min(first, wanted.until) - 1} are gone"
+        if self.fail_on_data_loss or first <= position:
+            raise DataLoss(
+                f"{lost}: {translated(error, self.access.target)}. Set failOnDataLoss to false to go on without them"
+            ) from error
+        logger.warning("%s: the broker has removed them, and failOnDataLoss is false", lost)
+        return first

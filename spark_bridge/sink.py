@@ -1,0 +1,233 @@
+"""Writing: `df.write.format("offramp")` and `df.writeStream.format("offramp")` publish rows to topics.
+
+Each task publishes its rows in order, in bounded requests, each answered when the broker has it durably. A task that is
+tried again publishes its rows again; each row carries an id in a header that is the same then: readers can tell.
+"""
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from offramp import Message, Publisher
+from offramp.backoff import Backoff
+from offramp.channel import Access
+from offramp.errors import OutOfRoom, Unavailable
+from spark_bridge.errors import BadOption, nearest
+from spark_bridge.options import WRITING, Options
+
+#: the header with a row's id
+ID_HEADER = "offramp-message-id"
+#: what Spark tells its tasks of the micro-batch they belong to
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+#: bytes of a message beside its key, value and headers; a little more than it takes
+_FRAME = 32
+
+_TEXT = (StringType, BinaryType)
+_NUMBER = (IntegerType, LongType, ShortType)
+_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "value": _TEXT,
+    "key": _TEXT,
+    "headers": (ArrayType,),
+    "topic": (StringType,),
+    "lane": _NUMBER,
+    "timestamp": (TimestampType,),
+    "id": (StringType,),
+}
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task has published."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class RowPublisher:
+    """Publishes the rows of a task. Is sent to executors, and holds nothing open."""
+
+    access: Access
+    subscription: str | None
+    broker: str | None
+    topic: str | None
+    max_records: int
+    max_bytes: int
+    timeout: float
+
+    @classmethod
+    def configured(cls, options: Options, schema: StructType) -> "RowPublisher":
+        """Raises `BadOption` for columns and options that cannot be, before any row is written."""
+        _check(schema, options)
+        if bool(options["subscription"]) is bool(options["broker"]):
+            raise BadOption("option subscription: give it, to publish to its broker, or give option broker; not both")
+        return cls(
+            access=options.access(),
+            subscription=options["subscription"],
+            broker=options["broker"],
+            topic=options["topic"],
+            max_records=max(1, options["maxRecordsPerRequest"]),
+            max_bytes=options["maxBytesPerRequest"],
+            timeout=options["timeout"],
+        )
+
+    def publish(self, batches: Iterable[pa.RecordBatch], id_prefix: str) -> Written:
+        """Returns when the broker has all of them."""
+        rows = 0
+        with Publisher(
+            subscription=self.subscription,
+            broker=self.broker,
+            timeout=self.timeout,
+            address=self.access.address,
+            token=self.access.token,
+            token_file=self.access.token_file,
+            ca=self.access.ca,
+            certificate=self.access.certificate,
+            key=self.access.key,
+            server_name=self.access.server_name,
+        ) as publisher:
+            for topic, messages in self._requests(_rows(batches, id_prefix, self.topic)):
+                self._send(publisher, topic, messages)
+                rows += len(messages)
+        return Written(rows)
+
+    def _requests(self, rows: Iterable[tuple[str, Message, int]]) -> Iterator[tuple[str, list[Message]]]:
+        """Rows in their order, as many of one topic at a time as the limits allow."""
+        topic, size = "", 0
+        held: list[Message] = []
+        for to, message, length in rows:
+            if held and (to != topic or len(held) >= self.max_records or size + length > self.max_bytes):
+                yield topic, held
+                held, size = [], 0
+            topic = to
+            held.append(message)
+            size += length
+        if held:
+            yield topic, held
+
+    def _send(self, publisher: Publisher, topic: str, messages: list[Message]) -> None:
+        ends = time.monotonic() + self.timeout
+        backoff = Backoff()
+        while True:
+            try:
+                publisher.publish_many(topic, messages)
+                return
+            except OutOfRoom:
+                raise
+            except Unavailable:
+                # Some may have been taken. Their ids are the same the next time.
+                pause = backoff.next()
+                if time.monotonic() + pause >= ends:
+                    raise
+                time.sleep(pause)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: rows that a failed write has published stay published."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        options = Options(given, WRITING, "writing")
+        if overwrite:
+            raise BadOption('mode("overwrite"): a topic is only ever added to; use mode("append")')
+        self._publisher = RowPublisher.configured(options, schema)
+        # Made once, in the driver: the same for every attempt of every task.
+        self._prefix: str = options["idPrefix"] or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._publisher.publish(iterator, f"{self._prefix}/{_task().partitionId()}")
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`: at least once, with ids by which a replay can be told."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        options = Options(given, WRITING, "writing")
+        self._publisher = RowPublisher.configured(options, schema)
+        self._prefix: str | None = options["idPrefix"]
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = _task()
+        prefix = self._prefix or task.getLocalProperty(_QUERY)
+        return self._publisher.publish(iterator, f"{prefix}/{task.getLocalProperty(_BATCH)}/{task.partitionId()}")
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "rows are written by tasks"
+    return task
+
+
+def _check(schema: StructType, options: Options) -> None:
+    for field in schema.fields:
+        takes = _COLUMNS.get(field.name)
+        if takes is None:
+            raise BadOption(
+                f'column "{field.name}": there is no such column to write; there are {", ".join(_COLUMNS)}.'
+                f"{nearest(field.name, _COLUMNS)} Drop or rename it"
+            )
+        if not isinstance(field.dataType, takes):
+            kinds = " or ".join(one.typeName() for one in takes)
+            raise BadOption(f'column "{field.name}": it is {field.dataType.simpleString()} and must be {kinds}')
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise BadOption('column "value": it must be there; key, headers, topic, lane, timestamp and id may be')
+    if "headers" in names:
+        _check_headers(schema["headers"].dataType)
+    if "topic" not in names:
+        options.require("topic", "unless the rows have a column of that name")
+
+
+def _check_headers(kind: Any) -> None:
+    pair = kind.elementType
+    if not isinstance(pair, StructType) or pair.fieldNames() != ["name", "value"]:
+        raise BadOption(
+            f'column "headers": it is {kind.simpleString()} and must be array<struct<name:string,value:binary>>'
+        )
+
+
+def _rows(batches: Iterable[pa.RecordBatch], id_prefix: str, topic: str | None) -> Iterator[tuple[str, Message, int]]:
+    """Topic, message and size of each row."""
+    number = 0
+    for batch in batches:
+        columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+        nothing = [None] * batch.num_rows
+        for value, key, headers, to, lane, at, id_ in zip(
+            *(columns.get(name, nothing) for name in _COLUMNS), strict=True
+        ):
+            if (to := to or topic) is None:
+                raise BadOption(
+                    f"column topic: it is null in a row, and there is no option topic for those; row {number}"
+                )
+            pairs = [(one["name"], one["value"]) for one in headers or ()]
+            pairs.append((ID_HEADER, id_ or f"{id_prefix}/{number}"))
+            size = _FRAME + len(value or b"") + len(key or b"") + sum(_FRAME + len(n) + len(v or b"") for n, v in pairs)
+            yield to, Message(value, key, pairs, lane, at or 0), size
+            number += 1
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        # Milliseconds since 1970, as messages have them.
+        column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values

@@ -1,0 +1,138 @@
+"""The source of a streaming query: `spark.readStream.format("offramp")`.
+
+Spark makes one of these in a Python process of the driver, which plans, and sends copies to the executors, which read.
+Its checkpoint is the truth; what is committed at the sidecar follows it. So a crash of anybody at any point reads the
+same range again.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from offramp.errors import Unavailable
+from spark_bridge.control import Control
+from spark_bridge.errors import BadOption
+from spark_bridge.options import STREAMING, Named, Options
+from spark_bridge.positions import Lane, Positions, from_offset, to_offset
+from spark_bridge.reading import Range, RangeReader, split
+
+logger = logging.getLogger("offramp.spark")
+
+Offset = dict[str, Any]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's view of one subscription."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        options = Options(given, STREAMING, "a stream")
+        self._options = options
+        self._subscription = options.require("subscription", "as in the sidecar's configuration")
+        self._access = options.access()
+        if isinstance(options["startingPosition"], dict):
+            raise BadOption("option startingPosition: positions lane by lane are for bounded reads (spark.read)")
+        self._reader = RangeReader.configured(options, schema)
+        # Made by the first call that needs it, and so only in the process that plans.
+        self._control: Control | None = None
+        self._token = 0
+        #: where the lanes ended when Spark asked last
+        self._ends: Positions = {}
+        #: where a run with the trigger availableNow ends
+        self._frozen: Positions | None = None
+
+    # Planning, in the driver
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Asked more than once and never written down by Spark, so the sidecar pins the answer before it gives it."""
+        start: Named = self._options["startingPosition"]
+        control = self._attached()
+        return to_offset(self._subscription, control.resolve_start(self._token, start))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark takes one limit here. Where both are set, `latestOffset` knows the other."""
+        if self._options["maxRecordsPerBatch"]:
+            return ReadMaxRows(self._options["maxRecordsPerBatch"])
+        if self._options["maxBytesPerBatch"]:
+            return ReadMaxBytes(self._options["maxBytesPerBatch"])
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """How far the next batch goes. Changes nothing; `start` itself, to the letter, if there is nothing new."""
+        begins = from_offset(start, self._subscription)
+        records, size = self._limits(limit)
+        planned = self._attached().plan(begins, records, size, self._frozen or {})
+        self._ends = planned.ends
+        until = begins | {
+            lane: max(at, begins.get(lane, at)) for lane, at in planned.until.items() if self._is_open(lane)
+        }
+        if isinstance(limit, ReadMinRows) and self._frozen is None and _distance(begins, until) < limit.min_rows:
+            return start
+        return start if until == begins else to_offset(self._subscription, until)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The run ends where the lanes end now; lanes that come later are for the next run."""
+        self._frozen = self._attached().plan({}, 0, 0, {}).ends
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        """For the query's progress, in which the listener finds what it needs to commit (`spark_bridge.listener`)."""
+        return to_offset(self._subscription, self._ends) | {"token": self._token, "address": self._access.target}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Pure: Spark may ask at any time, for any two offsets of the checkpoint."""
+        begins, ends = from_offset(start, self._subscription), from_offset(end, self._subscription)
+        return split(begins, ends, self._options["maxRecordsPerPartition"])
+
+    def commit(self, end: Offset) -> None:
+        """Spark has done everything before `end`. Raises `Replaced` if another query reads the subscription now."""
+        try:
+            self._attached().commit(self._token, from_offset(end, self._subscription))
+        except Unavailable as error:
+            # The checkpoint has it, and the next commit covers it: no reason to end the query.
+            logger.warning("cannot commit now: %s", error)
+
+    def stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+
+    # Reading, in the executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        return self._reader.read(partition)
+
+    def _attached(self) -> Control:
+        if self._control is None:
+            control = Control(self._access, self._subscription, self._options["timeout"])
+            self._token = control.attach(self._options["name"])
+            self._control = control
+        return self._control
+
+    def _limits(self, limit: ReadLimit) -> tuple[int, int]:
+        """Records and bytes, 0 where there is no limit."""
+        records, size = self._options["maxRecordsPerBatch"], self._options["maxBytesPerBatch"]
+        if isinstance(limit, ReadAllAvailable):
+            return 0, 0
+        if isinstance(limit, ReadMaxRows):
+            return limit.max_rows, size
+        if isinstance(limit, ReadMaxBytes):
+            return records, limit.max_bytes
+        return records, size
+
+    def _is_open(self, lane: Lane) -> bool:
+        return self._frozen is None or lane in self._frozen
+
+
+def _distance(start: Positions, until: Positions) -> int:
+    return sum(at - start.get(lane, at) for lane, at in until.items())

@@ -1,0 +1,72 @@
+"""Exactly once into an idempotent sink, whoever is killed: two rounds of three kills each, twenty in the long form.
+
+Executors in processes of their own, and a cluster, are dear to start: those are in the long form.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from offramp import Publisher
+from tests.servers.kafka import KafkaServer
+from tests.servers.tools import Missing, give_up, tool
+from tests.spark.cluster import Cluster
+from tests.spark.crashes import Driver, Rounds
+from tests.spark.stage import CLICKS, LANES, Stage
+
+LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
+ROUNDS = 20 if LONG else 2
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    try:
+        tool("java")
+    except Missing as missing:
+        give_up(missing)
+
+
+def play(stage: Stage, master: str, broker: str, workers: Sequence[int] = ()) -> None:
+    driver = Driver(stage.folder / "driver", master, stage.address, CLICKS, workers)
+    seed = int(os.environ.get("OFFRAMP_TEST_SEED", time.time_ns() % 1_000_000))
+    print(f"OFFRAMP_TEST_SEED={seed}")
+    with stage.sidecar, Publisher(broker=broker, address=stage.address, timeout=60) as publisher:
+        rounds = Rounds(driver, stage.sidecar, publisher, stage.topic, seed=seed, rounds=ROUNDS)
+        try:
+            rounds.play()
+            rounds.check()
+        finally:
+            driver.kill()
+
+
+@pytest.mark.timeout(7_200 if LONG else 900)
+def test_on_the_embedded_broker_with_tasks_in_the_driver(tmp_path: Path) -> None:
+    play(Stage(tmp_path / "stage"), "local[2,4]", "local")
+
+
+@pytest.mark.timeout(7_200)
+@pytest.mark.skipif(not LONG, reason="executors of their own; in the long form")
+def test_on_kafka_with_executors_of_their_own(tmp_path: Path, kafka: KafkaServer) -> None:
+    play(on_kafka(tmp_path, kafka), "local-cluster[2,1,1024]", "kafka")
+
+
+@pytest.mark.timeout(7_200)
+@pytest.mark.skipif(not LONG, reason="a cluster of its own; in the long form")
+def test_on_a_standalone_cluster(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster") as cluster:
+        play(Stage(tmp_path / "stage"), cluster.master, "local", cluster.workers)
+
+
+def on_kafka(folder: Path, kafka: KafkaServer) -> Stage:
+    topic = f"clicks-{uuid.uuid4().hex[:8]}"
+    kafka.make_topic(topic, LANES)
+    return Stage(
+        folder / "stage",
+        topic=topic,
+        brokers={"kafka": {"type": "kafka", "servers": [kafka.bootstrap]}},
+        subscriptions={CLICKS: {"broker": "kafka", "topics": [topic], "group": f"{topic}-group", "mode": "ranges"}},
+    )

@@ -1,0 +1,57 @@
+"""Which batches go to the function together."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from offramp import Batch
+from offramp.v1 import record_pb2 as pb
+from spark_bridge.grouping import Limits, groups
+
+
+class Desk:
+    """Settles nothing."""
+
+    def settle(self, *_: object, **__: object) -> None:
+        raise AssertionError
+
+    def extend(self, *_: object) -> None:
+        raise AssertionError
+
+
+class Waiting:
+    """A consumer with batches that wait."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = deque(batches)
+
+    def take(self, timeout: float | None = None) -> Batch | None:
+        return self._batches.popleft() if self._batches else None
+
+
+def batch(records: int, closed_by: pb.ClosedBy = pb.CLOSED_BY_LINGER, attempt: int = 1) -> Batch:
+    message = pb.Batch(records=[pb.Record(value=b"x" * 100)] * records, closed_by=closed_by)
+    if attempt > 1:
+        message.redeliveries.add(first=0, count=records, attempt=attempt)
+    return Batch(message, Desk(), 0.0)  # type: ignore[arg-type]
+
+
+def sizes(batches: Sequence[Batch], records: int = 10, size: int = 1 << 20) -> list[list[int]]:
+    limits = Limits(records, size, 0.0, None)
+    return [[len(one) for one in group] for group in groups(Waiting(batches), limits)]
+
+
+def test_batches_go_together_up_to_the_limit_and_none_is_left_out() -> None:
+    assert sizes([batch(4), batch(6), batch(3), batch(8), batch(1)]) == [[4, 6], [3], [8, 1]]
+
+
+def test_one_batch_alone_may_exceed_the_limit() -> None:
+    assert sizes([batch(40), batch(2)]) == [[40], [2]]
+
+
+def test_bytes_count_too() -> None:
+    assert sizes([batch(2), batch(2), batch(2)], size=450) == [[2, 2], [2]]
+
+
+def test_what_comes_back_after_a_failure_travels_alone() -> None:
+    retry, probe = batch(1, pb.CLOSED_BY_RETRY), batch(1, pb.CLOSED_BY_PROBE)
+    assert sizes([batch(2), retry, batch(3), probe, batch(1, attempt=2), batch(1)]) == [[2], [1], [3], [1], [1], [1]]

@@ -1,0 +1,128 @@
+"""`handle` on a real Spark: a function gets batches as DataFrames."""
+
+import os
+import signal
+import threading
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_bridge
+from offramp import Message, Reject
+from offramp.errors import NotFound
+from offramp.v1 import admin_pb2, admin_pb2_grpc
+from spark_bridge import BadOption, InHand
+from spark_bridge.columns import SCHEMA
+from tests.e2e.harness import eventually
+from tests.spark.stage import ORDERS, Stage
+
+
+def dead(stage: Stage) -> dict[str, str]:
+    """Values and reasons of the dead letters."""
+    request = admin_pb2.ListDeadLettersRequest(subscription=ORDERS)
+    with stage.sidecar.channel() as channel:
+        answers = list(admin_pb2_grpc.AdminServiceStub(channel).ListDeadLetters(request))
+    return {one.record.value.decode(): one.reason for answer in answers for one in answer.dead_letters}
+
+
+def settled(stage: Stage) -> bool:
+    status = stage.sidecar.status(ORDERS)
+    return all(lane.lag == 0 for lane in status.lanes if not lane.parked)
+
+
+def test_batches_become_dataframes_and_are_acked(spark: SparkSession, stage: Stage) -> None:
+    stage.numbers(0, 2_000, topic=ORDERS)
+    seen: list[int] = []
+    sizes: list[int] = []
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        assert df.schema == SCHEMA
+        rows = df.collect()
+        assert len(rows) == len(batch)
+        sizes.append(len(batch))
+        seen.extend(int(row.value) for row in rows)
+
+    assert spark_bridge.handle(spark, stage.address, ORDERS, fn, max_records=1_500, idle=2.0) == 2_000
+    assert sorted(seen) == list(range(2_000))
+    assert max(sizes) > 500, "several batches of the sidecar make one DataFrame"
+    eventually(lambda: settled(stage), "all is committed")
+
+
+def test_a_poisoned_record_ends_in_the_dead_letters_and_the_rest_is_acked(spark: SparkSession, stage: Stage) -> None:
+    stage.numbers(0, 300, topic=ORDERS)
+    done: set[int] = set()
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        values = [int(row.value) for row in df.collect()]
+        if 137 in values:
+            raise ValueError("137 is poison")
+        done.update(values)
+
+    spark_bridge.handle(spark, stage.address, ORDERS, fn, idle=3.0)
+    assert done == set(range(300)) - {137}
+    assert dead(stage) == {"137": "ValueError: 137 is poison"}
+    eventually(lambda: settled(stage), "all is committed")
+
+
+def test_only_the_rows_that_the_function_names_fail(spark: SparkSession, stage: Stage) -> None:
+    stage.numbers(0, 100, topic=ORDERS)
+    attempts: dict[int, list[int]] = {}
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        for row in df.collect():
+            attempts.setdefault(int(row.value), []).append(row.attempt)
+        batch.reject(df.where("CAST(CAST(value AS string) AS int) % 50 = 7"), "ends in 7")
+        batch.nack([row for row in df.collect() if int(row.value) == 20 and row.attempt == 1], "once more")
+
+    spark_bridge.handle(spark, stage.address, ORDERS, fn, idle=3.0)
+    assert dead(stage) == {"7": "REJECTED: ends in 7", "57": "REJECTED: ends in 7"}
+    assert attempts.pop(20) == [1, 2]
+    assert set(map(tuple, attempts.values())) == {(1,)}
+
+
+def test_a_function_can_say_it_more_exactly(spark: SparkSession, stage: Stage) -> None:
+    stage.publish([Message(b"x")], ORDERS)
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        raise Reject("never")
+
+    spark_bridge.handle(spark, stage.address, ORDERS, fn, idle=2.0)
+    assert dead(stage) == {"x": "REJECTED: never"}
+
+
+def test_a_signal_lets_it_finish_what_is_in_hand(spark: SparkSession, stage: Stage) -> None:
+    stage.numbers(0, 50, topic=ORDERS)
+    finished = []
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        finished.append(df.count())
+
+    assert threading.current_thread() is threading.main_thread()
+    assert spark_bridge.handle(spark, stage.address, ORDERS, fn) == sum(finished)
+    assert finished
+    eventually(lambda: not stage.sidecar.status(ORDERS).sessions, "it has left")
+    assert stage.sidecar.status(ORDERS).counters.acked == sum(finished)
+
+
+def test_what_cannot_be_is_said(spark: SparkSession, stage: Stage) -> None:
+    def fn(df: DataFrame, batch: InHand) -> None:
+        raise AssertionError
+
+    with pytest.raises(NotFound, match="ordres"):
+        spark_bridge.handle(spark, stage.address, "ordres", fn)
+    with pytest.raises(BadOption, match="max_records: 0 is less than 1"):
+        spark_bridge.handle(spark, stage.address, ORDERS, fn, max_records=0)
+
+
+def test_a_row_that_is_not_in_hand_is_refused(spark: SparkSession, stage: Stage) -> None:
+    stage.publish([Message(b"x")], ORDERS)
+    said = []
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        with pytest.raises(BadOption, match="the row other/0/1 is not one of those in hand") as caught:
+            batch.nack([{"topic": "other", "lane": 0, "position": 1}])
+        said.append(caught)
+
+    spark_bridge.handle(spark, stage.address, ORDERS, fn, idle=1.0)
+    assert said

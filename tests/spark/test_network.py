@@ -1,0 +1,45 @@
+"""Off the pod: executors reach a sidecar over TLS, with a token that has no right but the one for ranges."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from offramp.errors import Forbidden, Unavailable
+from spark_bridge.columns import SCHEMA
+from spark_bridge.stream import StreamReader
+from tests.security.kit import TOKENS, Secured, tcp_address
+
+RANGED = {"orders": {"topics": ["orders"], "mode": "ranges"}}
+
+
+def test_a_stream_is_read_with_a_token_for_ranges_and_nothing_more(tmp_path: Path) -> None:
+    secured = Secured(tmp_path)
+    with secured.sidecar(subscriptions=RANGED) as sidecar:
+        sidecar.publish("orders", [b"%d" % n for n in range(20)])
+        options = {
+            "address": tcp_address(sidecar),
+            "subscription": "orders",
+            "ca": str(secured.authority.certificate),
+            "serverName": "localhost",
+            "token": TOKENS["spark"],
+            "timeout": "20s",
+        }
+        source = StreamReader(options, SCHEMA)
+        start = source.initialOffset()
+        end = source.latestOffset(start, ReadAllAvailable())
+        # What is sent to executors has all it needs, the authority's certificate included.
+        remote, ranges = pickle.loads(pickle.dumps((source._reader, source.partitions(start, end))))
+        secured.authority.certificate.rename(tmp_path / "elsewhere")
+        values = {row["value"] for one in ranges for batch in remote.read(one) for row in batch.to_pylist()}
+        assert values == {b"%d" % n for n in range(20)}
+        source.commit(end)
+        source.stop()
+        (tmp_path / "elsewhere").rename(secured.authority.certificate)
+        with pytest.raises(Forbidden):
+            StreamReader({**options, "token": TOKENS["app"]}, SCHEMA).initialOffset()
+        with pytest.raises(Forbidden):
+            StreamReader({**options, "token": "not-a-token-of-anybody"}, SCHEMA).initialOffset()
+        with pytest.raises(Unavailable):
+            StreamReader({**options, "serverName": "somebody-else", "timeout": "300ms"}, SCHEMA).initialOffset()

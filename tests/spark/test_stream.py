@@ -1,0 +1,290 @@
+"""The reader of a stream, called as Spark calls it, with a real sidecar and without Spark."""
+
+import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+from offramp import Message
+from offramp.errors import Forbidden, Incompatible, NotFound, Refused, Unavailable
+from spark_bridge.columns import SCHEMA
+from spark_bridge.errors import BadOption, Replaced, WrongCheckpoint
+from spark_bridge.stream import StreamReader
+from tests.e2e.harness import eventually
+from tests.spark.stage import CLICKS, ORDERS, Stage
+
+NO_LIMIT = ReadAllAvailable()
+
+
+def reader(stage: Stage, subscription: str = CLICKS, **more: str) -> StreamReader:
+    return StreamReader(stage.options(subscription, **more), SCHEMA)
+
+
+def read(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    """As executors do, each with a copy that was sent to it."""
+    rows: list[dict[str, Any]] = []
+    for partition in source.partitions(start, end):
+        copy, wanted = pickle.loads(pickle.dumps((source._reader, partition)))
+        for batch in copy.read(wanted):
+            rows.extend(batch.to_pylist())
+    return rows
+
+
+def values(rows: list[dict[str, Any]]) -> list[int]:
+    return sorted(int(row["value"]) for row in rows)
+
+
+def through_json(offset: dict[str, Any]) -> dict[str, Any]:
+    """As it comes back from a checkpoint."""
+    again: dict[str, Any] = json.loads(json.dumps(offset))
+    return again
+
+
+def test_a_range_has_every_record_once_and_again_the_same(stage: Stage) -> None:
+    stage.numbers(0, 50)
+    source = reader(stage)
+    start = source.initialOffset()
+    end = through_json(source.latestOffset(start, NO_LIMIT))
+    rows = read(source, start, end)
+    assert values(rows) == list(range(50))
+    stage.numbers(50, 60)
+    assert read(source, start, end) == rows
+
+
+def test_nothing_new_gives_back_the_start_to_the_letter(stage: Stage) -> None:
+    stage.numbers(0, 3)
+    source = reader(stage)
+    end = source.latestOffset(source.initialOffset(), NO_LIMIT)
+    assert source.latestOffset(end, NO_LIMIT) is end
+    assert source.partitions(end, end) == []
+
+
+def test_the_start_is_the_same_however_often_it_is_asked(stage: Stage) -> None:
+    stage.numbers(0, 5)
+    first = reader(stage, startingPosition="latest").initialOffset()
+    stage.numbers(5, 9)
+    assert reader(stage, startingPosition="latest").initialOffset() == first
+    source = reader(stage)
+    assert values(read(source, first, source.latestOffset(first, NO_LIMIT))) == [5, 6, 7, 8]
+
+
+def test_a_time_is_where_a_query_can_start(stage: Stage) -> None:
+    stage.publish([Message(b"%d" % n, lane=0, timestamp_ms=1_000 * n) for n in range(1, 9)])
+    source = reader(stage, startingPosition="1970-01-01T00:00:05Z")
+    start = source.initialOffset()
+    assert values(read(source, start, source.latestOffset(start, NO_LIMIT))) == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "most"),
+    [
+        ({"maxRecordsPerBatch": "10"}, ReadMaxRows(10), 10),
+        ({}, ReadMaxRows(4), 4),
+        ({"maxBytesPerBatch": "200"}, ReadMaxRows(1_000), 40),
+        ({"maxRecordsPerBatch": "0", "maxBytesPerBatch": "200"}, ReadMaxBytes(200), 40),
+    ],
+)
+def test_a_backlog_is_no_flood(stage: Stage, options: dict[str, str], limit: Any, most: int) -> None:
+    stage.numbers(100, 200)
+    source = reader(stage, **options)
+    at, seen = source.initialOffset(), []
+    while (end := source.latestOffset(at, limit)) is not at:
+        rows = read(source, at, end)
+        assert 0 < len(rows) <= most
+        seen += rows
+        at = end
+    assert values(seen) == list(range(100, 200))
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadMaxRows(1_000_000)),
+        ({"maxRecordsPerBatch": "5"}, ReadMaxRows(5)),
+        ({"maxRecordsPerBatch": "0", "maxBytesPerBatch": "1m"}, ReadMaxBytes(1 << 20)),
+        ({"maxRecordsPerBatch": "0", "maxBytesPerBatch": "0"}, ReadAllAvailable()),
+    ],
+)
+def test_spark_is_told_the_limit(stage: Stage, options: dict[str, str], limit: Any) -> None:
+    assert reader(stage, **options).getDefaultReadLimit() == limit
+
+
+def test_read_all_available_ignores_the_limits_of_options(stage: Stage) -> None:
+    stage.numbers(0, 40)
+    source = reader(stage, maxRecordsPerBatch="3", maxBytesPerBatch="10")
+    start = source.initialOffset()
+    assert len(read(source, start, source.latestOffset(start, NO_LIMIT))) == 40
+
+
+def test_read_min_rows_waits_for_more(stage: Stage) -> None:
+    stage.numbers(0, 5)
+    source = reader(stage)
+    start = source.initialOffset()
+    assert source.latestOffset(start, ReadMinRows(6)) is start
+    stage.numbers(5, 6)
+    assert len(read(source, start, source.latestOffset(start, ReadMinRows(6)))) == 6
+
+
+def test_an_available_now_run_ends_where_the_lanes_ended_when_it_began(stage: Stage) -> None:
+    stage.numbers(0, 30)
+    source = reader(stage, "both")
+    source.prepareForTriggerAvailableNow()
+    stage.numbers(30, 40)
+    stage.numbers(40, 50, topic="later")
+    at, seen = source.initialOffset(), []
+    while (end := source.latestOffset(at, ReadMaxRows(7))) is not at:
+        seen += read(source, at, end)
+        at = end
+    assert values(seen) == list(range(30))
+    # The next run has what came meanwhile.
+    source = reader(stage, "both")
+    source.prepareForTriggerAvailableNow()
+    while (end := source.latestOffset(at, ReadMaxRows(7))) is not at:
+        seen += read(source, at, end)
+        at = end
+    assert values(seen) == list(range(50))
+
+
+def test_lanes_that_come_while_it_runs_are_read_from_their_first_record(stage: Stage) -> None:
+    stage.numbers(0, 10)
+    source = reader(stage, "both")
+    at = source.initialOffset()
+    end = source.latestOffset(at, NO_LIMIT)
+    seen = read(source, at, end)
+    stage.numbers(10, 20, topic="later")
+    eventually(lambda: "later/0" in source.latestOffset(end, NO_LIMIT)["lanes"], "the new lanes are seen")
+    at = end
+    while (end := source.latestOffset(at, NO_LIMIT)) is not at:
+        seen += read(source, at, end)
+        at = end
+    assert values(seen) == list(range(20))
+
+
+def test_a_lane_is_read_by_several_tasks_if_told_so(stage: Stage) -> None:
+    stage.numbers(0, 40)
+    source = reader(stage, maxRecordsPerPartition="7")
+    start = source.initialOffset()
+    end = source.latestOffset(start, NO_LIMIT)
+    assert len(source.partitions(start, end)) == 6
+    assert values(read(source, start, end)) == list(range(40))
+
+
+def test_a_commit_reaches_the_broker_and_never_goes_back(stage: Stage) -> None:
+    stage.numbers(0, 10)
+    source = reader(stage)
+    start = source.initialOffset()
+    end = source.latestOffset(start, NO_LIMIT)
+    source.commit(end)
+    source.commit(start)
+    eventually(lambda: stage.committed() == end["lanes"], "the status shows it")
+
+
+def test_a_driver_that_was_replaced_can_neither_start_nor_commit(stage: Stage) -> None:
+    stage.numbers(0, 10)
+    old = reader(stage, name="the old one")
+    start = old.initialOffset()
+    end = old.latestOffset(start, NO_LIMIT)
+    new = reader(stage, name="the new one")
+    new.latestOffset(start, NO_LIMIT)
+    with pytest.raises(Replaced, match="Two queries must not read one subscription"):
+        old.commit(end)
+    new.commit(end)
+
+
+def test_a_reader_reports_what_the_listener_needs(stage: Stage) -> None:
+    stage.numbers(0, 4)
+    source = reader(stage)
+    end = source.latestOffset(source.initialOffset(), NO_LIMIT)
+    reported = source.reportLatestOffset()
+    assert reported["lanes"] == end["lanes"]
+    assert reported["token"] > 0
+    assert reported["address"] == stage.address
+
+
+def test_a_sidecar_that_restarts_is_waited_for(stage: Stage) -> None:
+    stage.numbers(0, 20)
+    source = reader(stage)
+    start = source.initialOffset()
+    end = source.latestOffset(start, NO_LIMIT)
+    stage.sidecar.kill()
+    with ThreadPoolExecutor(2) as threads:
+        rows = threads.submit(read, source, start, end)
+        again = threads.submit(source.latestOffset, end, NO_LIMIT)
+        stage.sidecar.start()
+        assert values(rows.result()) == list(range(20))
+        assert again.result() is end
+    source.commit(end)
+
+
+def test_a_checkpoint_of_another_subscription_is_refused(stage: Stage) -> None:
+    offset = reader(stage, "other").initialOffset()
+    source = reader(stage)
+    for call in (
+        lambda: source.latestOffset(offset, NO_LIMIT),
+        lambda: source.partitions(offset, offset),
+        lambda: source.commit(offset),
+    ):
+        with pytest.raises(WrongCheckpoint, match='belongs to the subscription "other"'):
+            call()
+
+
+def test_an_unknown_subscription_is_named_with_those_there_are(stage: Stage) -> None:
+    with pytest.raises(NotFound, match=r"clikcs.*clicks"):
+        reader(stage, "clikcs").initialOffset()
+
+
+def test_a_leased_subscription_is_refused(stage: Stage) -> None:
+    with pytest.raises(Refused, match="mode: ranges"):
+        reader(stage, ORDERS).initialOffset()
+
+
+def test_nobody_at_the_address_is_said_within_the_time(stage: Stage) -> None:
+    source = StreamReader({"address": "127.0.0.1:1", "subscription": CLICKS, "timeout": "300ms"}, SCHEMA)
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1: .*refused"):
+        source.initialOffset()
+
+
+def test_positions_lane_by_lane_are_no_start_of_a_stream(stage: Stage) -> None:
+    with pytest.raises(BadOption, match="option startingPosition: positions lane by lane are for bounded reads"):
+        reader(stage, startingPosition='{"clicks/0": 3}')
+
+
+def test_a_sidecar_that_is_older_than_the_bridge_is_named_as_such() -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        source = StreamReader({"address": f"127.0.0.1:{port}", "subscription": CLICKS}, SCHEMA)
+        with pytest.raises(Incompatible, match="older than this bridge"):
+            source.initialOffset()
+    finally:
+        server.stop(None)
+
+
+def test_a_refused_token_is_said_at_once() -> None:
+    def refuse(request: bytes, context: grpc.ServicerContext) -> bytes:
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not known here")
+
+    handlers = {"Attach": grpc.unary_unary_rpc_method_handler(refuse)}
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("offramp.v1.LogService", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        options = {"address": f"127.0.0.1:{port}", "subscription": CLICKS, "token": "wrong"}
+        with pytest.raises(Forbidden, match="the token is not known here"):
+            StreamReader(options, SCHEMA).initialOffset()
+    finally:
+        server.stop(None)
+
+
+def test_a_record_that_is_larger_than_allowed_is_named(stage: Stage) -> None:
+    stage.publish([Message(b"1"), Message(b"x" * 20_000, lane=0)])
+    source = reader(stage, maxMessageBytes="10k")
+    start = source.initialOffset()
+    with pytest.raises(Refused, match=r"clicks/0: .*Set maxMessageBytes to more"):
+        read(source, start, source.latestOffset(start, NO_LIMIT))
