@@ -1,0 +1,186 @@
+"""One round after the other, and what is shown of them."""
+
+import json
+import os
+import random
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos import clocks, plan, stages
+from tests.chaos.acts import Act
+from tests.chaos.checker import Verdict
+from tests.chaos.plan import BrokerKind, Plan
+from tests.chaos.round import play
+from tests.chaos.stages import Stage
+
+#: seconds of a campaign that was not told how long it is to be
+SECONDS = 600.0
+#: histories of rounds that passed which are kept; those that failed all are
+_KEPT = 50
+#: to the start of the line, and clears it
+_CLEAR = "\r\x1b[K"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a campaign is to be."""
+
+    seed: int
+    brokers: Sequence[BrokerKind]
+    #: at the most; 0: as many as there is time for
+    rounds: int = 0
+    #: no round begins after so many; 0: however long it takes
+    seconds: float = SECONDS
+    #: the number of the first round
+    first: int = 1
+    folder: Path = Path(".chaos")
+
+
+class Campaign:
+    def __init__(self, wish: Wish) -> None:
+        self._wish = wish
+        self._began = time.monotonic()
+        self._stages: dict[BrokerKind, Stage] = {}
+        self._counts: Counter[str] = Counter()
+        self._failed: list[Plan] = []
+        self._passed: list[Path] = []
+        self._played = 0
+        self._drawn = 0.0
+        self._folder = wish.folder / time.strftime("%Y%m%d-%H%M%S")
+
+    def run(self) -> int:
+        """How many rounds failed."""
+        say(f"chaos: seed {self._wish.seed}, {', '.join(self._wish.brokers)}, {self._extent()}; in {self._folder}")
+        missing = [] if clocks.library() else [clocks.MISSING]
+        missing += [] if shutil.which("php") else ["no workers in PHP: php is not there"]
+        try:
+            while self._goes_on():
+                number = self._wish.first + self._played
+                broker = self._wish.brokers[number % len(self._wish.brokers)]
+                stage = self._stage(broker)
+                missing += [f"not {act}: {why}" for act, why in stage.cannot.items() if why not in str(missing)]
+                self._round(plan_of(self._wish.seed, number, broker, stage), stage)
+                self._played += 1
+        except KeyboardInterrupt:
+            say("interrupted")
+        finally:
+            for stage in self._stages.values():
+                stage.close()
+        for text in missing:
+            say(text)
+        self._sum_up()
+        return len(self._failed)
+
+    def _stage(self, broker: BrokerKind) -> Stage:
+        if broker not in self._stages:
+            self._draw(f"starting {broker}")
+            self._stages[broker] = stages.open_stage(broker, self._folder / "servers")
+        return self._stages[broker]
+
+    def _round(self, planned: Plan, stage: Stage) -> None:
+        began = time.monotonic()
+        head = f"round {planned.number}{self._of()} {planned.summary}"
+        folder = self._folder / f"{planned.number:04d}-{planned.broker}"
+        faults = ", ".join(f"{fault.at:.1f} s {fault.act}" for fault in planned.faults)
+        try:
+            verdict = play(planned, stage, folder, lambda text: self._draw(f"{head}: {text} ({self._left()})"))
+        except Exception as error:
+            verdict = Verdict(problems={"The round could be played": [repr(error)]})
+            (folder / "verdict.json").write_text(json.dumps(vars(verdict), indent=1))
+        self._counts.update(verdict.counts)
+        took = time.monotonic() - began
+        say(f"{'ok    ' if verdict.passed else 'FAILED'} {head}: {_told(verdict)}; {took:.0f} s [{faults}]")
+        if verdict.passed:
+            self._forget(folder)
+        else:
+            self._keep(planned, verdict, stage, folder)
+
+    def _forget(self, folder: Path) -> None:
+        """Of a round that passed, its history stays for a while, and nothing else does."""
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+        self._passed.append(folder)
+        if len(self._passed) > _KEPT:
+            shutil.rmtree(self._passed.pop(0))
+
+    def _keep(self, planned: Plan, verdict: Verdict, stage: Stage, folder: Path) -> None:
+        self._failed.append(planned)
+        for line in verdict.lines():
+            say(f"    {line}")
+        for log in stage.logs():
+            shutil.copy(log, folder / f"{planned.broker}-{log.name}")
+        say(f"    kept: {folder}")
+        say(f"    again: {_again(planned)}")
+
+    def _sum_up(self) -> None:
+        told = ", ".join(f"{count:,} {what}" for what, count in self._counts.items())
+        say(f"{self._played} rounds, {len(self._failed)} failed; {told}")
+        for planned in self._failed:
+            say(f"again: {_again(planned)}")
+
+    # How long
+
+    def _goes_on(self) -> bool:
+        wish = self._wish
+        if wish.rounds and self._played >= wish.rounds:
+            return False
+        return not wish.seconds or time.monotonic() - self._began < wish.seconds
+
+    def _extent(self) -> str:
+        wish = self._wish
+        told = [f"{wish.rounds} rounds"] if wish.rounds else []
+        return " or ".join([*told, f"{wish.seconds:.0f} s"] if wish.seconds else told)
+
+    def _of(self) -> str:
+        return f"/{self._wish.first + self._wish.rounds - 1}" if self._wish.rounds else ""
+
+    def _left(self) -> str:
+        seconds = time.monotonic() - self._began
+        if self._wish.seconds:
+            seconds = max(0.0, self._wish.seconds - seconds)
+            return f"{seconds // 60:.0f}:{seconds % 60:02.0f} left"
+        return f"{seconds // 60:.0f}:{seconds % 60:02.0f} so far"
+
+    def _draw(self, text: str) -> None:
+        """What happens now: for somebody who watches."""
+        if sys.stdout.isatty() and time.monotonic() - self._drawn > 0.2:
+            self._drawn = time.monotonic()
+            columns = shutil.get_terminal_size().columns
+            print(_CLEAR + text[: columns - 1], end="", flush=True)
+
+
+def plan_of(seed: int, number: int, broker: BrokerKind, stage: Stage) -> Plan:
+    """With what is to be had on this machine."""
+    ways = ["threads", "stream", "fetch", *(["php"] if shutil.which("php") else [])]
+    without = {*stage.cannot, *(() if clocks.library() else (Act.JUMP_CLOCK,))}
+    return plan.make(seed, number, broker, ways=ways, without=without)
+
+
+def say(text: str) -> None:
+    """A line that stays."""
+    print((_CLEAR if sys.stdout.isatty() else "") + text, flush=True)
+
+
+def _told(verdict: Verdict) -> str:
+    counts = verdict.counts
+    if not counts:
+        return "no history"
+    return (
+        f"{counts['records']:,} records, {counts['again after an ack']} again after an ack, "
+        f"{counts['dead letters']} dead letters, {counts['parked']} parked"
+    )
+
+
+def _again(planned: Plan) -> str:
+    return f"make chaos SEED={planned.seed} ROUND={planned.number} BROKER={planned.broker}"
+
+
+def a_seed() -> int:
+    """One of one's own, for those who have none."""
+    return random.Random(os.urandom(8)).randrange(1, 1_000_000)

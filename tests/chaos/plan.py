@@ -1,0 +1,161 @@
+"""A seed and a number make a round: who takes part, and which faults when. Pure.
+
+The moments of other processes are not ours: the same plan again is the same faults at the same times under the same
+load, not the same history to the microsecond.
+"""
+
+import json
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from tests.chaos.acts import Act, Fault
+from tests.e2e.load.kinds import Kind
+
+
+class BrokerKind(StrEnum):
+    LOCAL = "local"
+    KAFKA = "kafka"
+    PULSAR = "pulsar"
+
+
+#: seconds of load
+LOAD = 8.0
+_DAY = 86_400.0
+#: seconds until Kafka takes a silent member for gone, in these rounds
+SESSION = 3.0
+
+_ANYWHERE = {
+    Act.KILL_SIDECAR: 6,
+    Act.STOP_SIDECAR: 4,
+    Act.FREEZE_SIDECAR: 2,
+    Act.KILL_WORKER: 5,
+    Act.STOP_WORKER: 3,
+    Act.FREEZE_WORKER: 3,
+    Act.JUMP_CLOCK: 2,
+}
+_APP = {Act.CUT_APP: 4, Act.DELAY_APP: 2, Act.HOLD_APP: 2}
+_FLEET = {Act.JOIN: 4, Act.LEAVE: 3, Act.CUT_BROKER: 4, Act.DELAY_BROKER: 2, Act.HOLD_BROKER: 2}
+_SERVER = {Act.KILL_BROKER: 1, Act.STOP_BROKER: 1, Act.FREEZE_BROKER: 1}
+
+#: what a broker can be asked to do, and in which order records may then be chosen to come
+_VARIANTS: Mapping[BrokerKind, Mapping[str, tuple[str, ...]]] = {
+    BrokerKind.LOCAL: {"": ("none", "key", "lane")},
+    BrokerKind.KAFKA: {"consumer": ("none", "key", "lane"), "classic": ("none", "key", "lane")},
+    BrokerKind.PULSAR: {
+        "shared": ("none",),
+        "key_shared": ("key",),
+        "failover": ("none", "key", "lane"),
+        "exclusive": ("none", "key", "lane"),
+    },
+}
+#: shares of one in a thousand; the rest does nothing special
+_IN_ORDER = {Kind.FLAKY: 40, Kind.SLOW: 10, Kind.BAD: 10}
+_ANY_ORDER = {**_IN_ORDER, Kind.LATER: 20}
+#: in some rounds, few
+_DEADLY = {Kind.POISON: 1, Kind.KILLER: 1}
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    number: int
+    broker: BrokerKind
+    #: the group protocol of Kafka, the subscription type of Pulsar
+    variant: str
+    order: str
+    lanes: int
+    #: the ways of the workers of each sidecar that is there from the start; those that join take them in turn
+    crews: tuple[tuple[str, ...], ...]
+    #: workers and sidecars talk over TCP
+    tcp: bool
+    #: of kinds of records, in a thousand
+    shares: Mapping[Kind, int]
+    #: records a second
+    pace: int
+    faults: tuple[Fault, ...]
+    seconds: float = LOAD
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @property
+    def summary(self) -> str:
+        words = (self.broker, self.variant, f"order {self.order}", "over TCP" if self.tcp else "")
+        return " ".join(word for word in words if word)
+
+
+def make(
+    seed: int,
+    number: int,
+    broker: BrokerKind,
+    *,
+    ways: Collection[str] = ("threads", "stream", "fetch"),
+    without: Collection[Act] = (),
+) -> Plan:
+    """`ways` of getting batches are to be had here; faults that cannot be made here are `without`."""
+    chance = random.Random(f"{seed} {number} {broker}")
+    variant = chance.choice(tuple(_VARIANTS[broker]))
+    order = chance.choice(_VARIANTS[broker][variant])
+    shares = dict(_ANY_ORDER if order == "none" else _IN_ORDER)
+    # A record that fails always is hard to tell from an outage where little else can be tried.
+    if order != "lane" and chance.random() < 0.25:
+        shares |= _DEADLY
+    tcp = chance.random() < 0.4
+    alone = broker is BrokerKind.LOCAL or variant == "exclusive"
+    crews = tuple(_crew(chance, sorted(ways)) for _ in range(1 if alone else 2))
+    faults = tuple(_faults(chance, broker, alone=alone, tcp=tcp, without=without))
+    # A record that is put aside until a time of day comes a day late if that is a day off: no loss, but a long round.
+    if any(fault.act is Act.JUMP_CLOCK and abs(fault.lasts) == _DAY for fault in faults):
+        shares.pop(Kind.LATER, None)
+    return Plan(
+        seed,
+        number,
+        broker,
+        variant,
+        order,
+        lanes=chance.choice((2, 4) if alone else (4, 8)),
+        crews=crews,
+        tcp=tcp,
+        shares=shares,
+        pace=chance.choice((150, 250)),
+        faults=faults,
+    )
+
+
+def _crew(chance: random.Random, ways: list[str]) -> tuple[str, ...]:
+    return tuple(chance.choice(ways) for _ in range(2))
+
+
+def _faults(
+    chance: random.Random, broker: BrokerKind, *, alone: bool, tcp: bool, without: Collection[Act]
+) -> list[Fault]:
+    weights: dict[Act, int] = {**_ANYWHERE, **(_APP if tcp else {})}
+    if broker is BrokerKind.LOCAL:
+        weights[Act.FILL_DISK] = 5
+    else:
+        weights |= _FLEET
+        if alone:
+            del weights[Act.JOIN], weights[Act.LEAVE]
+    weights = {act: weight for act, weight in weights.items() if act not in without}
+    acts = chance.choices(tuple(weights), tuple(weights.values()), k=chance.randrange(3, 7))
+    # A server takes its time to come back: it goes once in a round, and not in every one.
+    if broker is not BrokerKind.LOCAL and chance.random() < (0.4 if broker is BrokerKind.KAFKA else 0.15):
+        servers = {act: weight for act, weight in _SERVER.items() if act not in without}
+        acts.append(chance.choices(tuple(servers), tuple(servers.values()))[0])
+    times = sorted(chance.uniform(0.5, LOAD - 0.5) for _ in acts)
+    chance.shuffle(acts)
+    return [
+        Fault(round(at, 2), act, chance.randrange(1000), round(_lasts(chance, act, broker), 2))
+        for at, act in zip(times, acts, strict=True)
+    ]
+
+
+def _lasts(chance: random.Random, act: Act, broker: BrokerKind) -> float:
+    if act is Act.FREEZE_SIDECAR and broker is BrokerKind.KAFKA:
+        # One that is taken for gone, and one that is just in time.
+        return chance.choice((SESSION * 0.7, SESSION * 1.5))
+    if act is Act.JUMP_CLOCK:
+        return chance.choice((-_DAY, -5.0, 5.0, _DAY))
+    return chance.uniform(0.2, 2.5)

@@ -1,0 +1,269 @@
+"""The checker finds what it is there for: a history that keeps every promise passes, and each that breaks one fails."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import checker, history
+from tests.chaos.checker import RULES, check
+from tests.chaos.diary import Diary
+from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Note, Stay, Stock, Stored
+from tests.e2e.load.journal import Entry, Journal, Spot, Word
+
+A1, A2, B3, BAD, LATER = (Spot(0, position) for position in range(5))
+VALUES = {A1: "ok:1", A2: "flaky:2", B3: "ok:3", BAD: "bad:4", LATER: "later:5"}
+KEYS = {A1: "a", A2: "a", B3: "b", BAD: "b", LATER: "c"}
+
+
+def note(at: float, writer: str, word: Word, *spots: Spot, attempt: int = 1, flagged: bool = False) -> Note:
+    return Note(at, writer, word, tuple(Entry(at, word, spot, attempt, flagged) for spot in spots))
+
+
+def good(order: str = "key") -> History:
+    """Two workers, a nack, a reject, a record that was parked, and a worker that was killed with one in its hands."""
+    notes = [
+        note(1.0, "w1", Word.TOOK, A1, A2),
+        note(1.1, "w1", Word.NACKED, A2),
+        note(1.2, "w1", Word.ACKED, A1),
+        note(1.3, "w1", Word.SETTLED, A1),
+        note(1.4, "w2", Word.TOOK, B3),
+        # Here w2 is killed.
+        note(2.0, "w1", Word.TOOK, A2, attempt=2),
+        note(2.1, "w1", Word.ACKED, A2),
+        note(2.2, "w1", Word.TOOK, B3, attempt=2, flagged=True),
+        note(2.3, "w1", Word.ACKED, B3),
+        note(2.4, "w1", Word.TOOK, BAD),
+        note(2.5, "w1", Word.REJECTED, BAD),
+        note(2.6, "w1", Word.TOOK, LATER),
+        note(2.7, "w1", Word.NACKED, LATER),
+        note(3.0, "w1", Word.TOOK, LATER, attempt=2, flagged=True),
+        note(3.1, "w1", Word.ACKED, LATER),
+    ]
+    stock = Stock(
+        records={spot: Stored(KEYS[spot], value) for spot, value in VALUES.items()},
+        letters=[Letter(BAD, "b", "bad:4", "REJECTED: no")],
+        stays=[Stay(Spot(3, 0), LATER)],
+        claims=[
+            Claim(1.25, TOPIC, 0, ((0, 1),)),
+            Claim(2.35, TOPIC, 0, ((0, 3),)),
+            Claim(2.9, TOPIC, 0, ((0, 5),)),
+            Claim(3.2, RETRY, 3, ((0, 1),)),
+        ],
+    )
+    lives = [Life("sidecar 0", 10, "", 0, True), Life("worker", 11, "w2", -9, True)]
+    return History(order, dict(VALUES), notes, stock, lives)
+
+
+def broken_by(rule: str, history: History) -> None:
+    """This rule is broken, and no other."""
+    found = check(history).problems
+    assert [*found] == [rule], found
+
+
+@pytest.mark.parametrize("order", ["none", "key", "lane"])
+def test_a_history_that_keeps_every_promise_passes(order: str) -> None:
+    told = good(order)
+    if order == "lane":
+        # What comes before must be done: the nacked one waits for nobody, but all wait for it.
+        told.notes = [one for one in told.notes if one.at not in (1.4, 2.2)]
+        told.notes.append(note(2.25, "w1", Word.TOOK, B3))
+        told.notes.sort()
+    assert check(told).passed, [*check(told).lines()]
+
+
+def test_what_was_confirmed_and_is_not_there() -> None:
+    told = good()
+    told.published = {**told.published, Spot(0, 9): "ok:9"}
+    broken_by("What was confirmed to a publisher is in the broker", told)
+
+
+def test_what_is_there_with_another_value() -> None:
+    told = good()
+    told.published = {**told.published, A1: "ok:7"}
+    broken_by("What was confirmed to a publisher is in the broker", told)
+
+
+def test_a_record_that_nobody_finished() -> None:
+    told = good("none")
+    told.stock.records[Spot(1, 0)] = Stored("a", "ok:8")
+    told.stock.claims.append(Claim(9.0, TOPIC, 1, ()))
+    assert {"Nothing is lost", "What the sidecars counted is committed in the end"} == set(check(told).problems)
+
+
+def test_a_record_that_was_taken_and_never_came_again() -> None:
+    told = good("none")
+    told.notes = [one for one in told.notes if one.at not in (2.2, 2.3)]
+    assert {"Nothing is lost", "Nothing was committed that was not settled"} == set(check(told).problems)
+
+
+def test_a_commit_before_the_ack() -> None:
+    told = good()
+    told.stock.claims[0] = Claim(1.15, TOPIC, 0, ((0, 1),))
+    broken_by("Nothing was committed that was not settled", told)
+
+
+def test_a_run_beyond_the_position_before_its_ack() -> None:
+    told = good()
+    told.stock.claims.insert(1, Claim(1.5, TOPIC, 0, ((0, 1), (2, 3))))
+    broken_by("Nothing was committed that was not settled", told)
+
+
+def test_a_reject_that_is_committed_before_it_was_said() -> None:
+    told = good()
+    told.stock.claims.insert(2, Claim(2.45, TOPIC, 0, ((0, 4),)))
+    broken_by("Nothing was committed that was not settled", told)
+
+
+def test_a_stay_in_the_retry_topic_that_is_committed_before_the_ack() -> None:
+    told = good()
+    told.stock.claims[3] = Claim(3.05, RETRY, 3, ((0, 1),))
+    broken_by("Nothing was committed that was not settled", told)
+
+
+def test_a_position_that_stays_behind() -> None:
+    told = good()
+    del told.stock.claims[2]
+    broken_by("What the sidecars counted is committed in the end", told)
+
+
+def test_a_key_whose_second_record_comes_before_its_first_is_done() -> None:
+    told = good()
+    told.notes[0] = note(1.0, "w1", Word.TOOK, A1)
+    told.notes[1] = note(1.1, "w2", Word.TOOK, A2)
+    told.notes.append(note(1.15, "w2", Word.NACKED, A2))
+    told.notes.sort()
+    broken_by("Records come in the order that was chosen", told)
+
+
+def test_a_batch_that_is_not_in_order() -> None:
+    told = good()
+    told.notes[0] = note(1.0, "w1", Word.TOOK, A2, A1)
+    broken_by("Records come in the order that was chosen", told)
+
+
+def test_a_lane_whose_later_record_goes_while_an_earlier_one_waits() -> None:
+    broken_by("Records come in the order that was chosen", good("lane"))
+
+
+def test_a_record_that_comes_again_after_its_ack_and_does_not_say_so() -> None:
+    told = good("none")
+    told.notes.append(note(4.0, "w1", Word.TOOK, A1))
+    told.notes.append(note(4.1, "w1", Word.ACKED, A1))
+    broken_by("A record that comes again after an ack, or after an unknown outcome, says so", told)
+
+
+def test_a_record_of_a_killed_worker_that_does_not_say_so() -> None:
+    told = good()
+    told.notes[7] = note(2.2, "w1", Word.TOOK, B3, attempt=2)
+    broken_by("A record that comes again after an ack, or after an unknown outcome, says so", told)
+
+
+def letters(*found: Letter) -> Callable[[History], None]:
+    def put(told: History) -> None:
+        told.stock.letters = [*found]
+
+    return put
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        letters(Letter(BAD, "b", "bad:9", "REJECTED: no")),
+        letters(Letter(BAD, None, "bad:4", "REJECTED: no")),
+        letters(Letter(BAD, "b", "bad:4", "WORKER_DIED")),
+        letters(Letter(BAD, "b", "bad:4", "REJECTED: no"), Letter(A1, "a", "ok:1", "EXHAUSTED")),
+        letters(Letter(BAD, "b", "bad:4", "REJECTED: no"), Letter(A1, "a", "ok:1", "WORKER_DIED")),
+        letters(Letter(BAD, "b", "bad:4", "REJECTED: no"), Letter(Spot(7, 7), "a", "ok:1", "REJECTED")),
+    ],
+    ids=["another value", "no key", "another reason", "an innocent", "blamed too soon", "of nothing"],
+)
+def test_dead_letters_that_are_not_right(change: Callable[[History], None]) -> None:
+    told = good("none")
+    change(told)
+    broken_by("Dead letters are complete, whole, and only for those that are to be", told)
+
+
+def test_a_dead_letter_that_is_missing() -> None:
+    told = good("none")
+    told.stock.letters = []
+    found = check(told).problems
+    assert "Dead letters are complete, whole, and only for those that are to be" in found
+    assert "Nothing is lost" in found
+
+
+def test_a_record_that_three_workers_died_with_may_be_blamed_for_it() -> None:
+    told = good("none")
+    del told.notes[8]
+    told.stock.letters.append(Letter(B3, "b", "ok:3", "WORKER_DIED"))
+    assert "Dead letters are complete, whole, and only for those that are to be" in check(told).problems
+    told.notes.append(note(2.26, "w3", Word.TOOK, B3, attempt=3, flagged=True))
+    told.notes.sort()
+    assert check(told).passed, [*check(told).lines()]
+
+
+@pytest.mark.parametrize(
+    "life",
+    [Life("sidecar 1", 12, "", 1, False), Life("sidecar 1", 12, "", 0, False), Life("sidecar 1", 12, "", None, True)],
+    ids=["fails", "ends", "hangs"],
+)
+def test_a_process_that_ends_by_itself_or_never(life: Life) -> None:
+    told = good()
+    told.lives.append(life)
+    broken_by("No process ends by itself, and none says that something went wrong", told)
+
+
+def test_a_complaint_of_the_harness() -> None:
+    broken_by(
+        "No process ends by itself, and none says that something went wrong", replace(good(), complaints=["it hung"])
+    )
+
+
+def test_a_dead_letter_that_was_written_twice_is_counted_and_allowed() -> None:
+    told = good()
+    told.stock.letters *= 2
+    verdict = check(told)
+    assert verdict.passed
+    assert verdict.counts["dead letters written twice"] == 1
+
+
+def test_every_rule_has_a_history_that_breaks_it() -> None:
+    text = Path(__file__).read_text()
+    for rule in RULES:
+        assert f'"{(rule.__doc__ or "").rstrip(".")}"' in text, rule
+
+
+def test_no_module_that_judges_uses_the_sidecar() -> None:
+    folder = Path(checker.__file__).parent
+    for path in [*folder.glob("*.py"), *folder.glob("stages/*.py")]:
+        lines = path.read_text().splitlines()
+        assert not [line for line in lines if line.startswith(("import sidecar", "from sidecar"))], path
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    told = good()
+    (tmp_path / "plan.json").write_text('{"order": "key"}')
+    (tmp_path / "broker.json").write_text(told.stock.to_json())
+    (tmp_path / "published-0").write_text('[0, 0, "ok:1"]\n[0, 1, "half')
+    journal = Journal(tmp_path / "journal-1")
+    journal.note(Word.TOOK, [(0, 0, 1, False), (0, 1, 2, True)])
+    journal.note(Word.ACKED, [(0, 0, 1, False)])
+    diary = Diary(tmp_path / "diary")
+    diary.note("started", "sidecar 0", 10)
+    diary.note("started", "worker", 11, journal="journal-1")
+    diary.note("killed", "worker", 11)
+    diary.note("ended", "worker", 11, code=-9)
+    diary.note("ended", "sidecar 0", 10, code=1)
+    diary.complain("it hung")
+    diary.close()
+    read = history.read(tmp_path)
+    assert read.published == {A1: "ok:1"}
+    assert read.stock == told.stock
+    assert [(one.writer, one.word, len(one.entries)) for one in read.notes] == [
+        ("journal-1", Word.TOOK, 2),
+        ("journal-1", Word.ACKED, 1),
+    ]
+    assert read.notes[0].entries[1].possibly_processed
+    assert read.lives == [Life("sidecar 0", 10, "", 1, False), Life("worker", 11, "journal-1", -9, True)]
+    assert read.complaints == ["it hung"]

@@ -1,0 +1,95 @@
+"""A short round on each broker, always the same; `make chaos` plays others. The long form plays some of those."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import plan
+from tests.chaos.acts import Act, Fault
+from tests.chaos.campaign import Campaign, Wish
+from tests.chaos.plan import BrokerKind, Plan
+from tests.chaos.round import play
+from tests.chaos.stages import open_stage
+from tests.e2e.load.kinds import Kind
+from tests.servers.tools import Missing, give_up
+
+#: seconds; the machine may be busy
+pytestmark = pytest.mark.timeout(300)
+
+LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
+#: what happens in the round of every broker
+EVERYWHERE = (
+    Fault(0.3, Act.KILL_WORKER, 0, 0.0),
+    Fault(0.6, Act.KILL_SIDECAR, 0, 0.2),
+    Fault(2.0, Act.CUT_APP, 0, 0.0),
+    Fault(2.5, Act.STOP_SIDECAR, 0, 0.2),
+)
+#: and what only some of them can have done to them
+MORE = {
+    BrokerKind.LOCAL: (Fault(1.5, Act.FILL_DISK, 0, 1.0),),
+    BrokerKind.KAFKA: (Fault(1.0, Act.CUT_BROKER, 0, 0.0), Fault(2.8, Act.JOIN, 0, 0.0)),
+    BrokerKind.PULSAR: (Fault(1.0, Act.CUT_BROKER, 0, 0.0),),
+}
+VARIANTS = {BrokerKind.LOCAL: "", BrokerKind.KAFKA: "consumer", BrokerKind.PULSAR: "key_shared"}
+
+
+def fixed(broker: BrokerKind, without: Collection[Act]) -> Plan:
+    faults = sorted((*EVERYWHERE, *MORE[broker]))
+    return Plan(
+        seed=1,
+        number=1,
+        broker=broker,
+        variant=VARIANTS[broker],
+        order="key",
+        lanes=4,
+        crews=(("threads", "fetch"),),
+        tcp=True,
+        shares={Kind.FLAKY: 40, Kind.SLOW: 10, Kind.BAD: 10},
+        pace=200,
+        faults=tuple(fault for fault in faults if fault.act not in without),
+        seconds=4.0,
+    )
+
+
+@pytest.mark.parametrize("broker", [*BrokerKind])
+def test_a_short_round_keeps_every_promise(broker: BrokerKind, tmp_path: Path) -> None:
+    try:
+        stage = open_stage(broker, tmp_path / "stage")
+    except Missing as missing:
+        give_up(missing)
+    try:
+        verdict = play(fixed(broker, stage.cannot), stage, tmp_path / "round")
+    finally:
+        stage.close()
+    assert verdict.passed, "\n".join([*verdict.lines(), f"see {tmp_path / 'round'}"])
+    # It was a round worth the name, on a busy machine too.
+    assert verdict.counts["records"] > 20
+
+
+@pytest.mark.skipif(not LONG, reason="the long form of the tests plays these; make chaos plays as many as you like")
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("broker", [*BrokerKind])
+def test_rounds_that_a_seed_has_planned(broker: BrokerKind, tmp_path: Path) -> None:
+    assert Campaign(Wish(7, [broker], rounds=20, seconds=0.0, folder=tmp_path)).run() == 0
+
+
+@pytest.mark.parametrize("broker", [*BrokerKind])
+def test_a_seed_fixes_the_rounds(broker: BrokerKind) -> None:
+    plans = [plan.make(5, number, broker) for number in range(50)]
+    assert plans == [plan.make(5, number, broker) for number in range(50)]
+    assert len({one.faults for one in plans}) == 50
+    assert plans != [plan.make(6, number, broker) for number in range(50)]
+
+
+def test_all_faults_happen_in_some_round() -> None:
+    seen = {
+        fault.act for broker in BrokerKind for number in range(100) for fault in plan.make(1, number, broker).faults
+    }
+    assert seen == {*Act}
+
+
+def test_a_fault_that_cannot_be_made_here_is_in_no_round() -> None:
+    plans = [plan.make(1, number, BrokerKind.LOCAL, without=[Act.FILL_DISK]) for number in range(100)]
+    assert not [fault for one in plans for fault in one.faults if fault.act is Act.FILL_DISK]

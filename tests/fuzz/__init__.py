@@ -1,0 +1,15 @@
+"""Fuzz: a real sidecar is sent what no client should send, and has to answer clearly, live on, and disturb nobody.
+
+    make fuzz                 two minutes
+    make fuzz SECONDS=3600 SEED=7
+
+garbage     pure: bytes for a socket that speaks HTTP/2: noise, frames cut short, headers without end, bad messages
+messages    pure: valid messages of the protocol with values of all sorts
+raids       what is done with them: on a socket, by unary calls, on the Consume stream
+bystander   a client that behaves, through the same sidecar, all the while
+campaign    raids for so many seconds, and what came of them
+
+Other things that are read are fuzzed where their tests are, by Hypothesis: configuration files in
+`tests/unit/test_config_fuzz.py`, Kafka's commit metadata in `tests/unit/test_brokers_kafka_metadata.py`; a damaged
+database file in `test_database` here. `make fuzz` runs those too, with OFFRAMP_TEST_LONG=1 for longer.
+"""

@@ -1,0 +1,169 @@
+"""Bytes for a socket that speaks HTTP/2. Pure: a chance makes them."""
+
+import random
+import struct
+from collections.abc import Callable, Iterator
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_DATA, _HEADERS, _PRIORITY, _RST, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = range(10)
+_END_STREAM, _END_HEADERS = 0x1, 0x4
+
+METHODS = (
+    "/offramp.v1.ConsumerService/Consume",
+    "/offramp.v1.ConsumerService/Open",
+    "/offramp.v1.ConsumerService/Fetch",
+    "/offramp.v1.ConsumerService/Settle",
+    "/offramp.v1.ConsumerService/ExtendLease",
+    "/offramp.v1.PublishService/Publish",
+    "/offramp.v1.AdminService/GetStatus",
+    "/offramp.v1.LogService/Plan",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    "/offramp.v1.ConsumerService/Nothing",
+    "/",
+)
+
+
+def noise(chance: random.Random) -> Iterator[bytes]:
+    """Whatever."""
+    yield chance.randbytes(chance.randrange(1, 5000))
+
+
+def other_protocols(chance: random.Random) -> Iterator[bytes]:
+    """Somebody who took the wrong door."""
+    yield chance.choice(
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /metrics HTTP/1.0\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + chance.randbytes(100),
+            b"*1\r\n$4\r\nPING\r\n",
+            b"\x00\x00\x00\x12\x00\x12\x00\x04",
+        )
+    )
+
+
+def cut_short(chance: random.Random) -> Iterator[bytes]:
+    """A good beginning that ends in the middle."""
+    whole = b"".join(_call(chance, _framed(chance.randbytes(chance.randrange(200)))))
+    yield whole[: chance.randrange(1, len(whole))]
+
+
+def odd_frames(chance: random.Random) -> Iterator[bytes]:
+    """Frames of all types with lengths, flags and streams that may not be."""
+    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    for _ in range(chance.randrange(1, 20)):
+        kind = chance.choice((*range(10), chance.randrange(256)))
+        stream = chance.choice((0, 1, 2, 3, 0x7FFFFFFF))
+        yield _frame(kind, chance.randrange(256), stream, chance.randbytes(chance.choice((0, 4, 8, 9, 100, 20_000))))
+
+
+def huge_headers(chance: random.Random) -> Iterator[bytes]:
+    """Headers that are larger than anybody takes, and some that never end."""
+    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    block = _headers(chance.choice(METHODS)) + _literal("x-much", "y" * 16_000)
+    yield _frame(_HEADERS, 0, 1, block[:16_000])
+    for _ in range(chance.choice((0, 1, 20))):
+        yield _frame(_CONTINUATION, 0, 1, _literal("x-more", "z" * 16_000)[:16_000])
+    if chance.random() < 0.5:
+        yield _frame(_CONTINUATION, _END_HEADERS, 1)
+
+
+def many_streams(chance: random.Random) -> Iterator[bytes]:
+    """Calls that are begun and taken back at once, again and again."""
+    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    for stream in range(1, 2 * chance.randrange(2, 200), 2):
+        yield _frame(_HEADERS, _END_HEADERS, stream, _headers(chance.choice(METHODS)))
+        yield _frame(_RST, 0, stream, struct.pack(">I", 8))
+
+
+def bad_messages(chance: random.Random) -> Iterator[bytes]:
+    """A good call with a message that is none: of random bytes, of a wrong length, said to be compressed."""
+    body = chance.randbytes(chance.randrange(300))
+    yield from _call(
+        chance,
+        chance.choice(
+            (
+                _framed(body),
+                _framed(body, compressed=True),
+                _framed(body, claimed=len(body) + chance.randrange(1, 100)),
+                _framed(body, claimed=0xFFFFFFFF),
+                _framed(body)[: chance.randrange(5)],
+                _framed(b"") * chance.randrange(1, 50),
+            )
+        ),
+    )
+
+
+def odd_headers(chance: random.Random) -> Iterator[bytes]:
+    """A call whose headers are not what they should be."""
+    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    block = chance.choice(
+        (
+            chance.randbytes(chance.randrange(1, 500)),
+            _literal(":method", "POST"),
+            _headers("/" + "x" * 5000),
+            _headers(METHODS[0]) + _literal("grpc-timeout", chance.choice(("0n", "-1S", "99999999999H", "soon"))),
+            _headers(METHODS[0]) + _literal("grpc-encoding", chance.choice(("gzip", "none", "x" * 1000))),
+            _headers(METHODS[2]) + _literal("content-type", "text/html"),
+            _literal("x", "y") + _headers(METHODS[2]),
+        )
+    )
+    yield _frame(_HEADERS, _END_HEADERS | chance.choice((0, _END_STREAM)), 1, block[:16_000])
+
+
+Kind = Callable[[random.Random], Iterator[bytes]]
+KINDS: tuple[Kind, ...] = (
+    noise,
+    other_protocols,
+    cut_short,
+    odd_frames,
+    huge_headers,
+    many_streams,
+    bad_messages,
+    odd_headers,
+)
+
+
+def _call(chance: random.Random, body: bytes) -> Iterator[bytes]:
+    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    yield _frame(_HEADERS, _END_HEADERS, 1, _headers(chance.choice(METHODS)))
+    yield _frame(_DATA, chance.choice((0, _END_STREAM)), 1, body[:16_000])
+
+
+def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
+
+
+def _framed(body: bytes, *, compressed: bool = False, claimed: int | None = None) -> bytes:
+    """As gRPC has messages in a stream."""
+    return struct.pack(">BI", compressed, len(body) if claimed is None else claimed) + body
+
+
+def _headers(path: str) -> bytes:
+    pairs = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": path,
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    return b"".join(_literal(name, value) for name, value in pairs.items())
+
+
+def _literal(name: str, value: str) -> bytes:
+    """A header as HPACK has it when nothing is looked up or squeezed."""
+    return b"\0" + _sized(name.encode()) + _sized(value.encode())
+
+
+def _sized(raw: bytes) -> bytes:
+    size = len(raw)
+    if size < 127:
+        return bytes((size,)) + raw
+    size -= 127
+    out = bytearray((127,))
+    while size >= 128:
+        out.append(size & 127 | 128)
+        size >>= 7
+    out.append(size)
+    return bytes(out) + raw

@@ -1,0 +1,214 @@
+"""What is done to a sidecar: on a bare socket, by unary calls, on the Consume stream.
+
+A raid answers what was wrong with what it saw: a call that hung, or an answer that is nobody's fault but the
+sidecar's. What it asks for is never the bystander's.
+"""
+
+import contextlib
+import random
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from offramp.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    consumer_pb2,
+    consumer_pb2_grpc,
+    log_pb2,
+    log_pb2_grpc,
+    publish_pb2,
+    publish_pb2_grpc,
+    record_pb2,
+)
+from tests.fuzz import garbage
+from tests.fuzz.messages import Hints, fill
+
+#: the subscription that may be raided, and its topic
+TARGET = "target"
+#: seconds within which a call must be answered that does not ask to wait, on a busy machine
+_PATIENCE = 20.0
+#: seconds that a stream is read
+_GLANCE = 0.3
+#: somebody's fault that is not the client's
+_WRONG = frozenset((grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS))
+
+
+@dataclass
+class Loot:
+    """What was seen of the sidecar: used again, so that raids get further than the first check."""
+
+    leases: list[bytes] = field(default_factory=list)
+    sessions: list[bytes] = field(default_factory=list)
+    #: by status
+    answers: Counter[str] = field(default_factory=Counter)
+    #: what is wrong
+    problems: list[str] = field(default_factory=list)
+
+    def hints(self) -> Hints:
+        return {
+            "subscription": [TARGET, TARGET, TARGET, "nobody", ""],
+            "topic": [TARGET, TARGET, "nothing"],
+            "topics": [TARGET],
+            "broker": ["local", "local", "nothing", ""],
+            "group": [TARGET, "nobody"],
+            "lease": self.leases[-20:],
+            "session": self.sessions[-5:],
+            "seq": [0, 1, 1, 2, 3],
+            "wait_ms": [0, 1, 50],
+            "lane": [0, 1, 99],
+            "first": [0, 1, 5],
+            "count": [0, 1, 2, 1 << 31],
+            "position": [0, 1, 5],
+            "batches": [0, 1, 2],
+            "ids": [f"{TARGET}/0/0", "nothing"],
+        }
+
+    def keep(self, list_: list[bytes], *found: bytes) -> None:
+        list_.extend(found)
+        del list_[:-50]
+
+
+Raid = Callable[[random.Random, str, Loot], None]
+
+
+def on_a_socket(chance: random.Random, target: str, loot: Loot) -> None:
+    """Bytes, in pieces, and then silence, a goodbye or none."""
+    kind = chance.choice(garbage.KINDS)
+    with _connected(target) as connection, contextlib.suppress(OSError):
+        for piece in kind(chance):
+            connection.sendall(piece)
+        if chance.random() < 0.3:
+            connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(_GLANCE)
+        while connection.recv(65536):
+            pass
+    loot.answers[f"socket: {kind.__name__}"] += 1
+
+
+@contextlib.contextmanager
+def _connected(target: str) -> Iterator[socket.socket]:
+    if target.startswith("unix:"):
+        connection, address = socket.socket(socket.AF_UNIX), target.removeprefix("unix:")
+        connection.settimeout(_PATIENCE)
+        connection.connect(address)
+    else:
+        host, _, port = target.rpartition(":")
+        connection = socket.create_connection((host, int(port)), _PATIENCE)
+    with connection:
+        yield connection
+
+
+_UNARY: tuple[tuple[Any, str, Any], ...] = (
+    (consumer_pb2_grpc.ConsumerServiceStub, "Fetch", consumer_pb2.FetchRequest),
+    (consumer_pb2_grpc.ConsumerServiceStub, "Fetch", consumer_pb2.FetchRequest),
+    (consumer_pb2_grpc.ConsumerServiceStub, "Settle", consumer_pb2.SettleRequest),
+    (consumer_pb2_grpc.ConsumerServiceStub, "ExtendLease", consumer_pb2.ExtendLeaseRequest),
+    (publish_pb2_grpc.PublishServiceStub, "Publish", publish_pb2.PublishRequest),
+    (admin_pb2_grpc.AdminServiceStub, "GetStatus", admin_pb2.GetStatusRequest),
+    (admin_pb2_grpc.AdminServiceStub, "Pause", admin_pb2.PauseRequest),
+    (admin_pb2_grpc.AdminServiceStub, "Resume", admin_pb2.ResumeRequest),
+    (admin_pb2_grpc.AdminServiceStub, "Seek", admin_pb2.SeekRequest),
+    (admin_pb2_grpc.AdminServiceStub, "Redrive", admin_pb2.RedriveRequest),
+    (admin_pb2_grpc.AdminServiceStub, "DeleteGroup", admin_pb2.DeleteGroupRequest),
+    (log_pb2_grpc.LogServiceStub, "Attach", log_pb2.AttachRequest),
+    (log_pb2_grpc.LogServiceStub, "ResolveStart", log_pb2.ResolveStartRequest),
+    (log_pb2_grpc.LogServiceStub, "Plan", log_pb2.PlanRequest),
+    (log_pb2_grpc.LogServiceStub, "CommitUpTo", log_pb2.CommitUpToRequest),
+)
+_STREAMS: tuple[tuple[Any, str, Any], ...] = (
+    (consumer_pb2_grpc.ConsumerServiceStub, "Open", consumer_pb2.OpenRequest),
+    (admin_pb2_grpc.AdminServiceStub, "WatchStatus", admin_pb2.WatchStatusRequest),
+    (admin_pb2_grpc.AdminServiceStub, "ListDeadLetters", admin_pb2.ListDeadLettersRequest),
+    (log_pb2_grpc.LogServiceStub, "ReadRange", log_pb2.ReadRangeRequest),
+)
+
+
+def by_unary_calls(chance: random.Random, target: str, loot: Loot) -> None:
+    """In any order."""
+    with _channel(target) as channel:
+        for _ in range(chance.randrange(1, 20)):
+            stub, method, request_class = chance.choice(_UNARY)
+            request = fill(chance, request_class, loot.hints())
+            if method == "Fetch":
+                # Whoever asks for a long wait gets it.
+                request.wait_ms = min(request.wait_ms, 50)
+            try:
+                response = getattr(stub(channel), method)(request, timeout=_PATIENCE)
+            except grpc.RpcError as error:
+                _judge(loot, method, request, error)
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    loot.problems.append(f"{method} was not answered within {_PATIENCE:g} s: {request}")
+            else:
+                loot.answers[f"{method}: OK"] += 1
+                if method == "Fetch":
+                    loot.keep(loot.leases, *(batch.lease for batch in response.batches))
+
+
+def by_streams(chance: random.Random, target: str, loot: Loot) -> None:
+    """Answers that come in pieces, read for a moment and left."""
+    with _channel(target) as channel:
+        stub, method, request_class = chance.choice(_STREAMS)
+        request = fill(chance, request_class, loot.hints())
+        call = getattr(stub(channel), method)(request, timeout=_GLANCE)
+        try:
+            for response in call:
+                loot.answers[f"{method}: OK"] += 1
+                if method == "Open":
+                    loot.keep(loot.sessions, response.welcome.session)
+        except grpc.RpcError as error:
+            _judge(loot, method, request, error)
+
+
+def on_the_consume_stream(chance: random.Random, target: str, loot: Loot) -> None:
+    """Random requests in random order: most begin with a hello that could be meant."""
+    requests = [fill(chance, consumer_pb2.ConsumeRequest, loot.hints()) for _ in range(chance.randrange(1, 15))]
+    if chance.random() < 0.8:
+        credit = consumer_pb2.Credit(batches=chance.choice((1, 3, 100)))
+        requests.insert(0, consumer_pb2.ConsumeRequest(hello=consumer_pb2.Hello(subscription=TARGET, credit=credit)))
+    with _channel(target) as channel:
+        call = consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(iter(requests), timeout=_GLANCE)
+        try:
+            for response in call:
+                loot.answers["Consume: OK"] += 1
+                loot.keep(loot.leases, *(batch.lease for batch in response.batches))
+                if response.HasField("welcome"):
+                    loot.keep(loot.sessions, response.welcome.session)
+        except grpc.RpcError as error:
+            _judge(loot, "Consume", requests, error)
+
+
+def stock_up(chance: random.Random, target: str, loot: Loot) -> None:
+    """There is something to consume, and the subscription does, whatever was done to it."""
+    messages = [publish_pb2.Message(value=b"%d" % chance.randrange(1000)) for _ in range(20)]
+    with _channel(target) as channel:
+        publish = publish_pb2.PublishRequest(broker="local", topic=TARGET, messages=messages)
+        publish_pb2_grpc.PublishServiceStub(channel).Publish(publish, timeout=_PATIENCE)
+        resume = admin_pb2.ResumeRequest(subscription=TARGET)
+        admin_pb2_grpc.AdminServiceStub(channel).Resume(resume, timeout=_PATIENCE)
+        fetch = consumer_pb2.FetchRequest(subscription=TARGET, wait_ms=50)
+        response = consumer_pb2_grpc.ConsumerServiceStub(channel).Fetch(fetch, timeout=_PATIENCE)
+        loot.keep(loot.leases, *(batch.lease for batch in response.batches))
+        done = [record_pb2.Settlement(lease=b.lease, outcome=record_pb2.OUTCOME_ACK) for b in response.batches[:1]]
+        settle = consumer_pb2.SettleRequest(settlements=done)
+        consumer_pb2_grpc.ConsumerServiceStub(channel).Settle(settle, timeout=_PATIENCE)
+
+
+RAIDS: tuple[Raid, ...] = (on_a_socket, on_a_socket, by_unary_calls, by_streams, on_the_consume_stream)
+
+
+@contextlib.contextmanager
+def _channel(target: str) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        yield channel
+
+
+def _judge(loot: Loot, method: str, request: Any, error: grpc.RpcError) -> None:
+    code = error.code()
+    loot.answers[f"{method}: {code.name}"] += 1
+    if code in _WRONG or (code is grpc.StatusCode.INVALID_ARGUMENT and not error.details()):
+        loot.problems.append(f"{method} answered {code.name} ({error.details()}) to {request}")

@@ -1,0 +1,37 @@
+"""What no client should send does not crash, hang or confuse a sidecar, nor disturb who behaves: the short form."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from offramp.v1 import consumer_pb2
+from tests.fuzz.campaign import run
+from tests.fuzz.garbage import KINDS, Kind
+from tests.fuzz.messages import fill
+
+SECONDS = 300.0 if os.environ.get("OFFRAMP_TEST_LONG") else 8.0
+
+
+@pytest.mark.timeout(600)
+def test_a_sidecar_that_is_raided_lives_on_and_serves_others(tmp_path: Path) -> None:
+    outcome = run(tmp_path, seed=1, seconds=SECONDS)
+    assert not outcome.problems, "\n".join(outcome.problems)[:5000]
+    # It was raided by all means.
+    assert {answer.partition(":")[0] for answer in outcome.answers} >= {"socket", "Fetch", "Settle", "Consume"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_fixes_what_is_sent(kind: Kind) -> None:
+    sent = [b"".join(kind(random.Random(seed))) for seed in range(20)]
+    assert sent == [b"".join(kind(random.Random(seed))) for seed in range(20)]
+    assert all(sent)
+
+
+def test_messages_are_of_all_sorts() -> None:
+    chance = random.Random(1)
+    made = [fill(chance, consumer_pb2.ConsumeRequest, {"subscription": ["target"]}) for _ in range(200)]
+    assert {one.hello.subscription for one in made} >= {"", "target", "nobody"}
+    assert any(settlement.parts for one in made for settlement in one.settlements)
+    assert len({one.SerializeToString(deterministic=True) for one in made}) > 190
