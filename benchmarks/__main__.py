@@ -1,35 +1,102 @@
-"""Measure and print the table: `python -m benchmarks [--only NAME] [--repeats N]`. A missed goal is printed as such."""
+"""Measure and print the table: `python -m benchmarks [--only NAME ...] [--repeats N] [--quick]`, or `make bench`.
+
+A goal that is missed is printed as missed; the exit code is 0 all the same. It is 1 if something broke.
+"""
 
 import argparse
+import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-from benchmarks.core import BENCHMARKS
-from benchmarks.rows import RESULTS, save, table
+from benchmarks import machine, pages, picture, results, table
+from benchmarks.catalogue import BENCHMARKS, chosen
+from benchmarks.progress import Progress
+from benchmarks.rows import Benchmark
+from benchmarks.runner import Outcome, run
+from benchmarks.stage import Stage
 
 
-def main() -> int:
-    names = [benchmark.name for benchmark in BENCHMARKS]
+def arguments_of(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", metavar="NAME", help=f"one of {', '.join(names)}, or the beginning of some")
-    parser.add_argument("--repeats", type=int, default=3, help="times that each is measured (default 3)")
-    arguments = parser.parse_args()
-    chosen = [benchmark for benchmark in BENCHMARKS if benchmark.name.startswith(arguments.only or "")]
-    if not chosen:
-        parser.error(f"--only {arguments.only}: there are {', '.join(names)}")
-    rows = [benchmark.run(arguments.repeats, _progress) for benchmark in chosen]
-    _progress("")
-    print(table(rows))
-    save(rows)
-    print(f"written to {RESULTS.relative_to(RESULTS.parents[2])}")
-    return 0
+    parser.add_argument(
+        "--only", metavar="NAME", nargs="+", action="extend", default=[], help="those whose names begin so"
+    )
+    parser.add_argument("--repeats", metavar="N", type=int, default=3, help="turns (default 3)")
+    parser.add_argument("--quick", action="store_true", help="tiny, to try that everything runs; writes no results")
+    parser.add_argument(
+        "--results", metavar="FILE", type=Path, help=f"where results go (default {_shown(results.LATEST)})"
+    )
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    parser.add_argument(
+        "--pages", action="store_true", help="measure nothing; write the latest results into the pages again"
+    )
+    given = parser.parse_args(words)
+    if given.repeats < 1:
+        parser.error(f"--repeats {given.repeats}: at least 1")
+    try:
+        given.benchmarks = chosen(given.only)
+    except LookupError as error:
+        parser.error(f"--only: {error.args[0]}")
+    return given
 
 
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-    elif text:
-        print(text, file=sys.stderr)
+def main(words: list[str]) -> int:
+    given = arguments_of(words)
+    if given.list:
+        print(_listed(given.benchmarks if given.only else BENCHMARKS))
+        return 0
+    if given.pages:
+        pages.write(results.read(results.LATEST))
+        return 0
+    # As Ctrl-C: the servers are stopped, and what was measured is shown.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began, load = machine.now(), machine.load()
+    with Stage(quick=given.quick) as stage, Progress(given.benchmarks, given.repeats) as progress:
+        outcome = run(given.benchmarks, stage, given.repeats, progress)
+    circumstances = results.Circumstances(
+        began, machine.now(), load, machine.load(), machine.machine(), machine.versions()
+    )
+    _show(outcome, circumstances)
+    path: Path | None = given.results or (None if given.quick else results.LATEST)
+    if path:
+        names = [row.name for benchmark in BENCHMARKS for row in benchmark.rows]
+        results.write(path, names, outcome.figures, circumstances)
+        picture.write(path.with_suffix(".svg"), results.read(path))
+        if path == results.LATEST:
+            pages.write(results.read(path))
+        print(f"written: {_shown(path)} and {_shown(path.with_suffix('.svg'))}")
+    return 1 if outcome.failed else 0
+
+
+def _show(outcome: Outcome, circumstances: results.Circumstances) -> None:
+    print(table.text(outcome.figures))
+    for name, why in outcome.skipped.items():
+        print(f"{name} was not measured: {why}")
+    for name, why in outcome.failed.items():
+        print(f"{name} broke: {why}")
+    if outcome.interrupted:
+        print("interrupted; this is what was measured until then")
+    missed = sum(figure.met is False for figure in outcome.figures)
+    judged = sum(figure.met is not None for figure in outcome.figures)
+    print(
+        f"{judged - missed} of {judged} goals met; load average {circumstances.load_at_start:g} at the start and "
+        f"{circumstances.load_at_end:g} at the end, {circumstances.machine['cores']} cores"
+    )
+
+
+def _listed(benchmarks: Sequence[Benchmark]) -> str:
+    return "\n".join(
+        f"{benchmark.name}: {benchmark.about}{' (only if named)' if benchmark.by_name_only else ''}\n"
+        + "\n".join(f"    {row.name} [{row.unit}]{f' {row.goal}' if row.goal else ''}" for row in benchmark.rows)
+        for benchmark in benchmarks
+    )
+
+
+def _shown(path: Path) -> str:
+    root = Path(__file__).parents[1]
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

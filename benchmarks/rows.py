@@ -1,79 +1,64 @@
-"""A figure, its goal, and how they are printed."""
+"""What is measured: rows with their goals, and the benchmarks that give their values."""
 
-import json
-import os
-import platform
-import statistics
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-RESULTS = Path(__file__).parent / "results" / "latest.json"
+if TYPE_CHECKING:
+    from benchmarks.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
+    """Made by `at_least` and `at_most`."""
+
     value: float
     at_least: bool
+    #: it is about the row's share of its baseline, not about its value
+    of_baseline: bool = False
 
     def met_by(self, value: float) -> bool:
         return value >= self.value if self.at_least else value <= self.value
 
     def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.value:,g}"
+        return f"{'≥' if self.at_least else '≤'} {self.value:,g}{' of it' if self.of_baseline else ''}"
+
+
+def at_least(value: float, *, of_baseline: bool = False) -> Goal:
+    return Goal(value, True, of_baseline)
+
+
+def at_most(value: float, *, of_baseline: bool = False) -> Goal:
+    return Goal(value, False, of_baseline)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     name: str
     unit: str
-    #: the median of the repeats
-    value: float
-    repeats: tuple[float, ...]
-    goal: Goal | None
-
-    @property
-    def spread(self) -> float:
-        """Half the distance between the extremes, as a share of the median."""
-        return (max(self.repeats) - min(self.repeats)) / 2 / self.value if self.value else 0.0
-
-    @property
-    def verdict(self) -> str:
-        if self.goal is None:
-            return ""
-        return "met" if self.goal.met_by(self.value) else "MISSED"
+    goal: Goal | None = None
+    #: the row of the same benchmark that this one is compared with, turn by turn
+    baseline: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
+    """Something that is measured in one go, and gives a value for each of its rows.
+
+    `measure` may start servers and fill topics by way of the stage, which keeps them for the next turn. It raises
+    `tests.servers.tools.Missing` if it needs something that is not installed: then its rows are skipped.
+    """
+
     name: str
-    unit: str
-    measure: Callable[[], float]
-    goal: Goal | None = None
-
-    def run(self, repeats: int, progress: Callable[[str], None]) -> Row:
-        values = []
-        for number in range(1, repeats + 1):
-            progress(f"{self.name}: {number} of {repeats}")
-            values.append(self.measure())
-        return Row(self.name, self.unit, statistics.median(values), tuple(values), self.goal)
-
-
-def table(rows: Sequence[Row]) -> str:
-    cells = [("", "median", "unit", "spread", "goal", "")]
-    cells += [
-        (row.name, f"{row.value:,.4g}", row.unit, f"±{row.spread:.0%}", str(row.goal or ""), row.verdict)
-        for row in rows
-    ]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
-
-
-def save(rows: Sequence[Row]) -> None:
-    RESULTS.parent.mkdir(exist_ok=True)
-    machine = {"cores": os.cpu_count(), "system": platform.platform(), "python": sys.version.split()[0]}
-    versions = {name: version(name) for name in ("offramp-sidecar", "grpcio", "protobuf")}
-    found = [{**asdict(row), "spread": row.spread, "verdict": row.verdict} for row in rows]
-    RESULTS.write_text(json.dumps({"machine": machine, "versions": versions, "rows": found}, indent=2) + "\n")
+    #: what is done, in a sentence
+    about: str
+    rows: tuple[Row, ...]
+    measure: Callable[["Stage"], Mapping[str, float]]
+    #: seconds that a turn takes on two quiet cores
+    seconds: float
+    #: seconds that the first turn takes more, for servers and topics
+    preparation: float = 0.0
+    #: measured in the first turn only, because it takes long
+    once: bool = False
+    #: measured only if it is asked for by name, because the whole would take too long with it
+    by_name_only: bool = False

@@ -1,4 +1,4 @@
-"""A consuming process: `python -m benchmarks.clients_python threads|tasks SUBSCRIPTION RECORDS`.
+"""A consuming process: `python -m benchmarks.programs.client threads|tasks SUBSCRIPTION RECORDS`.
 
 Prints one line of JSON, as the programs of the other languages do: records, seconds and CPU seconds of this process,
 from the first batch in hand to the answer to the last.

@@ -1,0 +1,58 @@
+"""Memory of a sidecar that idles, and with an app that is stopped; how soon a sidecar serves."""
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+
+from benchmarks.programs import command, running
+from benchmarks.rows import Benchmark, Row, at_most
+from benchmarks.stage import Stage
+
+#: seconds that the app is stopped
+_STOPPED = 60.0
+_RECORDS = 200_000
+
+
+def start(stage: Stage) -> Mapping[str, float]:
+    with stage.on_local("nothing") as sidecar:
+        return {"cold-start": sidecar.ready_after, "memory-idle": sidecar.resident_mb}
+
+
+def stopped(stage: Stage) -> Mapping[str, float]:
+    """The same topic as that of the throughput, so that there is far more than fits into memory."""
+    topic = stage.kafka_topic(lanes=8, records=stage.records(_RECORDS), size=1_024)
+    with (
+        stage.on_kafka(topic) as sidecar,
+        running(*command("worker", sidecar.address, "--work", 0.05, "--seconds", 3600)) as app,
+    ):
+        while not sidecar.status().counters.acked:
+            time.sleep(0.02)
+        os.kill(app.pid, signal.SIGSTOP)
+        time.sleep(stage.seconds(_STOPPED))
+        most = sidecar.most_resident_mb
+        os.kill(app.pid, signal.SIGCONT)
+        os.kill(app.pid, signal.SIGKILL)
+    return {"memory-stopped": most}
+
+
+BENCHMARKS = (
+    Benchmark(
+        "start",
+        "a sidecar on the embedded broker that has just started",
+        (
+            Row("cold-start", "s from the start to an open socket", at_most(1.5)),
+            Row("memory-idle", "MB resident", at_most(80)),
+        ),
+        start,
+        seconds=1.5,
+    ),
+    Benchmark(
+        "memory-stopped",
+        f"a topic of {_RECORDS:,} records of 1 KiB on Kafka, and an app that is stopped (SIGSTOP) for {_STOPPED:g} s",
+        (Row("memory-stopped", "MB resident at most", at_most(200)),),
+        stopped,
+        seconds=65.0,
+        once=True,
+    ),
+)

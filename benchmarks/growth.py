@@ -1,0 +1,49 @@
+"""What a record costs the sidecar when there are ten times as many lanes, workers or records to do."""
+
+from collections.abc import Mapping
+
+from benchmarks.programs import run
+from benchmarks.rows import Benchmark, Row
+from benchmarks.stage import Stage
+
+_RECORDS = 50_000
+#: of the rows for lanes and backlog, and of those for workers, who would otherwise have too little to share
+_BATCH, _SMALL_BATCH = 500, 20
+
+
+def _cost(stage: Stage, *, records: int = _RECORDS, lanes: int = 8, workers: int = 4, batch: int = _BATCH) -> float:
+    """CPU seconds for a million."""
+    records = stage.records(records)
+    topic = stage.kafka_topic(lanes=lanes, records=records, size=100)
+    with stage.on_kafka(topic, batch={"records": batch}) as sidecar:
+        before = sidecar.cpu_seconds
+        done = run("worker", sidecar.address, "--workers", workers, "--records", records)
+        return float((sidecar.cpu_seconds - before) / done["records"] * 1e6)
+
+
+def measure(stage: Stage) -> Mapping[str, float]:
+    return {
+        "growth-base": _cost(stage),
+        "growth-lanes": _cost(stage, lanes=80),
+        "growth-backlog": _cost(stage, records=10 * _RECORDS),
+        "growth-workers-base": _cost(stage, workers=16, batch=_SMALL_BATCH),
+        "growth-workers": _cost(stage, workers=160, batch=_SMALL_BATCH),
+    }
+
+
+BENCHMARKS = (
+    Benchmark(
+        "growth",
+        f"{_RECORDS:,} records of 100 B on 8 lanes of Kafka, and ten times as many lanes, records or workers",
+        (
+            Row("growth-base", "CPU s per million, 8 lanes"),
+            Row("growth-lanes", "CPU s per million, 80 lanes", baseline="growth-base"),
+            Row("growth-backlog", "CPU s per million, 10 times the backlog", baseline="growth-base"),
+            Row("growth-workers-base", "CPU s per million, 16 workers"),
+            Row("growth-workers", "CPU s per million, 160 workers", baseline="growth-workers-base"),
+        ),
+        measure,
+        seconds=22.0,
+        preparation=10.0,
+    ),
+)

@@ -1,0 +1,40 @@
+"""A handler that takes batches well, 5 ms and 10 µs for each record of it, with and without batches."""
+
+from collections.abc import Mapping
+
+from benchmarks.programs import run
+from benchmarks.rows import Benchmark, Row
+from benchmarks.stage import Stage
+
+_WORKERS = 16
+_WORK, _WORK_A_RECORD = 0.005, 0.000_01
+_SECONDS = 2.0
+_RECORDS = 500_000
+
+
+def measure(stage: Stage) -> Mapping[str, float]:
+    records = stage.records(_RECORDS)
+    topic = stage.local_topic(lanes=4, records=records, size=100)
+    found = {}
+    for batch in (1, 500):
+        with stage.on_local(topic, batch={"records": batch}) as sidecar:
+            work = ("--work", _WORK, "--work-a-record", _WORK_A_RECORD)
+            until = ("--seconds", stage.seconds(_SECONDS), "--records", records)
+            done = run("worker", sidecar.address, "--workers", _WORKERS, *work, *until)
+        found[f"batch-handler-{batch}"] = done["records"] / done["seconds"]
+    return found
+
+
+BENCHMARKS = (
+    Benchmark(
+        "batch-handler",
+        f"{_WORKERS} workers that take 5 ms for a batch and 10 µs for each record of it, embedded broker",
+        (
+            Row("batch-handler-1", "records/s, one at a time"),
+            Row("batch-handler-500", "records/s, 500 at a time", baseline="batch-handler-1"),
+        ),
+        measure,
+        seconds=9.0,
+        preparation=3.0,
+    ),
+)

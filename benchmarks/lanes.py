@@ -1,0 +1,45 @@
+"""The other lanes while one is slow."""
+
+from collections.abc import Mapping
+
+from benchmarks.programs import run
+from benchmarks.rows import Benchmark, Row, at_least
+from benchmarks.stage import Stage
+
+_LANES = 40
+_RECORDS = 400_000
+_BATCH = 50
+#: seconds that a batch takes, and one of the slow lane. Workers wait, so what is seen is not the machine's speed
+_WORK, _SLOW = 0.02, 5.0
+_SECONDS = 3.0
+
+
+def measure(stage: Stage) -> Mapping[str, float]:
+    topic = stage.kafka_topic(lanes=_LANES, records=stage.records(_RECORDS), size=100)
+    rates = []
+    for slow in (_WORK, stage.seconds(_SLOW)):
+        with stage.on_kafka(topic, order="lane", batch={"records": 1 if stage.quick else _BATCH}) as sidecar:
+            done = run("lanes", sidecar.address, _LANES, _WORK, slow, stage.seconds(_SECONDS))
+        rates.append(done["records"] / done["seconds"])
+    return {"slow-lane-none": rates[0], "slow-lane-others": rates[1]}
+
+
+BENCHMARKS = (
+    Benchmark(
+        "slow-lane",
+        f"{_LANES} lanes of Kafka in order `lane`, {_LANES} workers of 20 ms: the rate of 39 while a batch of the "
+        f"other takes {_SLOW:g} s, and while it does not",
+        (
+            Row("slow-lane-none", "records/s of 39 lanes"),
+            Row(
+                "slow-lane-others",
+                "records/s of 39 lanes",
+                at_least(0.95, of_baseline=True),
+                baseline="slow-lane-none",
+            ),
+        ),
+        measure,
+        seconds=13.0,
+        preparation=12.0,
+    ),
+)

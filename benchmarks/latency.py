@@ -1,0 +1,74 @@
+"""What a sidecar adds to the time that a record of Kafka is under way, at a thousand records a second."""
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping
+
+from benchmarks.programs import command, run, running
+from benchmarks.rows import Benchmark, Row
+from benchmarks.sidecar import PATIENCE, Sidecar
+from benchmarks.stage import Stage
+
+_RATE = 1_000
+_SECONDS = 5.0
+_SHARES = ("p50", "p99", "p999")
+
+
+def measure(stage: Stage) -> Mapping[str, float]:
+    records = int(stage.seconds(_SECONDS) * _RATE)
+    found: dict[str, float] = {}
+    topic = _new_topic(stage)
+    with running(*command("latency", "direct", stage.kafka.bootstrap, topic, records)) as consumer:
+        direct = _play(stage, topic, records, consumer)
+    topic = _new_topic(stage)
+    with (
+        stage.on_kafka(topic) as sidecar,
+        running(*command("latency", "sidecar", sidecar.address, records)) as consumer,
+    ):
+        _await_lanes(sidecar)
+        through = _play(stage, topic, records, consumer)
+    for share in _SHARES:
+        found[f"kafka-latency-{share}-direct"] = direct[share]
+        found[f"kafka-latency-{share}-added"] = through[share] - direct[share]
+    found["kafka-latency-producer"] = max(direct["late_p99"], through["late_p99"])
+    return found
+
+
+def _new_topic(stage: Stage) -> str:
+    topic = f"latency-{time.time_ns()}"
+    stage.kafka.make_topic(topic, 1)
+    return topic
+
+
+def _await_lanes(sidecar: Sidecar) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not sidecar.status().lanes:
+        if time.monotonic() > ends:
+            raise RuntimeError("the sidecar was given no lane")
+        time.sleep(0.02)
+
+
+def _play(stage: Stage, topic: str, records: int, consumer: "subprocess.Popen[str]") -> dict[str, float]:
+    """Sends, and answers what the consumer and the producer have to say."""
+    assert consumer.stdout is not None
+    consumer.stdout.readline()
+    sent = run("paced", stage.kafka.bootstrap, topic, records, _RATE)
+    seen: dict[str, float] = json.loads(consumer.stdout.readline())
+    return {**seen, **sent}
+
+
+BENCHMARKS = (
+    Benchmark(
+        "kafka-latency",
+        f"from the moment a record is due at the producer to the handler, {_RATE:,} a second, one lane",
+        (
+            *(Row(f"kafka-latency-{share}-direct", "ms") for share in _SHARES),
+            *(Row(f"kafka-latency-{share}-added", "ms more than direct") for share in _SHARES),
+            Row("kafka-latency-producer", "ms: its own lateness, p99"),
+        ),
+        measure,
+        seconds=18.0,
+        preparation=10.0,
+    ),
+)

@@ -1,0 +1,53 @@
+"""Where and when something was measured: the machine, what ran on it, and how busy it was."""
+
+import datetime
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.servers import kafka, pulsar
+
+_LIBRARIES = ("offramp-sidecar", "offramp", "grpcio", "protobuf", "confluent-kafka", "pulsar-client")
+
+
+def machine() -> dict[str, object]:
+    return {
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "system": platform.platform(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of libraries, brokers and languages. A language that is not installed is left out."""
+    found = {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+    found |= {"kafka": kafka.VERSION, "pulsar": pulsar.VERSION}
+    for language, option in {"php": "--version", "java": "-version"}.items():
+        if shutil.which(language):
+            done = subprocess.run([language, option], capture_output=True, text=True, check=False)
+            if number := re.search(r"\d+(\.\d+)+", done.stdout + done.stderr):
+                found[language] = number[0]
+    return found
+
+
+def load() -> float:
+    """Of the last minute: processes that ran or wanted to."""
+    return round(os.getloadavg()[0], 2)
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _processor() -> str:
+    if sys.platform == "linux":
+        names = re.findall(r"(?m)^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text())
+        if names:
+            return str(names[0])
+    return platform.processor() or platform.machine()

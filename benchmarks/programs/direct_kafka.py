@@ -1,0 +1,62 @@
+"""What a sidecar is compared with: a tuned confluent-kafka consumer, in batches of 500, that commits as often as the
+sidecar does. `python -m benchmarks.programs.direct_kafka SERVERS TOPIC RECORDS`."""
+
+import sys
+import time
+
+from confluent_kafka import Consumer, Message
+
+from benchmarks.programs import say
+
+_BATCH = 500
+#: seconds between commits
+_COMMIT_EVERY = 0.1
+_PATIENCE = 60.0
+
+
+def joined(servers: str, topic: str) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"direct-{time.time_ns()}",
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            # Tuned: with its defaults it waits more than it works.
+            "queued.min.messages": 1_000_000,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+def some(consumer: Consumer) -> list[Message]:
+    """The next records: what is there, once there is one."""
+    first = consumer.poll(_PATIENCE)
+    if first is None:
+        raise TimeoutError("nothing comes")
+    return [first, *consumer.consume(_BATCH - 1, 0)]
+
+
+def main(servers: str, topic: str, records: int) -> None:
+    cpu = time.process_time()
+    consumer = joined(servers, topic)
+    got = 0
+    began = committed = 0.0
+    while got < records:
+        messages = some(consumer)
+        now = time.perf_counter()
+        began = began or now
+        for message in messages:
+            got += len(message.value() or b"") > 0
+        if now - committed > _COMMIT_EVERY:
+            committed = now
+            consumer.commit(asynchronous=True)
+    ended = time.perf_counter()
+    consumer.close()
+    say(records=got, seconds=ended - began, cpu=time.process_time() - cpu)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

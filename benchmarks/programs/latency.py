@@ -1,0 +1,57 @@
+"""How long records were under way, from the time in them to the handler.
+
+`python -m benchmarks.programs.latency direct SERVERS TOPIC RECORDS`, or `sidecar ADDRESS RECORDS`. The first records,
+one in ten, are not counted: the consumer may just have joined. Prints `ready` when it listens.
+"""
+
+import asyncio
+import sys
+import time
+
+from benchmarks.programs import say
+from benchmarks.programs.direct_kafka import joined, some
+from benchmarks.programs.shares import share
+from offramp import Batch, aio
+
+
+def direct(servers: str, topic: str, records: int) -> list[float]:
+    consumer = joined(servers, topic)
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    print("ready", flush=True)
+    times: list[float] = []
+    while len(times) < records:
+        messages = some(consumer)
+        now = time.monotonic_ns()
+        times += [(now - int(message.value() or b"0")) / 1e6 for message in messages]
+    consumer.close()
+    return times
+
+
+async def through_a_sidecar(address: str, records: int) -> list[float]:
+    times: list[float] = []
+
+    async def handle(batch: Batch) -> None:
+        now = time.monotonic_ns()
+        times.extend((now - int(record.value or b"0")) / 1e6 for record in batch)
+        if len(times) >= records:
+            worker.drain()
+
+    worker = aio.Worker("bench", handle, workers=4, address=address)
+    # The sidecar takes records from the broker before a worker comes, and what was sent first is not counted.
+    print("ready", flush=True)
+    await worker.run()
+    return times
+
+
+def main(how: str, *words: str) -> None:
+    if how == "direct":
+        times = direct(words[0], words[1], int(words[2]))
+    else:
+        times = asyncio.run(through_a_sidecar(words[0], int(words[1])))
+    counted = times[len(times) // 10 :]
+    say(p50=share(counted, 0.5), p99=share(counted, 0.99), p999=share(counted, 0.999))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,152 @@
+"""One session of Spark that reads a topic through a sidecar and in another way, and says how fast.
+`python -m benchmarks.programs.spark JARS KAFKA TOPIC ADDRESS RECORDS TRIGGERS`.
+
+The other way is Spark's own Kafka source, if JARS is the folder that it is in, or with `-` a consumer in each task."""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_bridge
+from benchmarks.programs import say
+
+#: empty triggers that do not count: the first ones compile
+_WARM_UP = 5
+
+
+#: records that a task of the direct way turns into one Arrow batch
+_CHUNK = 10_000
+
+
+class Turns:
+    """Each source counts and writes once to warm up, with few records, and once for the clock."""
+
+    def __init__(self, spark: SparkSession, kafka: str, topic: str, address: str, records: int, folder: str) -> None:
+        self._spark = spark
+        self._kafka = kafka
+        self._topic = topic
+        self._address = address
+        self._records = records
+        self._folder = folder
+
+    def direct(self) -> DataFrame:
+        consumer = Consumer({"bootstrap.servers": self._kafka, "group.id": "benchmark"})
+        lanes = len(consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions)
+        consumer.close()
+        numbers = self._spark.range(0, lanes, numPartitions=lanes)
+        schema = "key binary, value binary, topic string, timestamp timestamp"
+        return numbers.mapInArrow(partial(_read_lane, self._kafka, self._topic), schema)
+
+    def own(self) -> DataFrame:
+        reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", self._kafka)
+        return reader.option("subscribe", self._topic).load()
+
+    def bridge(self) -> DataFrame:
+        reader = self._spark.read.format("offramp").option("address", self._address)
+        return reader.option("subscription", "bench").load()
+
+    def rate(self, use: Callable[[DataFrame], None], source: Callable[[], DataFrame]) -> float:
+        began = time.perf_counter()
+        use(source())
+        return self._records / (time.perf_counter() - began)
+
+    def count(self, source: DataFrame) -> None:
+        found = source.count()
+        if found != self._records:
+            raise RuntimeError(f"{found} records were read of {self._records}")
+
+    def parquet(self, source: DataFrame) -> None:
+        rows = source.select("key", "value", "topic", "timestamp")
+        rows.write.mode("overwrite").parquet(f"{self._folder}/parquet")
+
+    def empty(self, triggers: int) -> float:
+        """Milliseconds of a trigger that finds nothing new, by Spark's own account."""
+        source = self._spark.readStream.format("offramp").option("address", self._address)
+        frame = source.option("subscription", "bench").option("startingPosition", "latest").load()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", f"{self._folder}/checkpoint")
+        query = writer.trigger(processingTime="50 milliseconds").start()
+        try:
+            while len(query.recentProgress) < triggers + _WARM_UP:
+                time.sleep(0.1)
+            took = [float(one["durationMs"]["triggerExecution"]) for one in query.recentProgress[_WARM_UP:]]
+            return statistics.median(took)
+        finally:
+            query.stop()
+
+
+def main(jars: str, kafka: str, topic: str, address: str, records: int, triggers: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:
+        spark = session(jars, folder)
+        turns = Turns(spark, kafka, topic, address, records, folder)
+        other = turns.direct if jars == "-" else turns.own
+        for source in (other, turns.bridge):
+            turns.count(source())
+        say(
+            **{
+                "other-count": turns.rate(turns.count, other),
+                "count": turns.rate(turns.count, turns.bridge),
+                "other-parquet": turns.rate(turns.parquet, other),
+                "parquet": turns.rate(turns.parquet, turns.bridge),
+                "empty-batch": turns.empty(triggers),
+                # How often the sidecar has given out the topic.
+                "reads": 3,
+            }
+        )
+        spark.stop()
+
+
+def _read_lane(kafka: str, topic: str, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All of the lanes with these numbers, by a consumer that is set up for speed."""
+    settings = {"bootstrap.servers": kafka, "group.id": "benchmark", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "fetch.queue.backoff.ms": 1, "queued.min.messages": 1_000_000})
+    for number in (int(one) for batch in numbers for one in batch.column(0).to_pylist()):
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING)])
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
+        position = 0
+        while position < end:
+            messages = consumer.consume(_CHUNK, 0.1)
+            if not messages:
+                continue
+            position = (messages[-1].offset() or 0) + 1
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([one.key() for one in messages], pa.binary()),
+                    pa.array([one.value() for one in messages], pa.binary()),
+                    pa.array([topic] * len(messages), pa.string()),
+                    pa.array([one.timestamp()[1] * 1_000 for one in messages], pa.timestamp("us", "UTC")),
+                ],
+                ["key", "value", "topic", "timestamp"],
+            )
+    consumer.close()
+
+
+def session(jars: str, folder: str) -> SparkSession:
+    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
+    builder = SparkSession.builder.master("local[2]").appName("benchmark")
+    for name, value in {
+        "spark.jars": "" if jars == "-" else ",".join(str(jar) for jar in sorted(Path(jars).glob("*.jar"))),
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        # Spark reports a trigger without data only if it is told to do so at once.
+        "spark.sql.streaming.noDataProgressEventInterval": "1",
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark_bridge.install(spark)
+    return spark
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), int(sys.argv[6]))

@@ -1,0 +1,79 @@
+"""A sidecar on Kafka beside a direct, tuned consumer of the same topic: rate, processor time, memory."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from benchmarks.programs import run
+from benchmarks.rows import Benchmark, Goal, Row, at_most
+from benchmarks.stage import Stage
+
+_LANES = 8
+_WORKERS = 4
+#: the batch is what is there: no waiting for more, and a ceiling that only bytes reach
+ADAPTIVE = 10_000
+
+_SIZES = {"100b": 100, "1k": 1_024, "100k": 102_400}
+_RECORDS = {"100b": 500_000, "1k": 200_000, "100k": 2_500}
+#: with batches of one, which cost much more
+_FEW_RECORDS = {"100b": 20_000, "1k": 20_000, "100k": 2_500}
+#: A batch is full at 1 MiB, which is ten records of 100 KiB: larger batches of these are the same batch.
+_BATCHES = {"100b": (1, 100, 500, ADAPTIVE), "1k": (1, 100, 500, ADAPTIVE), "100k": (1, 500)}
+
+#: by size and batch
+_CPU_GOALS = {("100b", 500): at_most(6)}
+_MEMORY_GOALS = {"100b": at_most(200), "1k": at_most(200)}
+
+
+def _name(size: str, batch: int) -> str:
+    return f"kafka-throughput-{size}-" + ("batch-adaptive" if batch == ADAPTIVE else f"batch-{batch}")
+
+
+def measure(size: str, stage: Stage) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    records = stage.records(_RECORDS[size])
+    topic = stage.kafka_topic(lanes=_LANES, records=records, size=_SIZES[size])
+    direct = run("direct_kafka", stage.kafka.bootstrap, topic, records)
+    found[f"kafka-throughput-{size}-direct"] = direct["records"] / direct["seconds"]
+    found[f"kafka-throughput-{size}-direct-cpu"] = direct["cpu"] / direct["records"] * 1e6
+    most = 0.0
+    for batch in _BATCHES[size]:
+        records = stage.records(_FEW_RECORDS[size] if batch == 1 else _RECORDS[size])
+        topic = stage.kafka_topic(lanes=_LANES, records=records, size=_SIZES[size])
+        with stage.on_kafka(topic, batch={"records": batch}) as sidecar:
+            before = sidecar.cpu_seconds
+            done = run("worker", sidecar.address, "--workers", _WORKERS, "--records", records)
+            used = sidecar.cpu_seconds - before
+            most = max(most, sidecar.most_resident_mb)
+        name = _name(size, batch)
+        found[name] = done["records"] / done["seconds"]
+        found[f"{name}-cpu"] = used / done["records"] * 1e6
+        found[f"{name}-client"] = done["busy"]
+    found[f"kafka-throughput-{size}-memory"] = most
+    return found
+
+
+def _rows(size: str) -> tuple[Row, ...]:
+    direct = f"kafka-throughput-{size}-direct"
+    rows = [Row(direct, "records/s"), Row(f"{direct}-cpu", "CPU s per million")]
+    for batch in _BATCHES[size]:
+        name = _name(size, batch)
+        goal: Goal | None = _CPU_GOALS.get((size, batch))
+        rows += [
+            Row(name, "records/s", baseline=direct),
+            Row(f"{name}-cpu", "CPU s per million", goal, baseline=f"{direct}-cpu"),
+            Row(f"{name}-client", "of a core: the client"),
+        ]
+    return (*rows, Row(f"kafka-throughput-{size}-memory", "MB resident at most", _MEMORY_GOALS.get(size)))
+
+
+BENCHMARKS = tuple(
+    Benchmark(
+        f"kafka-throughput-{size}",
+        f"{_RECORDS[size]:,} records of {_SIZES[size]:,} B in {_LANES} lanes of Kafka, direct and through a sidecar",
+        _rows(size),
+        partial(measure, size),
+        seconds={"100b": 26.0, "1k": 22.0, "100k": 12.0}[size],
+        preparation={"100b": 12.0, "1k": 3.0, "100k": 3.0}[size],
+    )
+    for size in _SIZES
+)
