@@ -8,7 +8,7 @@ N      ?= 2000
 
 .PHONY: help
 help: ## what there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(VENV)/.run: pyproject.toml clients/python/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Offramp needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12 ...")'
@@ -35,13 +35,18 @@ generate = $(VENV)/generator/bin/python -m grpc_tools.protoc -Iproto --python_ou
 demo: $(VENV)/.run ## the main job, for real, on the embedded broker
 	@$(BIN)/offramp demo
 
+.PHONY: demo-spark
+demo-spark: $(VENV)/.dev ## the example pipeline on Spark: clicks -> sessions per minute -> files and a topic
+	@$(BIN)/python examples/spark/demo.py
+
 .PHONY: test
-test: $(VENV)/.dev check check-proto servers php java ## everything, in its short form
-	$(BIN)/python -m pytest tests --ignore tests/simulation -n 2
+test: $(VENV)/.dev check check-proto servers php java chromium image-archive kustomize ## everything, in its short form
+	$(BIN)/python -m pytest tests --ignore tests/simulation --ignore tests/spark -n 3 # they wait more than they work
 	$(BIN)/python -m pytest tests/simulation
+	$(BIN)/python -m pytest tests/spark
 
 .PHONY: test-long
-test-long: $(VENV)/.dev servers java ## the long forms of the same tests: more rounds, more histories
+test-long: $(VENV)/.dev servers php java chromium image-archive kustomize ## the long forms of the same tests: more rounds, more histories
 	OFFRAMP_TEST_LONG=1 $(BIN)/python -m pytest tests --timeout=7200
 
 .PHONY: servers
@@ -51,6 +56,17 @@ servers: $(VENV)/.dev ## fetch the servers that the tests run on, once
 .PHONY: simulate
 simulate: $(VENV)/.dev ## N random histories of the whole subscription, on all cores
 	$(BIN)/python -m tests.simulation --histories $(N)
+
+.PHONY: chaos
+chaos: $(VENV)/.dev ## faults by a seed, for ten minutes: ROUNDS= SEED= BROKER= SECONDS= ROUND=
+	@$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(BROKER),--broker $(BROKER)) \
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROUND),--round $(ROUND))
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## what no client should send, for two minutes, and files that no one should find: SECONDS= SEED=
+	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/python -m pytest --timeout=1200 tests/fuzz/test_database.py tests/unit/test_config_fuzz.py \
+	  tests/unit/test_brokers_kafka_metadata.py
 
 .PHONY: check
 check: $(VENV)/.dev ## format, lint, types, protocol
@@ -98,15 +114,42 @@ clients/java/target/.built: $(JAVA_SOURCES) $(PROTOS)
 php: ## install PHP and what its client is tested with, if it is missing
 	@clients/php/tools/install
 
+.PHONY: chromium
+chromium: ## install the browser that the status page is tested in, if it is missing
+	@tests/page/install
+
+.PHONY: screenshots
+screenshots: $(VENV)/.dev chromium ## pictures of the status page for the documentation, of a sidecar under real load
+	$(BIN)/python -m tests.page.screenshots docs/images
+
 .PHONY: proto-php
 proto-php: ## generate the PHP classes of the protocol again
 	@clients/php/tools/generate clients/php/generated
 
+.PHONY: image
+image: ## build the container image, and say how large it is
+	@deploy/image/build
+
+.PHONY: image-archive
+image-archive: $(VENV)/.dev ## the same without a registry, for the tests that run it
+	@PYTHON=$(BIN)/python deploy/image/build --local || { [ $$? = 3 ] && [ "$$CI" != true ]; }
+
+.PHONY: kustomize
+kustomize: $(VENV)/.dev ## build kustomize for the tests of the manifests, once, if there is Go
+	@$(BIN)/python -m tests.kubernetes install
+
+.PHONY: manifests
+manifests: $(VENV)/.dev ## render the examples of deploy/kubernetes again
+	@$(BIN)/python -m tests.kubernetes.manifests
+
+.PHONY: test-kubernetes
+test-kubernetes: $(VENV)/.dev ## the examples in a real kubelet: as root, with Go; the first time builds it
+	@PYTHON=$(BIN)/python $(BIN)/python -m tests.kubernetes
+
 .PHONY: bench
-bench: $(VENV)/.run ## measure
-	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.clients
+bench: $(VENV)/.dev servers php java ## measure: a table, benchmarks/results/latest.json and a picture; ONLY=kafka-throughput for some
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS))
 
 .PHONY: clean
 clean: ## remove what was made here
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist *.egg-info clients/python/*.egg-info clients/java/target clients/java/*/target examples/generated/java/target
+	rm -rf $(VENV) .chaos .mypy_cache .ruff_cache .hypothesis build dist *.egg-info clients/python/*.egg-info clients/java/target clients/java/*/target examples/generated/java/target
