@@ -25,7 +25,9 @@ def follow(readme: Path, directory: Path, *, without: Collection[str], says: str
     worker = lines.pop()
     assert "worker" in worker
     before = f"set -eu\ntrap 'kill $(jobs -p)' EXIT\n{os.linesep.join(lines)}"
-    (directory / "script").write_text(f"{before}\n{worker} > out &\nworker=$!\nread stop\nkill $worker\nwait $worker\n")
+    (directory / "script").write_text(
+        f"{before}\n{worker} > out 2>&1 &\nworker=$!\nread stop\nkill $worker\nwait $worker\n"
+    )
     process = subprocess.Popen(
         ["bash", "script"], cwd=directory, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -35,4 +37,5 @@ def follow(readme: Path, directory: Path, *, without: Collection[str], says: str
         eventually(lambda: out.exists() and sum(map(int, said.findall(out.read_text()))) == 1_000, "all are done")
     finally:
         _, errors = process.communicate("stop\n", timeout=30)
+        print(f"the worker said:\n{out.read_text() if out.exists() else '(it was never started)'}")
     assert process.returncode == 0, errors

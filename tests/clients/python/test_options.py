@@ -61,7 +61,7 @@ def test_the_readme_names_every_option() -> None:
 
 
 def test_the_readme_takes_a_new_user_to_a_running_worker(tmp_path: Path) -> None:
-    says = r"^(\d+) records of orders$"
+    says = r"^INFO:root:(\d+) records of orders$"
     first_steps.follow(CLIENT / "README.md", tmp_path, without=["pip install"], says=says)
 
 
