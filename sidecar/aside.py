@@ -47,6 +47,9 @@ class AsideWriter:
         self._done = done
         self._trouble = trouble
         self._pending: deque[Aside] = deque()
+        #: those that the broker did not take alone. They go alone from then on: a write that fails may have been done
+        #: in part, and its other records would be written again and again
+        self._refused: set[Aside] = set()
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
@@ -57,45 +60,60 @@ class AsideWriter:
         self._wake.set()
 
     async def run(self) -> None:
-        failures = 0
+        failures, troubled = 0, False
+        #: so many of the next ones go alone: one of them was refused
+        alone = 0
         while True:
             await self._wake.wait()
-            group = self._next(1 if failures else _BATCH)
+            group = self._next(1 if failures or alone else _BATCH)
+            if not group:
+                failures = alone = 0
+            if troubled and not (failures or alone or self._refused):
+                troubled = False
+                self._trouble("")
             if not group:
                 self._wake.clear()
                 continue
+            alone = max(0, alone - 1)
             try:
                 await self._write(group)
             except BrokerError as error:
-                failures += 1
+                failures, troubled = failures + 1, True
                 what = "park" if group[0].parked else "dead-letter"
                 self._trouble(
                     f"cannot {what} records to {group[0].topic}: {error}. Their commit is held back until it works."
                 )
-                if isinstance(error, Refused) and len(self._pending) > 1:
-                    # One that the broker never takes must not keep the others from being written.
-                    self._pending.rotate(-1)
+                if isinstance(error, Refused):
+                    if len(group) > 1:
+                        alone = len(group)
+                    else:
+                        # It must not keep the others from being written.
+                        self._refused.add(group[0])
+                        self._pending.rotate(-1)
                 await asyncio.sleep(self._backoff.wait(failures))
                 continue
-            if failures:
-                failures = 0
-                self._trouble("")
+            failures = 0
             for _ in group:
-                self._pending.popleft()
+                self._forget_first()
             self._done(group)
 
     def _next(self, most: int) -> list[Aside]:
         """The next ones for one topic, without those whose lane is gone."""
         while self._pending and self._pending[0].span.lane.phase is LanePhase.GONE:
-            self._pending.popleft()
+            self._forget_first()
         group: list[Aside] = []
         for aside in self._pending:
             if len(group) == most or (group and aside.topic != group[0].topic):
                 break
-            if aside.span.lane.phase is LanePhase.GONE:
+            if aside.span.lane.phase is LanePhase.GONE or (group and aside in self._refused):
                 break
             group.append(aside)
+            if aside in self._refused:
+                break
         return group
+
+    def _forget_first(self) -> None:
+        self._refused.discard(self._pending.popleft())
 
     async def _write(self, group: Sequence[Aside]) -> None:
         topic = group[0].topic

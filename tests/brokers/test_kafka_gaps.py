@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sidecar.brokers.base import Advanced
 from sidecar.brokers.kafka.options import OutOfRange
@@ -49,6 +49,30 @@ def test_records_of_an_open_transaction_wait_for_its_end(kafka: KafkaServer) -> 
             await consumer.stays_silent()
             await asyncio.to_thread(producer.commit_transaction, 20)
             assert await consumer.take(2) == [b"within", b"after"]
+
+    play(body)
+
+
+def test_a_position_within_an_open_transaction_is_not_taken_for_one_of_another_log(kafka: KafkaServer) -> None:
+    """Kafka's own tools put groups at the end of what is written, whether or not it is committed."""
+
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, b"seen")
+        producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(topic, b"within", partition=0)
+        assert producer.flush(20) == 0
+        tool = Consumer({**kafka.settings(), "group.id": group}, logger=QUIET)
+        tool.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+        tool.close()
+        async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
+            await consumer.until(consumer.assigned)
+            await asyncio.to_thread(producer.commit_transaction, 20)
+            kafka.publish(topic, b"after")
+            assert await consumer.take(1) == [b"after"]
 
     play(body)
 

@@ -1,6 +1,7 @@
 """Writing records aside: what is not written holds the commit back."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from sidecar.aside import Aside, AsideWriter
@@ -22,12 +23,16 @@ class FailingBroker(MemoryBroker):
         self.failures: list[BrokerError] = []
         self.writes: list[tuple[str, list[bytes | None]]] = []
         self.made: list[tuple[str, int]] = []
+        #: what stands before a record that is refused is written
+        self.in_part = False
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
         if self.failures:
             raise self.failures.pop(0)
         values = [message.value for message in messages]
         if b"huge" in values:
+            if self.in_part:
+                self.writes.append((topic, values[: values.index(b"huge")]))
             raise TooLarge("it is larger than the topic takes")
         self.writes.append((topic, values))
         return await super().publish(topic, messages)
@@ -129,6 +134,39 @@ def test_a_record_that_the_broker_never_takes_does_not_keep_others_from_being_wr
         assert sorted(filter(None, desk.done)) == [b"2", b"3"]
         assert len(desk.writer) == 1, "it still holds the commit back"
         assert any("larger than the topic takes" in trouble for trouble in desk.troubles)
+
+    running(story)
+
+
+def test_beside_a_record_that_the_broker_never_takes_nothing_is_written_more_than_twice() -> None:
+    """A write that fails may have been done in part, and each part that is done again is a copy."""
+
+    async def story(desk: Desk) -> None:
+        desk.broker.in_part = True
+        for number in range(60):
+            desk.add(b"huge" if number == 40 else b"%d" % number)
+        await desk.written(59)
+        desk.add(b"60")
+        await desk.written(60)
+        copies = Counter(value for _, values in desk.broker.writes for value in values)
+        assert max(copies.values()) <= 2
+        assert copies[b"60"] == 1, "by now it is known which one to leave out"
+        assert "" not in desk.troubles, "it is not over"
+
+    running(story)
+
+
+def test_trouble_with_a_record_that_was_never_taken_ends_with_its_lane() -> None:
+    async def story(desk: Desk) -> None:
+        lost = lane_state(1)
+        desk.add(b"huge", state=lost)
+        desk.add(b"2")
+        await desk.written(1)
+        lost.phase = LanePhase.GONE
+        desk.add(b"3")
+        await desk.written(2)
+        assert desk.troubles[-1] == ""
+        assert len(desk.writer) == 0
 
     running(story)
 

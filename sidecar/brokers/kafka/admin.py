@@ -151,14 +151,18 @@ class Admin:
         )
         return {lane: LaneEnd(starts[lane], ends[lane]) for lane in lanes}
 
-    async def offsets(self, wanted: Mapping[Lane, OffsetSpec]) -> dict[Lane, int]:
+    async def written(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
+        """How far lanes are written, transactions that are still open included. Raises `NotFound`."""
+        return await self.offsets(dict.fromkeys(lanes, LATEST), IsolationLevel.READ_UNCOMMITTED)
+
+    async def offsets(
+        self, wanted: Mapping[Lane, OffsetSpec], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[Lane, int]:
         """-1 where there is nothing at such a time. Raises `NotFound`."""
         if not wanted:
             return {}
         asked = {TopicPartition(lane.topic, lane.number): spec for lane, spec in wanted.items()}
-        futures = self._client.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_PATIENCE
-        )
+        futures = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=_PATIENCE)
         found: dict[Lane, int] = {}
         for partition, future in futures.items():
             lane = Lane(partition.topic, partition.partition)

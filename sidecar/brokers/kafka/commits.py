@@ -19,8 +19,9 @@ log = Log("kafka")
 _AGAIN = 0.05
 #: seconds in which it is
 _RETRIED_FOR = 5.0
-#: seconds without an answer after which the next one may go
-_ABANDONED = 60.0
+#: seconds without an answer after which the next one may go: longer than the library goes on trying, or an earlier
+#: commit could arrive after a later one
+_ABANDONED = 150.0
 
 
 @dataclass(slots=True, eq=False)
@@ -56,8 +57,10 @@ class Commits:
     whether Kafka has it.
     """
 
-    def __init__(self, readings: Mapping[Lane, Reading]) -> None:
+    def __init__(self, readings: Mapping[Lane, Reading], vanished: Callable[[list[Lane]], None]) -> None:
+        """`vanished` is told of lanes that Kafka does not know; whoever asked is answered that they are gone."""
         self._readings = readings
+        self._vanished = vanished
         self._waiting: deque[Request] = deque()
         self._pending: Request | None = None
         #: Kafka finds the metadata too large
@@ -166,6 +169,8 @@ class Commits:
             request.topics = sorted(topics)
             request.sent = 0.0
             return
+        if not request.pins:
+            self._vanished([lane for lane in request.told if self._owns(request, lane)])
         for lane in request.told:
             request.readings.pop(lane, None)
         self._done(request)

@@ -64,7 +64,7 @@ class Group:
         #: why nothing ever will
         self._dead: BrokerError | None = None
         self._closing = False
-        #: commits that are under way
+        #: what was asked of the thread
         self._unanswered: dict[asyncio.Future[None], Collection[Lane]] = {}
         #: the thread has ended
         self._over = asyncio.Event()
@@ -259,28 +259,34 @@ class Group:
         await self._commit(offsets, pins=True)
 
     async def _commit(self, offsets: Mapping[Lane, tuple[int, str]], *, pins: bool = False) -> None:
+        def ask(done: "asyncio.Future[None]") -> None:
+            self._joined().commit(Request(offsets, lambda error: self._call(_answer, done, error), done.done, pins))
+
+        await self._asked(offsets.keys(), ask)
+
+    async def _asked(self, lanes: Collection[Lane], ask: Callable[["asyncio.Future[None]"], None]) -> None:
+        """Ask something of the thread and wait until it is answered; `LaneGone` if the thread ends before."""
         if self._over.is_set():
-            raise LaneGone(offsets.keys())
+            raise LaneGone(lanes)
         done: asyncio.Future[None] = self._loop.create_future()
-        self._unanswered[done] = offsets.keys()
-
-        def settle(error: BrokerError | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self._joined().commit(Request(offsets, lambda error: self._call(settle, error), done.done, pins))
+        self._unanswered[done] = lanes
         try:
+            ask(done)
             await done
         finally:
             del self._unanswered[done]
 
     async def _seek(self, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:
         await self._commit({lane: (position, "") for lane, position in positions.items()})
-        moved = asyncio.Event()
-        self._joined().move(positions, lambda: self._call(moved.set))
-        await moved.wait()
+        move = self._joined().move
+        await self._asked(positions.keys(), lambda done: move(positions, lambda: self._call(_answer, done, None)))
         return positions
+
+
+def _answer(done: "asyncio.Future[None]", error: BrokerError | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -71,6 +71,7 @@ class Locating:
         new = {lane: await self._first(lane, ends[lane]) for lane in lanes if lane not in stored}
         if new:
             await self._pin({lane: (position, "") for lane, position in new.items()})
+        ends |= await self._ends_behind({lane: stored[lane].position for lane in lanes if lane in stored}, ends)
         found: dict[Lane, Beginning] = {}
         for lane in lanes:
             position, metadata = Stored(new[lane], "") if lane in new else stored[lane]
@@ -81,8 +82,16 @@ class Locating:
 
     async def goes_on(self, lane: Lane, position: int) -> Beginning:
         """Where a lane goes on whose position is not there any more."""
-        end = (await self._admin.ends([lane]))[lane]
-        return going_on(position, end, self._out_of_range)
+        ends = await self._admin.ends([lane])
+        ends |= await self._ends_behind({lane: position}, ends)
+        return going_on(position, ends[lane], self._out_of_range)
+
+    async def _ends_behind(self, positions: Mapping[Lane, int], ends: Mapping[Lane, LaneEnd]) -> dict[Lane, LaneEnd]:
+        """Of lanes that end before their position for now, since a transaction is open: it is no position of another
+        log. Somebody who does not wait for transactions has put the group there."""
+        beyond = [lane for lane, position in positions.items() if position > ends[lane].end]
+        written = await self._admin.written(beyond)
+        return {lane: LaneEnd(ends[lane].start, positions[lane]) for lane in beyond if positions[lane] <= written[lane]}
 
     def metadata(self, lane: Lane, commit: Commit) -> str:
         """What is stored beside a position."""

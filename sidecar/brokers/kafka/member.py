@@ -62,7 +62,7 @@ class Member:
         self._sieve = sieve
         self._readings: dict[Lane, Reading] = {}
         self.waste = Waste()
-        self._commits = Commits(self._readings)
+        self._commits = Commits(self._readings, self._vanished)
         self._steering = Steering(self._readings, shelf, self.waste)
         self._rebalance = Rebalance(
             self._readings,
@@ -272,6 +272,16 @@ class Member:
     def _arrived(self, readings: list[Reading]) -> None:
         self._on_trial = False
         self._listener.arrived(readings)
+
+    def _vanished(self, lanes: list[Lane]) -> None:
+        """Kafka does not know lanes that are ours. Their topic was deleted, or only its metadata was away for a moment:
+        then nobody revokes them, and the core has let go of them. So they begin anew, once Kafka knows them."""
+        readings = [Reading(lane) for lane in lanes if self._readings[lane].phase in (Phase.ACTIVE, Phase.STUCK)]
+        if readings:
+            self._consumer.pause([reading.partition for reading in readings])
+            self._shelf.forget([reading.lane for reading in readings])
+            self._readings.update((reading.lane, reading) for reading in readings)
+            self._arrived(readings)
 
     def _hear(self, message: Message) -> None:
         error = message.error()

@@ -25,7 +25,7 @@ class Shelf:
         self._events: list[LaneEvent] = []
         self._items: deque[tuple[Taken, int] | Advanced] = deque()
         self._paused: set[Lane] = set()
-        #: of the items
+        #: of the items that may be taken: what waits for a paused lane must not keep the others from being fetched
         self.records = 0
         self.bytes = 0
 
@@ -59,10 +59,12 @@ class Shelf:
         """Nothing of these lanes is taken from now on."""
         with self._lock:
             self._paused.update(lanes)
+            self._count()
 
     def resume(self, lanes: Iterable[Lane]) -> None:
         with self._lock:
             self._paused.difference_update(lanes)
+            self._count()
         self._stocked()
 
     def withdraw(self, lane: Lane) -> int | None:
@@ -127,7 +129,7 @@ class Shelf:
         return count
 
     def _count(self) -> None:
-        pairs = [item for item in self._items if not isinstance(item, Advanced)]
+        pairs = [item for item in self._items if not isinstance(item, Advanced) and item[0].lane not in self._paused]
         self.records = sum(len(taken.frames) for taken, _ in pairs)
         self.bytes = sum(size for _, size in pairs)
 

@@ -32,11 +32,8 @@ class Steering:
             if reading.flows:
                 self.consumer.pause([reading.partition])
             reading.paused = True
-            # What is on the shelf would take the room of others.
-            start = self._shelf.withdraw(reading.lane)
-            if start is not None:
-                self._waste.took(reading.lane, start - reading.next)
-                reading.next = start
+            if reading.phase is Phase.ACTIVE:
+                self._give_back(reading)
 
     def resume(self, lanes: Iterable[Lane]) -> None:
         for reading in self._known(lanes):
@@ -107,7 +104,7 @@ class Steering:
     def mend(self) -> None:
         """Put lanes that are astray to where the core is in them, and let them flow."""
         for reading in [reading for reading in self._readings.values() if reading.astray]:
-            if reading.phase is not Phase.ACTIVE:
+            if reading.phase is not Phase.ACTIVE or reading.paused:
                 continue
             reading.astray = False
             try:
@@ -116,6 +113,15 @@ class Steering:
                 # It does not seek before a lane has begun, nor after an error.
                 self._assign(reading)
             self._let_flow(reading)
+
+    def _give_back(self, reading: Reading) -> None:
+        """Let go of what is on the shelf: it would take the room of others."""
+        start = self._shelf.withdraw(reading.lane)
+        if start is not None:
+            self._waste.took(reading.lane, start - reading.next)
+            # This may happen within a poll, which has more of the lane in its hands already. Before that, what was
+            # given back would look like a gap, and be taken for settled: nothing counts until the library is put back.
+            reading.put_to(start)
 
     def _place(self, reading: Reading, position: int) -> None:
         reading.put_to(position)
