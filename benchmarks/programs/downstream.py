@@ -1,8 +1,9 @@
 """What is behind a handler, and fragile: it slows down when it is pushed.
 `python -m benchmarks.programs.downstream SOCKET`.
 
-A request takes 5 ms as long as no more than 16 are there. Beyond that it takes longer by the square of what is too
-much, as a database does that runs out of memory or locks: of 64 at once it serves a quarter of what it serves of 16.
+A request takes 5 ms as long as no more than 16 are there. Beyond that it takes longer by the cube of what is too
+much, as a database does that runs out of memory or locks: with 64 at once it serves a sixteenth of what it serves with
+16, which is less than what comes.
 A line of input stalls it, the next one lets it go on; then it counts anew. A request is a line, and so is its answer.
 """
 
@@ -31,7 +32,7 @@ class Downstream:
             self._most = max(self._most, self._here)
             self._too_many += self._here > CAPACITY
             await self._going.wait()
-            await asyncio.sleep(SERVICE * max(1.0, self._here / CAPACITY) ** 2)
+            await asyncio.sleep(SERVICE * max(1.0, self._here / CAPACITY) ** 3)
             self._here -= 1
             self._served += 1
             writer.write(b"ok\n")

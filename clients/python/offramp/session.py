@@ -24,8 +24,8 @@ _METHOD = "/offramp.v1.ConsumerService/Consume"
 _REQUEST_BYTES = 4 << 20
 #: seconds between requests, in which settlements of other workers gather. A request costs as much as many settlements
 _GATHER = 0.001
-#: with fewer batches than this there are no others to wait for
-_MANY = 8
+#: with fewer batches than this too few gather: waiting for them would cost more than their requests
+_MANY = 64
 
 Consume = grpc.aio.StreamStreamMultiCallable[pb.ConsumeRequest, pb.ConsumeResponse]
 Call = grpc.aio.StreamStreamCall[pb.ConsumeRequest, pb.ConsumeResponse]
