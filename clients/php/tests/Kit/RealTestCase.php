@@ -57,6 +57,16 @@ abstract class RealTestCase extends TestCase
         }
     }
 
+    /** Publish, and wait until the sidecar has all of it at hand, so that one call can bring several batches. */
+    protected function stock(string ...$values): void
+    {
+        $this->publish(...$values);
+        Sidecar::eventually(
+            fn(): bool => (int) $this->status()->getBufferedRecords() === count($values),
+            'the sidecar has fetched what was published',
+        );
+    }
+
     protected function take(Consumer $consumer): Batch
     {
         $batch = $consumer->take(Sidecar::PATIENCE);

@@ -251,7 +251,7 @@ final class ConsumerTest extends RealTestCase
 
     public function testPrefetchedBatchesAreDoneInTurnAndSettledTogether(): void
     {
-        $this->publish('1', '2', '3', '4', '5');
+        $this->stock('1', '2', '3', '4', '5');
         $seen = [];
         $handler = static function (Batch $batch) use (&$seen): void {
             $seen[] = $batch[0]->value;
@@ -264,7 +264,7 @@ final class ConsumerTest extends RealTestCase
 
     public function testAPrefetchedBatchThatWaitedTooLongIsGivenBack(): void
     {
-        $this->publish('1', '2');
+        $this->stock('1', '2');
         $seen = [];
         $handler = static function (Batch $batch) use (&$seen): void {
             if ($seen === []) {
