@@ -45,7 +45,7 @@ class Doors:
             self._add_socket("listen.socket", listen.socket, listen.socket_mode, listen.socket_group, guard)
         if listen.admin_socket:
             operators = Caller.with_all("an operator", Right)
-            guard = Guard("listen.admin_socket", self._tokens(), operators)
+            guard = Guard("listen.admin_socket", self._tokens(), operators, self._services.health)
             self._add_socket("listen.admin_socket", listen.admin_socket, _ADMIN_MODE, "", guard)
         if listen.tcp:
             self._add_tcp(listen)
@@ -93,7 +93,8 @@ class Doors:
 
     def _guard(self, setting: str, *, needs_token: bool) -> Guard:
         who = f"a caller of {setting} without a token"
-        return Guard(setting, self._tokens(), None if needs_token else Caller.with_all(who, self._listen.rights))
+        without_token = None if needs_token else Caller.with_all(who, self._listen.rights)
+        return Guard(setting, self._tokens(), without_token, self._services.health)
 
     def _tokens(self) -> Callable[[], Tokens] | None:
         return (lambda: self._keys.tokens) if self._has_tokens else None

@@ -4,8 +4,9 @@
     a token       one gets the rights of its client, at whichever listener
     a wrong one   UNAUTHENTICATED, before a byte of the request is read
 
-Health can be asked by everybody: it says whether the sidecar serves, and nothing else. Watching it takes a token like
-everything else, or strangers could keep the sidecar busy.
+Health can be asked by everybody: whoever has no token is told whether the sidecar serves, whatever they asked about.
+What they ask is not read, or strangers could fill the sidecar's memory with requests that never end. Watching it takes
+a token like everything else, or they could keep it busy.
 """
 
 import time
@@ -25,18 +26,23 @@ _SCHEME = "bearer "
 #: seconds between two lines on callers that were turned away: whoever knocks must not fill the disk
 _EVERY = 10.0
 
-#: may ask for health, and for nothing else
-_ANYBODY = Caller("a caller without a token", {})
-
 log = Log("access")
 
 
 class Guard(grpc.aio.ServerInterceptor):
     """One for each listener."""
 
-    def __init__(self, listener: str, tokens: Callable[[], Tokens] | None, without_token: Caller | None) -> None:
-        """`tokens` is None where nobody has a token; `without_token` is None where everybody needs one."""
+    def __init__(
+        self,
+        listener: str,
+        tokens: Callable[[], Tokens] | None,
+        without_token: Caller | None,
+        health: Callable[[], bytes],
+    ) -> None:
+        """`tokens` is None where nobody has a token; `without_token` is None where everybody needs one. `health` is
+        the answer to strangers who ask for it."""
         self.listener = listener
+        self._health = health
         self._tokens = tokens
         self._without_token = without_token
         #: calls that were turned away, and how many of them the log has told of
@@ -53,10 +59,10 @@ class Guard(grpc.aio.ServerInterceptor):
         try:
             enter(self._identify(details.invocation_metadata))
         except Unauthenticated as error:
-            if details.method != _HEALTH:
-                self._note()
-                return _refusal(str(error))
-            enter(_ANYBODY)
+            if details.method == _HEALTH:
+                return _unread(self._tell_health)
+            self._note()
+            return _refusal(str(error))
         return await continuation(details)
 
     def _identify(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
@@ -73,6 +79,9 @@ class Guard(grpc.aio.ServerInterceptor):
             raise Unauthenticated("no client has this token")
         return caller
 
+    async def _tell_health(self, _: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        await context.write(self._health())
+
     def _note(self) -> None:
         self.refused += 1
         if time.monotonic() >= self._next_line:
@@ -82,9 +91,16 @@ class Guard(grpc.aio.ServerInterceptor):
             self._next_line = time.monotonic() + _EVERY
 
 
+Handle = Callable[[object, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
+
+
 def _refusal(why: str) -> "grpc.RpcMethodHandler[Any, Any]":
     async def refuse(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
 
-    # A stream whatever the method is: the others would wait for the request first.
-    return grpc.stream_stream_rpc_method_handler(refuse)
+    return _unread(refuse)
+
+
+def _unread(handle: Handle) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Answers without the request. A stream whatever the method is: the others would wait for the request first."""
+    return grpc.stream_stream_rpc_method_handler(handle)

@@ -34,6 +34,10 @@ class HealthService:
         """End the watches."""
         self._stopped.set()
 
+    def overall(self) -> bytes:
+        """The answer to Check for the sidecar as a whole."""
+        return _response(self._serving(""))
+
     async def _check(self, request: pb.HealthCheckRequest) -> bytes:
         serving = self._serving(request.service)
         if serving is None:

@@ -90,6 +90,10 @@ class Services:
         server.add_generic_rpc_handlers(service(name, methods) for name, methods in self._methods.items())
         reflection.enable_server_reflection((*self._methods, reflection.SERVICE_NAME), server)
 
+    def health(self) -> bytes:
+        """The answer of `Health/Check` for the sidecar as a whole."""
+        return self._healthy.overall()
+
     def stop(self) -> None:
         """End all streams, so that their clients look for another sidecar. Subscriptions are drained before."""
         self._consumers.stop()

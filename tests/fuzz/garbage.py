@@ -60,10 +60,10 @@ def odd_frames(chance: random.Random) -> Iterator[bytes]:
 def huge_headers(chance: random.Random) -> Iterator[bytes]:
     """Headers that are larger than anybody takes, and some that never end."""
     yield _PREFACE + _frame(_SETTINGS, 0, 0)
-    block = _headers(chance.choice(METHODS)) + _literal("x-much", "y" * 16_000)
+    block = _headers(chance.choice(METHODS)) + literal("x-much", "y" * 16_000)
     yield _frame(_HEADERS, 0, 1, block[:16_000])
     for _ in range(chance.choice((0, 1, 20))):
-        yield _frame(_CONTINUATION, 0, 1, _literal("x-more", "z" * 16_000)[:16_000])
+        yield _frame(_CONTINUATION, 0, 1, literal("x-more", "z" * 16_000)[:16_000])
     if chance.random() < 0.5:
         yield _frame(_CONTINUATION, _END_HEADERS, 1)
 
@@ -100,12 +100,12 @@ def odd_headers(chance: random.Random) -> Iterator[bytes]:
     block = chance.choice(
         (
             chance.randbytes(chance.randrange(1, 500)),
-            _literal(":method", "POST"),
+            literal(":method", "POST"),
             _headers("/" + "x" * 5000),
-            _headers(METHODS[0]) + _literal("grpc-timeout", chance.choice(("0n", "-1S", "99999999999H", "soon"))),
-            _headers(METHODS[0]) + _literal("grpc-encoding", chance.choice(("gzip", "none", "x" * 1000))),
-            _headers(METHODS[2]) + _literal("content-type", "text/html"),
-            _literal("x", "y") + _headers(METHODS[2]),
+            _headers(METHODS[0]) + literal("grpc-timeout", chance.choice(("0n", "-1S", "99999999999H", "soon"))),
+            _headers(METHODS[0]) + literal("grpc-encoding", chance.choice(("gzip", "none", "x" * 1000))),
+            _headers(METHODS[2]) + literal("content-type", "text/html"),
+            literal("x", "y") + _headers(METHODS[2]),
         )
     )
     yield _frame(_HEADERS, _END_HEADERS | chance.choice((0, _END_STREAM)), 1, block[:16_000])
@@ -148,10 +148,10 @@ def _headers(path: str) -> bytes:
         "content-type": "application/grpc",
         "te": "trailers",
     }
-    return b"".join(_literal(name, value) for name, value in pairs.items())
+    return b"".join(literal(name, value) for name, value in pairs.items())
 
 
-def _literal(name: str, value: str) -> bytes:
+def literal(name: str, value: str) -> bytes:
     """A header as HPACK has it when nothing is looked up or squeezed."""
     return b"\0" + _sized(name.encode()) + _sized(value.encode())
 

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 import offramp
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, publish_pb2, publish_pb2_grpc, record_pb2
 from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.security.bare import BareClient
 from tests.security.kit import Secured, fetch, tcp_address
 
 MIB = 1 << 20
@@ -72,6 +74,29 @@ def test_a_request_beyond_the_limit_is_refused_and_the_next_one_is_not(tmp_path:
             publish(65 << 10)
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert publish(1_000).published
+
+
+HEALTH = "/grpc.health.v1.Health/Check"
+
+
+def shaken_hands(secured: Secured, sidecar: Sidecar) -> socket.socket:
+    """A connection to the sidecar's TLS port, which has shown no token so far."""
+    context = ssl.create_default_context(cafile=str(secured.authority.certificate))
+    context.set_alpn_protocols(["h2"])
+    host, _, port = tcp_address(sidecar).rpartition(":")
+    return context.wrap_socket(socket.create_connection((host, int(port)), PATIENCE), server_hostname="localhost")
+
+
+def test_unfinished_requests_of_strangers_do_not_make_the_sidecar_fat(tmp_path: Path) -> None:
+    """Health is for everybody, so what they send with it is not even read."""
+    secured = Secured(tmp_path)
+    with secured.sidecar() as sidecar:
+        before = fat(sidecar)
+        with BareClient(shaken_hands(secured, sidecar)) as stranger:
+            calls = {stranger.call(HEALTH, bytes(4 * MIB - 1), whole=False) for _ in range(200)}
+            stranger.pump()
+            assert fat(sidecar) - before < 40
+            assert stranger.ended == calls, "they were answered"
 
 
 def test_sessions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
