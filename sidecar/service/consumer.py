@@ -15,6 +15,7 @@ from sidecar.service.directory import Directory
 from sidecar.service.fetch import FetchSession, fetch_alone
 from sidecar.service.rpc import Context, Handler, abort, both_stream, server_stream, unary
 from sidecar.service.settlements import read_settlements
+from sidecar.service.unread import Unread
 from sidecar.service.writer import Writer
 from sidecar.settings import ListenSettings, Right
 from sidecar.subscription import Subscription
@@ -29,6 +30,8 @@ class ConsumerService:
     def __init__(self, directory: Directory, settings: ListenSettings) -> None:
         self._directory = directory
         self._settings = settings
+        leased = [one.settings for one in directory if isinstance(one, Subscription)]
+        self._unread = Unread(sum(settings.memory.bytes for settings in leased))
         self._admitted = 0
         self._streams: set[Stream] = set()
         self._sessions: dict[bytes, FetchSession] = {}
@@ -37,7 +40,7 @@ class ConsumerService:
         return {
             CONSUME: both_stream(CONSUME, self._consume),
             "Open": server_stream("Open", pb.OpenRequest, self._open),
-            "Fetch": unary("Fetch", pb.FetchRequest, self._fetch),
+            "Fetch": unary("Fetch", pb.FetchRequest, self._fetch, self._unread.count),
             "Settle": unary("Settle", pb.SettleRequest, self._settle),
             "ExtendLease": unary("ExtendLease", pb.ExtendLeaseRequest, self._extend_lease),
         }
@@ -83,6 +86,7 @@ class ConsumerService:
                 session.end(SessionEnd.LOST)
 
     async def _fetch(self, request: pb.FetchRequest) -> bytes:
+        self._unread.check()
         if request.session:
             session = self._sessions.get(request.session)
             if session is None:
@@ -91,10 +95,10 @@ class ConsumerService:
                     "open a new one"
                 )
             current().require(Right.CONSUME, session.subscription)
-            return await session.fetch(request)
+            return await session.fetch(request, self._unread.check)
         subscription = self._directory.leased(request.subscription, Right.CONSUME)
         with self._admission():
-            return await fetch_alone(request, subscription, self._directory)
+            return await fetch_alone(request, subscription, self._directory, self._unread.check)
 
     async def _settle(self, request: pb.SettleRequest) -> bytes:
         results = self._directory.settle(read_settlements(request.settlements))

@@ -1,10 +1,10 @@
 """Sessions for processes that block while they work (`Open`), and the calls that bring them batches (`Fetch`)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.errors import InvalidRequest, OutOfTurn, Stopping, Superseded
+from sidecar.errors import Exhausted, InvalidRequest, OutOfTurn, Stopping, Superseded
 from sidecar.model import Credit, Notice, NoticeKind, SessionEnd, SettleResult
 from sidecar.service import ending
 from sidecar.service.clients import Terms, read_message_bytes, read_terms
@@ -85,8 +85,9 @@ class FetchSession(Pull):
     def end(self, how: SessionEnd) -> None:
         ending.end(self._subscription, self._session, how, unseen=self.take_back())
 
-    async def fetch(self, request: pb.FetchRequest) -> bytes:
-        """Raises `OutOfTurn`, `InvalidRequest` and, in a call that another of its number replaced, `Superseded`.
+    async def fetch(self, request: pb.FetchRequest, check: Callable[[], None]) -> bytes:
+        """Raises `OutOfTurn`, `InvalidRequest` and, in a call that another of its number replaced, `Superseded`; and
+        what `check` raises when it is asked whether there may be an answer now.
 
         When it is cancelled, what it settled is settled and what it got stays here for the call that repeats it.
         """
@@ -103,7 +104,7 @@ class FetchSession(Pull):
         # A call that waited until now has been replaced by this one.
         self.look_again()
         if want.credit.batches:
-            await self._collect(turn, me, want, lease, limit)
+            await self._collect(turn, me, want, lease, limit, check)
         turn.answer, leases = self.answer(turn.results, want.credit.batches, limit)
         ending.release(self._subscription, self.take_back())
         self._subscription.written(leases)
@@ -128,7 +129,9 @@ class FetchSession(Pull):
         self._turn = turn
         return turn
 
-    async def _collect(self, turn: _Turn, me: object, want: Want, lease: float | None, limit: int) -> None:
+    async def _collect(
+        self, turn: _Turn, me: object, want: Want, lease: float | None, limit: int, check: Callable[[], None]
+    ) -> None:
         """Returns when there are batches, or when waiting for them is over."""
         session = self._session
         session.max_message_bytes, session.lease = limit, lease
@@ -138,7 +141,8 @@ class FetchSession(Pull):
         try:
             while turn.caller is me and not self.ready and await self.change(want.until):
                 pass
-        except asyncio.CancelledError:
+            check()
+        except (asyncio.CancelledError, Exhausted):
             # They wait here for the call that repeats this one, but not longer than a lease lasts.
             self._subscription.written(self.undelivered())
             raise
@@ -149,8 +153,11 @@ class FetchSession(Pull):
             raise Superseded(f"a later call took the place of this one (seq {turn.seq})")
 
 
-async def fetch_alone(request: pb.FetchRequest, subscription: Subscription, directory: Directory) -> bytes:
-    """A Fetch without a session. If it is cancelled, what it got goes back at once."""
+async def fetch_alone(
+    request: pb.FetchRequest, subscription: Subscription, directory: Directory, check: Callable[[], None]
+) -> bytes:
+    """A Fetch without a session. If it is cancelled, or `check` raises when it is asked whether there may be an answer
+    now, what it got goes back at once."""
     if request.seq:
         raise InvalidRequest(f"seq is {request.seq}, but without a session it must be 0")
     terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
@@ -177,6 +184,7 @@ async def fetch_alone(request: pb.FetchRequest, subscription: Subscription, dire
     try:
         while not pull.ready and await pull.change(want.until):
             pass
+        check()
         session.stop_deliveries()
         answer, leases = pull.answer(results, want.credit.batches, terms.max_message_bytes)
         ending.release(subscription, pull.take_back())

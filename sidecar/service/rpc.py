@@ -74,12 +74,21 @@ async def abort(context: Context, error: errors.OfframpError) -> NoReturn:
     await context.abort(status_of(error), str(error)[:_MOST_DETAILS])
 
 
-def unary(method: str, kind: type[M], handle: Callable[[M], Awaitable[bytes]]) -> Handler:
-    """One request, one answer. `handle` is cancelled when the client goes away."""
+def unary(
+    method: str,
+    kind: type[M],
+    handle: Callable[[M], Awaitable[bytes]],
+    answered: Callable[[bytes, Context], None] | None = None,
+) -> Handler:
+    """One request, one answer. `handle` is cancelled when the client goes away. `answered` is told of the answer, which
+    gRPC keeps until the client takes it."""
 
     async def call(raw: bytes, context: Context) -> bytes:
         async with answering(context, method):
-            return await handle(parse(kind, raw, method))
+            answer = await handle(parse(kind, raw, method))
+            if answered is not None:
+                answered(answer, context)
+            return answer
         raise AssertionError("an aborted call has raised")
 
     return grpc.unary_unary_rpc_method_handler(call)

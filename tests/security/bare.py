@@ -70,6 +70,12 @@ class BareClient:
             if not self._listen(_QUIET):
                 return
 
+    def listen(self) -> set[int]:
+        """The streams that the other side has ended so far."""
+        while self._listen(0.0):
+            pass
+        return self.ended
+
     def _push(self) -> bool:
         """Send one frame of each stream that may send; answers whether there was one."""
         moved = False

@@ -185,6 +185,39 @@ def test_a_client_that_does_not_read_does_not_make_the_sidecar_fat(tmp_path: Pat
         deaf.stream.cancel()
 
 
+def test_answers_to_fetch_that_are_not_read_do_not_make_the_sidecar_fat(tmp_path: Path) -> None:
+    """Not even if what is in them is settled by another connection, so that more and more is due."""
+    with Sidecar(tmp_path, subscriptions=SMALL) as sidecar, sidecar.channel() as channel:
+        with_backlog(sidecar, 200)
+        before = fat(sidecar)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(sidecar.socket))
+        with BareClient(connection, window=0) as deaf:
+            want = consumer_pb2.Credit(batches=1)
+            request = consumer_pb2.FetchRequest(subscription="orders", want=want, wait_ms=60_000)
+            for _ in range(200):
+                deaf.call("/offramp.v1.ConsumerService/Fetch", request.SerializeToString())
+            deaf.pump()
+            # Each batch is one record here; a lease is the boot id, the subscription's number and a counter.
+            stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+            boot = next(stub.Open(consumer_pb2.OpenRequest(subscription="orders"))).welcome.boot
+            leases = [boot + bytes(2) + number.to_bytes(6) for number in range(1, 201)]
+            settlements = [record_pb2.Settlement(lease=lease, outcome=record_pb2.OUTCOME_ACK) for lease in leases]
+
+            def calls_left() -> bool:
+                stub.Settle(consumer_pb2.SettleRequest(settlements=settlements), timeout=PATIENCE)
+                return len(deaf.listen()) < 200 - sidecar.status().counters.acked
+
+            eventually(lambda: not calls_left(), "all calls have been answered, or refused")
+            assert sidecar.status().counters.acked > 60, "the guesses were right"
+            assert fat(sidecar) - before < 160
+            with pytest.raises(grpc.RpcError) as raised:
+                fetch(channel)
+            assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "read them before asking for more" in raised.value.details()
+        eventually(lambda: fetch(channel).batches, "whoever is gone leaves nothing behind")
+
+
 def test_a_client_on_another_machine_that_gives_no_sign_of_life_is_given_up(tmp_path: Path) -> None:
     """On the socket it never is: there the kernel tells. See tests/e2e/test_blocked.py."""
     secured = Secured(tmp_path)

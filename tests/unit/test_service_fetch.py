@@ -8,6 +8,8 @@ import grpc
 import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
+from sidecar.errors import Exhausted
+from sidecar.service.unread import Unread
 from sidecar.settings import BatchSettings, Bytes, LeaseSettings, Seconds
 from tests.unit.fetching import Session, alone, refused, values
 from tests.unit.service_kit import ACK, NACK, ONE, SETTLED, STALE, UNKNOWN, Kit, ended, run, serving, settlement
@@ -316,5 +318,29 @@ def test_settle_and_extend_work_from_any_connection(tmp_path: Path) -> None:
             assert [one.status for one in settled.results] == [SETTLED, UNKNOWN, SETTLED]
             assert [one.lease for one in settled.results] == [one.lease for one in said]
             await elsewhere.channel.close()
+
+    run(body())
+
+
+def test_a_call_alone_that_may_have_no_answer_now_gives_its_batch_back_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller has left too much unread while it waited."""
+    asked = 0
+
+    def check(_: Unread) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise Exhausted("read first")
+
+    monkeypatch.setattr(Unread, "check", check)
+
+    async def body() -> None:
+        async with serving(tmp_path, batch=ONE) as kit:
+            await kit.publish([b"a"])
+            assert (await refused(alone(kit)))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+            again = await alone(kit)
+            assert (values(again), len(again.batches[0].redeliveries)) == ([b"a"], 0)
 
     run(body())

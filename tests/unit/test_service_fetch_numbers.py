@@ -5,6 +5,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from sidecar.errors import Exhausted
+from sidecar.service.unread import Unread
 from tests.unit.fetching import Session, refused, values
 from tests.unit.service_kit import ONE, SETTLED, run, serving, settlement
 
@@ -109,5 +111,30 @@ def test_a_refused_settlement_does_not_use_up_its_number(tmp_path: Path) -> None
             batch = (await session.fetch()).batches[0]
             assert (await refused(session.fetch(settlement(batch, 0))))[0] == grpc.StatusCode.INVALID_ARGUMENT
             assert values(await session.fetch(settlement(batch), seq=2)) == [b"b"]
+
+    run(body())
+
+
+def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller has left too much unread while it waited."""
+    asked = 0
+
+    def check(_: Unread) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise Exhausted("read first")
+
+    monkeypatch.setattr(Unread, "check", check)
+
+    async def body() -> None:
+        async with serving(tmp_path, batch=ONE) as kit:
+            await kit.publish([b"a", b"b"])
+            session = await Session.open(kit)
+            assert (await refused(session.fetch()))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+            again = await session.fetch(seq=1)
+            assert (values(again), len(again.batches[0].redeliveries)) == ([b"a"], 0)
 
     run(body())
