@@ -45,6 +45,8 @@ class HttpServer:
         self._routes = dict(routes)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        #: those of them whose request has not come so far, the oldest first
+        self._silent: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> str:
         """Answers the address it listens on, with its real port. Raises `StartError`."""
@@ -63,17 +65,33 @@ class HttpServer:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= _MOST_CONNECTIONS:
+        if len(self._connections) >= _MOST_CONNECTIONS and not self._make_room():
             writer.transport.abort()
             return
         connection = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
+        self._silent[connection] = None
+        connection.add_done_callback(self._forget)
+
+    def _make_room(self) -> bool:
+        """Drop the connection that has been silent for longest: whoever holds many of them and asks nothing must not
+        keep the kubelet's probes out, which would restart the pod."""
+        if not self._silent:
+            return False
+        oldest = next(iter(self._silent))
+        self._forget(oldest)
+        oldest.cancel()
+        return True
+
+    def _forget(self, connection: asyncio.Task[None]) -> None:
+        self._connections.discard(connection)
+        self._silent.pop(connection, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
-                method, response = await self._answer(reader)
+                head = await self._head(reader)
+                method, response = await self._answer(head)
             async with asyncio.timeout(_PATIENCE):
                 writer.write(_encode(method, response))
                 await writer.drain()
@@ -85,10 +103,19 @@ class HttpServer:
         finally:
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Response]:
+    async def _head(self, reader: asyncio.StreamReader) -> bytes | None:
+        """The first line and the headers of the request; None if they are too long."""
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
+            return await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
+            return None
+        finally:
+            connection = asyncio.current_task()
+            assert connection is not None
+            self._silent.pop(connection, None)
+
+    async def _answer(self, head: bytes | None) -> tuple[str, Response]:
+        if head is None:
             return "GET", Response("too many headers\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):

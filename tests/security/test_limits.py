@@ -1,5 +1,6 @@
 """What one client can cost: connections, calls, large requests, and answers that it does not read."""
 
+import contextlib
 import signal
 import socket
 import ssl
@@ -109,6 +110,14 @@ def test_sessions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "listen.max_sessions" in raised.value.details()
         stream.cancel()
+
+
+def test_idle_connections_to_the_http_port_keep_no_probe_out(tmp_path: Path) -> None:
+    with Sidecar(tmp_path) as sidecar, contextlib.ExitStack() as idle:
+        host, _, port = sidecar.http.rpartition(":")
+        for _ in range(200):
+            idle.enter_context(socket.create_connection((host, int(port)), PATIENCE))
+        assert sidecar.get("/healthz") == (200, "ok\n")
 
 
 class Deaf:

@@ -1,7 +1,8 @@
 """The small HTTP server behind probes and metrics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
@@ -9,7 +10,7 @@ import pytest
 
 from sidecar import http
 from sidecar.errors import StartError
-from sidecar.http import HttpServer, Response
+from sidecar.http import HttpServer, Response, Route
 from tests.unit.service_kit import run
 
 
@@ -18,7 +19,7 @@ def broken() -> Response:
 
 
 @asynccontextmanager
-async def serving(**routes: Callable[[], Response]) -> AsyncIterator[str]:
+async def serving(**routes: Route) -> AsyncIterator[str]:
     server = HttpServer("127.0.0.1:0", {f"/{path}": route for path, route in routes.items()})
     try:
         yield await server.start()
@@ -116,7 +117,7 @@ def test_a_client_that_sends_nothing_is_let_go_and_holds_up_nobody(monkeypatch: 
     run(body())
 
 
-def test_more_connections_than_are_served_are_turned_away_and_the_server_goes_on(
+def test_whoever_asks_nothing_gives_way_to_whoever_asks_and_the_oldest_goes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http, "_MOST_CONNECTIONS", 3)
@@ -124,19 +125,39 @@ def test_more_connections_than_are_served_are_turned_away_and_the_server_goes_on
     async def body() -> None:
         async with serving(page=lambda: Response("text")) as address:
             host, port = address.split(":")
-            idle = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+            (oldest, first), *others = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+            assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
+            async with asyncio.timeout(10):
+                with contextlib.suppress(ConnectionError):
+                    assert await oldest.read() == b""
+            for reader, writer in others:
+                writer.write(b"GET /page HTTP/1.1\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+                writer.close()
+            first.close()
+
+    run(body())
+
+
+def test_whoever_has_asked_is_answered_before_others_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 3)
+
+    async def body() -> None:
+        asked, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+        async def slow() -> Response:
+            asked.release()
+            await go_on.wait()
+            return Response("text")
+
+        async with serving(page=slow) as address:
+            calls = [asyncio.create_task(ask(address, "GET /page HTTP/1.1")) for _ in range(3)]
+            for _ in calls:
+                await asked.acquire()
             with pytest.raises((ConnectionError, IndexError)):
                 await ask(address, "GET /page HTTP/1.1")
-            for _, writer in idle:
-                writer.close()
-                await writer.wait_closed()
-            async with asyncio.timeout(10):
-                while True:
-                    try:
-                        assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
-                        break
-                    except (ConnectionError, IndexError):
-                        await asyncio.sleep(0.005)
+            go_on.set()
+            assert [status for status, _, _ in await asyncio.gather(*calls)] == [200, 200, 200]
 
     run(body())
 
