@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterable
 from http import HTTPStatus
 
 from sidecar import brokers, logs, metrics, process, tracing
+from sidecar.access.caller import current
 from sidecar.access.keys import Keys
 from sidecar.clock import Clock
 from sidecar.connections import Connections
@@ -27,7 +28,7 @@ from sidecar.service.health import HealthService
 from sidecar.service.log import LogService
 from sidecar.service.publish import PublishService
 from sidecar.service.services import NAMES, Services
-from sidecar.settings import Settings, SubscriptionMode
+from sidecar.settings import Right, Settings, SubscriptionMode
 from sidecar.status import Status, SubscriptionState
 from sidecar.subscription import Subscription
 from sidecar.version import PROTOCOL, PROTOCOL_MINOR, VERSION
@@ -213,13 +214,15 @@ class Sidecar:
         )
 
     def is_serving(self, name: str) -> bool | None:
-        """Whether the sidecar (""), a service or `subscription/<name>` serves; None if there is no such thing."""
+        """Whether the sidecar (""), a service or `subscription/<name>` serves; None if there is no such thing, or if it
+        is a subscription to which the caller has no right at all."""
         serving = self._serving and not self._draining
         if name == "" or name in NAMES:
             return serving
         for subscription in self._directory:
             if name == f"subscription/{subscription.settings.name}":
-                return serving and subscription.status().state in _SERVING
+                known = any(current().may(right, subscription.settings.name) for right in Right)
+                return serving and subscription.status().state in _SERVING if known else None
         return None
 
     async def _start_subscription(self, subscription: AnySubscription) -> None:

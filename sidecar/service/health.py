@@ -1,5 +1,7 @@
 """`grpc.health.v1`: the sidecar as a whole (""), each service by its name, each subscription as `subscription/<name>`.
 
+A subscription is known to those who have any right to it; for others there is none of that name.
+
 Answers are made when they are asked for, so that none can be out of date.
 """
 
@@ -15,7 +17,7 @@ NAME = "grpc.health.v1.Health"
 #: seconds between two looks at what a client watches
 _EVERY = 0.5
 
-#: whether the named thing serves; None: there is no such thing
+#: whether the named thing serves; None: there is no such thing for whoever asks
 Serving = Callable[[str], bool | None]
 
 

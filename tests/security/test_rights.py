@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import offramp
 from offramp.v1 import (
@@ -53,6 +54,11 @@ def open_session(channel: grpc.Channel, subscription: str) -> Any:
 def pause(channel: grpc.Channel, subscription: str) -> Any:
     request = admin_pb2.PauseRequest(subscription=subscription)
     return admin_pb2_grpc.AdminServiceStub(channel).Pause(request, timeout=PATIENCE)
+
+
+def resume(channel: grpc.Channel, subscription: str) -> Any:
+    request = admin_pb2.ResumeRequest(subscription=subscription)
+    return admin_pb2_grpc.AdminServiceStub(channel).Resume(request, timeout=PATIENCE)
 
 
 def seek(channel: grpc.Channel, subscription: str) -> Any:
@@ -105,6 +111,7 @@ CALLS: dict[str, tuple[Call, str, bool]] = {
     "GetStatus of all": (status_of_all, "admin", True),
     "WatchStatus": (watch, "admin", False),
     "Pause": (pause, "admin", False),
+    "Resume": (resume, "admin", False),
     "Seek": (seek, "admin", False),
     "ListDeadLetters": (dead_letters, "admin", False),
     "Redrive": (redrive, "admin", False),
@@ -171,8 +178,8 @@ def test_all_calls_of_the_protocol_are_in_this_table() -> None:
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
-    # Settle and ExtendLease are tried below; Resume is Pause.
-    assert methods - set(CALLS) == {"Settle", "ExtendLease", "Resume"}
+    # These two are tried below.
+    assert methods - set(CALLS) == {"Settle", "ExtendLease"}
 
 
 def test_a_lease_is_no_proof_of_a_right(stage: tuple[Secured, Sidecar]) -> None:
@@ -225,6 +232,33 @@ def test_names_of_other_subscriptions_are_not_told(stage: tuple[Secured, Sidecar
             fetch(channel, "")
         assert "orders" in raised.value.details()
         assert "payments" not in raised.value.details()
+
+
+def test_health_does_not_tell_which_subscriptions_there_are(stage: tuple[Secured, Sidecar]) -> None:
+    """Not to strangers, who hear of the sidecar as a whole whatever they ask, nor to those who have no right to one."""
+    secured, sidecar = stage
+
+    def check(channel: grpc.Channel, subscription: str) -> tuple[Any, str]:
+        request = health_pb2.HealthCheckRequest(service=f"subscription/{subscription}")
+        try:
+            return health_pb2_grpc.HealthStub(channel).Check(request, timeout=PATIENCE).status, ""
+        except grpc.RpcError as error:
+            return error.code(), error.details().replace(subscription, "...")
+
+    def watched(channel: grpc.Channel, subscription: str) -> Any:
+        request = health_pb2.HealthCheckRequest(service=f"subscription/{subscription}")
+        return next(health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE)).status
+
+    serving = health_pb2.HealthCheckResponse.SERVING
+    with secured.channel(sidecar, "only-publish") as channel:
+        assert check(channel, "orders") == (serving, "")
+        assert check(channel, "payments") == check(channel, "guess")
+        assert check(channel, "payments")[0] is grpc.StatusCode.NOT_FOUND
+        assert watched(channel, "orders") == serving
+        unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        assert (watched(channel, "payments"), watched(channel, "guess")) == (unknown, unknown)
+    with secured.channel(sidecar) as channel:
+        assert check(channel, "payments") == check(channel, "guess") == (serving, "")
 
 
 def test_admin_calls_can_be_switched_off_for_apps_while_operators_keep_a_way(tmp_path: Path) -> None:
