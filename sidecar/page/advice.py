@@ -18,6 +18,8 @@ _REMEDIES = {
     "broker": "Look at the broker, at its address and at the rights of this client. It is tried again by itself.",
     "bug": "Restart the sidecar, and report the traceback that is in its log.",
 }
+#: about the sidecar itself: its certificate and its tokens
+_FILES = "Put a good file in its place: it is taken over by itself. What was read last stays in use until then."
 _LOOK = "Look at the broker; the log says since when."
 #: what to do in each state, when there is no trouble that says it better
 _STATES = {
@@ -45,7 +47,8 @@ class Advice:
 
 def wrong(facts: Facts) -> list[Advice]:
     """What is wrong anywhere, for the top of the page."""
-    found = [
+    found = [Advice("sidecar", trouble, _FILES) for trouble in facts.status.trouble]
+    found += [
         Advice(f"broker {broker.name}", broker.trouble, _REMEDIES["broker"])
         for broker in facts.status.brokers
         if broker.trouble

@@ -172,8 +172,11 @@ def test_a_sidecar_that_does_not_answer_is_told_of_and_one_that_is_back_too(brow
 
 def test_hostile_names_and_reasons_are_shown_as_they_are(browser: Browser, tmp_path: Path) -> None:
     """As names of workers, of topics, and as reasons of dead letters; nothing of it runs."""
-    with Sidecar(tmp_path) as sidecar:
+    topics = [HOSTILE[0], HOSTILE[2], HOSTILE[3]]
+    with Sidecar(tmp_path, subscriptions={"orders": {"topics": ["orders", *topics]}}) as sidecar:
         sidecar.publish("orders", [b"%d" % n for n in range(len(HOSTILE))])
+        for topic in topics:
+            sidecar.publish(topic, [b"1"], lane=0)
         shown = [text for text in HOSTILE if text.isprintable() and len(text) < 100]
         for text in HOSTILE:
             with offramp.connect("orders", address=sidecar.target, name=text[:100]) as consumer:
@@ -186,6 +189,8 @@ def test_hostile_names_and_reasons_are_shown_as_they_are(browser: Browser, tmp_p
             browser.sees(lambda: shown[0] in browser.text(".workers"), "the worker is shown")
             page = browser.run("return document.body.textContent")
             assert [text for text in shown if text not in page] == []
+            lanes = browser.run("return document.querySelector('.lanes').textContent")
+            assert [topic for topic in topics if f"{topic}/0" not in lanes] == []
         assert browser.run("return document.querySelectorAll('img, iframe, object, embed, form, input').length") == 0
         assert browser.run("return document.querySelectorAll('script').length") == 1
         assert browser.console() == []

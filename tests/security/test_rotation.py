@@ -212,6 +212,7 @@ def test_a_bad_token_file_keeps_the_old_tokens_and_is_told(tmp_path: Path) -> No
         ):
             secret_file(tmp_path / "next", content, mode).rename(tmp_path / "app.token")
             wait_for_trouble(sidecar, said)
+            assert said in sidecar.get("/")[1], "the status page tells it"
             with secured.channel(sidecar, "app") as channel:
                 assert not fetch(channel).batches
         os.unlink(tmp_path / "app.token")

@@ -102,7 +102,7 @@ def full_of(text: str) -> Facts:
     )  # fmt: skip
     brokers = (BrokerStatus(name=text, type=text, trouble=text, facts={text: text}),)
     events = (Event(1.0, "warning", text, f"client={text}", 2),)
-    return facts(one, status={"brokers": brokers, "version": text}, events=events)
+    return facts(one, status={"brokers": brokers, "version": text, "trouble": (text,)}, events=events)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -195,6 +195,14 @@ def test_trouble_comes_first_with_what_to_do_about_it() -> None:
     page = words(render(facts(_trouble("outage", "the handler fails for everything"))))
     assert "1 thing needs you orders : the handler fails for everything Mend what is behind the handler." in page
     assert "offramp resume orders" in page
+
+
+def test_trouble_of_the_sidecar_itself_is_told_sentence_by_sentence() -> None:
+    trouble = ("clients.app.token_file: /tokens/app is empty", "listen.tls_key: /tls/key is empty")
+    page = words(render(facts(subscription(), status={"trouble": trouble})))
+    first, second = (f"sidecar : {one} Put a good file in its place" for one in trouble)
+    assert f"2 things need you {first}" in page
+    assert second in page
 
 
 def test_a_sidecar_without_trouble_says_that_nothing_needs_anybody() -> None:
