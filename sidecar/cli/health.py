@@ -49,14 +49,28 @@ def _ask(address: str, path: str) -> str:
         connection.request("GET", path)
         response = connection.getresponse()
         said = response.read().decode(errors="replace").strip()
-    except (OSError, http.client.HTTPException) as error:
-        why = str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
-        raise CallError(f"no sidecar answers at http://{address}{path}: {why}") from None
+    except OSError as error:
+        why = str(error.strerror or error or type(error).__name__).lower()
+        if isinstance(error, ConnectionResetError):
+            raise CallError(f"{_stranger(address)} ({why})") from None
+        raise CallError(f"no sidecar answers at http://{address}{path}, which is http.address: {why}") from None
+    except http.client.HTTPException:
+        raise CallError(f"{_stranger(address)} (it does not speak HTTP)") from None
     finally:
         connection.close()
+    if response.status == http.client.NOT_FOUND:
+        raise CallError(f"{_stranger(address)} (it has no {path})")
     if response.status != http.client.OK:
         raise CallError(f"{path} says {response.status}: {' '.join(said.split())}")
     return said
+
+
+def _stranger(address: str) -> str:
+    """A sidecar has all of the paths that probes ask."""
+    return (
+        f"somebody else listens at {address}: http.address, and the probes of a pod, must have the port on which "
+        "the sidecar serves HTTP, 4771 unless told otherwise"
+    )
 
 
 def _reachable(host: str) -> str:

@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,20 @@ def test_a_sidecar_that_is_gone_is_not_healthy(tmp_path: Path, flag: str) -> Non
         code, said = health("--set", f"http.address={address}", flag)
         assert code == 1
         assert said.startswith(f"offramp: no sidecar answers at http://{address}/")
+
+
+def test_a_wrong_port_is_told_from_a_sidecar_that_is_not_well(tmp_path: Path) -> None:
+    """Such as that of gRPC, or of another web server."""
+    with Sidecar(tmp_path, listen={"tcp": "127.0.0.1:0"}) as sidecar:
+        grpc_port = sidecar.event("ready")["tcp"]
+        said = health("--set", f"http.address={grpc_port}")[1]
+        assert said.startswith(f"offramp: somebody else listens at {grpc_port}: http.address, and the probes of a pod,")
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{other.server_port}"
+        code, said = health("--set", f"http.address={address}")
+        assert (code, said.startswith(f"offramp: somebody else listens at {address}: ")) == (1, True)
+        other.shutdown()
 
 
 def test_without_http_it_is_asked_whether_somebody_listens_for_apps(tmp_path: Path) -> None:

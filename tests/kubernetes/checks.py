@@ -59,10 +59,10 @@ def names_in(pod: Manifest) -> Iterator[str]:
             if mount["name"] not in volumes:
                 yield f"{container['name']} mounts {mount['name']}, which is not a volume"
         yield from (f"{container['name']} mounts {path} twice" for path in _twice(m["mountPath"] for m in mounts))
-        ports = {port.get("name") for port in container.get("ports", ())}
+        ports = {port.get(key) for port in container.get("ports", ()) for key in ("name", "containerPort")}
         for probe in _PROBES:
             port = _map(_map(container.get(probe)).get("httpGet")).get("port")
-            if isinstance(port, str) and port not in ports:
+            if port is not None and port not in ports:
                 yield f"the {probe} of {container['name']} asks port {port}, which is not one of its ports"
 
 
