@@ -74,6 +74,16 @@ def test_its_configuration_is_in_order_in_a_pod(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", manifests.EXAMPLES)
+def test_its_probes_ask_the_port_that_the_sidecar_listens_on(name: str) -> None:
+    container = sidecar(name)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    (address,) = (one["value"] for one in container["env"] if one["name"] == "OFFRAMP_HTTP__ADDRESS")
+    probes = {probe: container[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe")}
+    asked = {probe: ports.get(port, port) for probe, port in probes.items()}
+    assert asked == dict.fromkeys(probes, int(address.rpartition(":")[2]))
+
+
+@pytest.mark.parametrize("name", manifests.EXAMPLES)
 def test_files_that_the_configuration_names_are_in_the_secret(name: str) -> None:
     (told,) = (manifest for manifest in manifests.read(name) if manifest["kind"] == "ConfigMap")
     options = yaml.safe_load(told["data"]["offramp.yaml"])["brokers"]
@@ -95,6 +105,8 @@ def test_the_sidecar_has_a_read_only_root_no_token_and_no_say_in_readiness(name:
     container = sidecar(name)
     assert container["image"] == f"offramp:{VERSION}"
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    # The image's own user counts for nothing in a pod that says another one, such as root.
+    assert container["securityContext"]["runAsUser"] == 65532
     assert "readinessProbe" not in container
     covered = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in pod(name)["volumes"]}
@@ -146,6 +158,10 @@ def _broken(change: Callable[[dict[str, Any]], object]) -> list[str]:
         (
             lambda pod: pod["containers"][0].update(restartPolicy="Always"),
             "orders has a restartPolicy, which only an init container may have",
+        ),
+        (
+            lambda pod: pod["initContainers"][0]["livenessProbe"]["httpGet"].update(port=4770),
+            "the livenessProbe of offramp asks port 4770, which is not one of its ports",
         ),
         (lambda pod: pod.update(restartPolicy="Never"), "restartPolicy Never is not one of Always"),
         (
@@ -204,7 +220,7 @@ spec:
 """
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 @pytest.mark.parametrize("component", ["sidecar", "plain-container"])
 def test_one_line_adds_the_sidecar_to_whatever_there_is(kind: str, component: str, tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text(BARE.format(kind=kind))
@@ -221,3 +237,19 @@ def test_one_line_adds_the_sidecar_to_whatever_there_is(kind: str, component: st
     (helper,) = (c for c in spec["containers"] if c["name"] == "helper")
     assert {"name": "own", "mountPath": "/own"} in helper["volumeMounts"]
     assert list(checks.names_in(spec)) == []
+
+
+def test_init_containers_of_the_app_come_after_the_sidecar_and_have_the_socket(tmp_path: Path) -> None:
+    app = yaml.safe_load(BARE.format(kind="Deployment"))
+    app["spec"]["template"]["spec"]["initContainers"] = [{"name": "migrate", "image": "app"}]
+    (tmp_path / "app.yaml").write_text(yaml.safe_dump(app))
+    place = os.path.relpath(manifests.FOLDER / "sidecar", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [app.yaml]\ncomponents: [{place}]\n")
+    try:
+        (made,) = yaml.safe_load_all(manifests.render(tmp_path))
+    except Missing as missing:
+        give_up(missing)
+    offramp, migrate = made["spec"]["template"]["spec"]["initContainers"]
+    assert (offramp["name"], migrate["name"]) == ("offramp", "migrate")
+    assert migrate["volumeMounts"] == [{"name": "offramp-socket", "mountPath": "/run/offramp"}]
+    assert "restartPolicy" not in migrate
