@@ -7,7 +7,7 @@ serve the same services.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import grpc.aio
 
@@ -41,7 +41,8 @@ class Doors:
         """Take the addresses; nobody is let in yet. Raises `StartError`."""
         listen = self._listen
         if listen.socket:
-            guard = self._guard("listen.socket", needs_token=listen.authenticate is Authenticate.ALL)
+            needs_token = listen.authenticate is Authenticate.ALL
+            guard = self._guard("listen.socket", needs_token=needs_token, rights=listen.rights)
             self._add_socket("listen.socket", listen.socket, listen.socket_mode, listen.socket_group, guard)
         if listen.admin_socket:
             operators = Caller.with_all("an operator", Right)
@@ -80,7 +81,9 @@ class Doors:
         # Whoever has shown a certificate on the network needs no token, unless there are any.
         proven = bool(listen.tls_client_ca) and not self._has_tokens
         needs_token = not proven if on_network else listen.authenticate is not Authenticate.NETWORK
-        server = self._server(self._guard("listen.tcp", needs_token=needs_token), on_network=on_network)
+        rights = set(listen.rights).intersection(listen.certificate_rights) if on_network else listen.rights
+        guard = self._guard("listen.tcp", needs_token=needs_token, rights=rights)
+        server = self._server(guard, on_network=on_network)
         credentials = self._keys.server_credentials() if listen.tls_certificate else None
         self.tcp = listen_tcp(server, listen.tcp, credentials)
 
@@ -91,9 +94,9 @@ class Doors:
         self._servers.append(server)
         return server
 
-    def _guard(self, setting: str, *, needs_token: bool) -> Guard:
+    def _guard(self, setting: str, *, needs_token: bool, rights: Iterable[Right]) -> Guard:
         who = f"a caller of {setting} without a token"
-        without_token = None if needs_token else Caller.with_all(who, self._listen.rights)
+        without_token = None if needs_token else Caller.with_all(who, rights)
         return Guard(setting, self._tokens(), without_token, self._services.health)
 
     def _tokens(self) -> Callable[[], Tokens] | None:

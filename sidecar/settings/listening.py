@@ -66,6 +66,11 @@ class ListenSettings:
         "What those may do, with every subscription, who need no token and show none.",
         tuple(Right),
     )
+    certificate_rights: tuple[Right, ...] = setting(
+        "Which of these `rights` those have who call over the network with a certificate alone, where there are no "
+        "`clients`.",
+        (Right.CONSUME, Right.PUBLISH, Right.RANGES),
+    )
     max_request_bytes: Bytes = setting("Largest request taken from an app.", Bytes(4 << 20), at_least=64 << 10)
     max_sessions: int = setting("Most sessions at a time.", 1_000, at_least=1)
     max_connections: int = setting(

@@ -126,12 +126,36 @@ def test_with_certificates_of_clients_whoever_has_none_is_not_let_in(tmp_path: P
         mine = {"certificate": str(client.certificate), "key": str(client.key)}
         with secured.channel(sidecar, **mine) as channel:
             assert not fetch(channel).batches
-            assert status(channel).version
         with secured.channel(sidecar) as channel:
             assert refused(channel).code() is grpc.StatusCode.UNAVAILABLE
         theirs = {"certificate": str(stranger.certificate), "key": str(stranger.key)}
         with secured.channel(sidecar, **theirs) as channel:
             assert refused(channel).code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("listen", "allowed"),
+    [
+        ({}, False),
+        ({"certificate_rights": ["consume", "admin"]}, True),
+        ({"certificate_rights": ["consume", "admin"], "rights": ["consume"]}, False),
+    ],
+)
+def test_a_certificate_alone_does_not_make_an_operator(tmp_path: Path, listen: dict[str, Any], allowed: bool) -> None:
+    secured = Secured(tmp_path)
+    client = secured.authority.sign("client")
+    mine = {"certificate": str(client.certificate), "key": str(client.key)}
+    with (
+        secured.sidecar(listen=secured.listen(mutual=True, **listen), clients={}) as sidecar,
+        secured.channel(sidecar, **mine) as channel,
+    ):
+        assert not fetch(channel).batches
+        if allowed:
+            assert status(channel).version
+            return
+        with pytest.raises(grpc.RpcError) as raised:
+            status(channel)
+        assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_with_certificates_and_tokens_both_are_needed(tmp_path: Path) -> None:
