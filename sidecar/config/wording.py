@@ -5,7 +5,10 @@ import re
 from collections.abc import Iterable
 
 _SECRET = re.compile(
-    r"passw(or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|key_?pem|jaas", re.IGNORECASE
+    r"passw(or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|key_?pem|jaas"
+    # librdkafka takes the whole of a login in this one: user, password, keys.
+    r"|oauthbearer_config",
+    re.IGNORECASE,
 )
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 

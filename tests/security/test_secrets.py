@@ -35,9 +35,10 @@ SECRETS = {
     "wrong-token-marked-0123456789abcdef": "a token that somebody tried",
     "kafka-password-marked-55": "the password of a broker",
     "pulsar-token-marked-66": "the token of a broker",
+    "login-marked-67": "the whole login of a broker, given as one of its library's properties",
     "body-marked-77": "a request that is no message",
 }
-VALUE, KEY, HEADER, HEADER_VALUE, TOKEN, OLD_TOKEN, WRONG_TOKEN, PASSWORD, PULSAR_TOKEN, BODY = SECRETS
+VALUE, KEY, HEADER, HEADER_VALUE, TOKEN, OLD_TOKEN, WRONG_TOKEN, PASSWORD, PULSAR_TOKEN, LOGIN, BODY = SECRETS
 
 
 def forms(secret: str) -> Iterator[str]:
@@ -149,6 +150,7 @@ def test_nothing_that_is_said_has_a_secret_in_it(tmp_path: Path) -> None:
             "sasl": "plain",
             "username": "somebody",
             "password": PASSWORD,
+            "properties": {"sasl.oauthbearer.config": f"principal={LOGIN}"},
         },
         "pulsar": {"type": "pulsar", "url": "pulsar://127.0.0.1:1", "token": PULSAR_TOKEN},
     }
