@@ -36,6 +36,13 @@ def test_a_directory_that_goes_with_the_pod_is_seen(directory: str, on: str) -> 
     assert (place.lifetime(directory, MOUNTS) or "").startswith(on)
 
 
+@pytest.mark.parametrize("kind", ["overlay", "btrfs", "ext4", "zfs", "fuse.fuse-overlayfs"])
+def test_the_root_of_a_container_goes_with_it_whatever_it_is_made_of(kind: str) -> None:
+    mounts = f"410 380 0:52 / / ro,relatime - {kind} root rw\n423 410 8:16 / /srv/claim rw - ext4 /dev/sdb rw\n"
+    assert (place.lifetime("/var/lib/offramp", mounts) or "").startswith("the container's own file system")
+    assert place.lifetime("/srv/claim", mounts) is None
+
+
 @pytest.mark.parametrize("directory", ["/srv/claim", "/srv/claim/offramp", "/srv/node/x", "/srv/both"])
 def test_a_directory_on_a_volume_that_stays_is_fine(directory: str) -> None:
     assert place.lifetime(directory, MOUNTS) is None

@@ -40,7 +40,8 @@ def lifetime(directory: str, mounts: str) -> str | None:
         return "an emptyDir volume, which goes with the pod"
     if mount.kind in ("tmpfs", "ramfs"):
         return "a volume in memory, which goes with the pod"
-    if mount.kind == "overlay":
+    # Whatever kind of file system the runtime has made it of: a volume is never mounted there.
+    if mount.kind == "overlay" or mount.point == "/":
         return "the container's own file system, which goes with the container"
     return None
 
