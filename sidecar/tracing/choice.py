@@ -21,18 +21,25 @@ def start(settings: TracingSettings, environ: Mapping[str, str]) -> Tracing | No
     reason = _wanted(settings, environ)
     if not reason:
         return None
-    if not _installed("opentelemetry.sdk.trace"):
-        what = f"{reason} is set, but opentelemetry-sdk is not installed: {_INSTALL}"
+    try:
+        tracing = _exporting(settings, environ, reason)
+    except StartError as error:
         if settings.endpoint:
-            raise StartError(what)
+            raise
         # Such variables are often given to a whole pod, for the app: that is no reason not to start.
-        log.info(f"no spans are made: {what}")
+        log.info(f"no spans are made: {error}")
         return None
-    from sidecar.tracing.exporting import Exporting  # noqa: PLC0415 - nothing of it is loaded unless it is wanted
-
-    tracing = Exporting(settings.endpoint, environ)
     log.info("spans are made", reason=reason)
     return tracing
+
+
+def _exporting(settings: TracingSettings, environ: Mapping[str, str], reason: str) -> Tracing:
+    """Raises `StartError` if something that it needs is not installed."""
+    if not _installed("opentelemetry.sdk.trace"):
+        raise StartError(f"{reason} is set, but opentelemetry-sdk is not installed: {_INSTALL}")
+    from sidecar.tracing.exporting import Exporting  # noqa: PLC0415 - nothing of it is loaded unless it is wanted
+
+    return Exporting(settings.endpoint, environ)
 
 
 def wrong_with(endpoint: str) -> str:

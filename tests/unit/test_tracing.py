@@ -19,7 +19,7 @@ from sidecar.errors import StartError
 from sidecar.model import Header, Message, Outcome, Part
 from sidecar.settings import BatchSettings, RetrySettings, Seconds, SubscriptionSettings, TracingSettings
 from sidecar.subscription import Subscription
-from sidecar.tracing import choice, producers
+from sidecar.tracing import choice, exporting, producers
 from sidecar.tracing.making import SubscriptionSpans
 from sidecar.wire import encode_frame
 from tests.promises.audit import Audit
@@ -346,6 +346,18 @@ def test_settings_that_want_what_is_not_installed_are_refused_and_variables_are_
     assert tracing.start(TracingSettings(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}) is None
 
 
-def test_an_exporter_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(StartError, match=r'no exporter "zipkin" for spans is installed; there are: .*otlp_proto_http'):
-        tracing.start(TracingSettings(), {"OTEL_TRACES_EXPORTER": "zipkin"})
+def test_an_exporter_that_is_not_there_is_named_with_those_that_are_and_is_no_reason_not_to_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The variables of a whole pod may name what only its app has."""
+    caplog.set_level("INFO")
+    assert tracing.start(TracingSettings(), {"OTEL_TRACES_EXPORTER": "zipkin"}) is None
+    (said,) = caplog.messages
+    assert said.startswith('no spans are made: no exporter "zipkin" for spans is installed; there are: ')
+    assert "otlp_proto_http" in said
+
+
+def test_settings_that_want_an_exporter_which_is_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "_GROUP", "nothing_is_here")
+    with pytest.raises(StartError, match=r'no exporter "otlp_proto_http" for spans is installed; there are: none'):
+        tracing.start(TracingSettings(endpoint="http://c:4318"), {})
