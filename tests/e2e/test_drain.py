@@ -2,9 +2,14 @@
 
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
+from sidecar.settings import DrainSettings
+from sidecar.units import show_duration
 from tests.e2e.harness import eventually
 from tests.e2e.load.books import Books
 from tests.e2e.load.crew import Crew, Publisher, settle_everything, sidecar_for
@@ -54,6 +59,31 @@ def test_two_seconds_are_enough_to_lose_nothing_that_was_settled(tmp_path: Path)
     assert not books.unaccounted()
     assert not books.missing(load.confirmed)
     assert books.repeats == 0
+
+
+def test_a_pod_that_has_two_seconds_left_loses_nothing_that_was_settled(tmp_path: Path) -> None:
+    """The deadline is the default, which it does not come to: it is killed before, while a worker is still at it."""
+    sidecar, books = sidecar_for(tmp_path, drain=show_duration(DrainSettings().deadline)), Books(tmp_path / "data")
+    with sidecar, Publisher(sidecar, random.Random(4), LOAD) as load:
+        with Crew(sidecar, "threads", "fetch", stuck=600.0) as crew:
+            load.publish(Kind.STUCK)
+            eventually(lambda: sidecar.status().counters.acked > 300, "it works")
+            sidecar.signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                sidecar.wait(2.0)
+            sidecar.kill()
+        books.read(crew.journals)
+        assert not books.settled_and_not_committed()
+        assert not books.committed_too_early()
+        load.stop()
+        sidecar.start()
+        with Crew(sidecar, "threads", "fetch", stuck=0.0) as relief:
+            settle_everything(sidecar, relief, load)
+            assert sidecar.terminate() == 0
+        books.read(relief.journals)
+    assert not books.unaccounted()
+    assert not books.missing(load.confirmed)
+    assert not books.surprises
 
 
 def test_a_sidecar_that_is_killed_while_it_drains_loses_nothing(tmp_path: Path) -> None:

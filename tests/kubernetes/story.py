@@ -13,6 +13,9 @@ T = TypeVar("T")
 
 #: seconds that anything may take on a busy machine
 PATIENCE = 180.0
+#: the same for what happens at once. Far more than it takes, and far less than a lease lasts: if the end of a session
+#: were not seen, its batch would be back in minutes
+_AT_ONCE = 10.0
 
 
 def eventually(look: Callable[[], T], what: str) -> T:
@@ -78,6 +81,7 @@ class Story:
         _, second = eventually(lambda: len(all_ := self._noted("take", "hang")) > 1 and all_, "another worker has it")
         took = time.monotonic() - killed
         assert second != hung
+        assert took < _AT_ONCE, f"another worker had it only {took:.1f} s later"
         eventually(lambda: "hang" in self._stage.journal.done(), "it is done")
         return f"process {hung} killed with -9, process {second} had its batch {took * 1000:.0f} ms later"
 
