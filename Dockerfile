@@ -1,6 +1,7 @@
 # The sidecar, with the libraries of every broker. `make image` builds it; docs/kubernetes.md puts it into a pod.
 #
-# Any image with Python 3.11 or newer on glibc will do as its base: --build-arg PYTHON_IMAGE=...
+# Any image with Python 3.11 or newer on glibc will do as its base: --build-arg PYTHON_IMAGE=... What few need is not in it
+# unless asked for: --build-arg EXTRAS=tracing adds OpenTelemetry.
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
@@ -8,12 +9,13 @@ FROM ${PYTHON_IMAGE} AS build
 ARG PIP_INDEX_URL
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
+ARG EXTRAS=""
 WORKDIR /src
 COPY . .
 # The environment has no pip of its own: that stays in this stage.
 RUN python3 -m venv /tmp/pip \
  && python3 -m venv --without-pip /opt/offramp \
- && /tmp/pip/bin/pip --python /opt/offramp/bin/python install --no-cache-dir ./clients/python .
+ && /tmp/pip/bin/pip --python /opt/offramp/bin/python install --no-cache-dir ./clients/python ".${EXTRAS:+[${EXTRAS}]}"
 
 FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/offramp /opt/offramp

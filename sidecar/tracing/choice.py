@@ -11,7 +11,7 @@ from sidecar.tracing.hooks import Tracing
 
 #: each of these says where spans go
 _WHERE = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_EXPORTER")
-_INSTALL = "pip install 'offramp-sidecar[tracing]'"
+_INSTALL = "pip install 'offramp-sidecar[tracing]' or, in a container, an image that was built with EXTRAS=tracing"
 
 log = Log("tracing")
 

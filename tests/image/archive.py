@@ -31,15 +31,15 @@ class Image:
         return sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())
 
 
-def unpack(folder: Path) -> Image:
+def unpack(folder: Path, built: Path = ARCHIVE) -> Image:
     """The image, in a folder. Raises `Missing` if it was not built, or if this user may not own its files."""
     if os.geteuid() != 0 or shutil.which("runc") is None:
         raise Missing("containers need root and runc (Debian: apt-get install runc)")
-    if not ARCHIVE.exists():
-        raise Missing(f"{ARCHIVE.relative_to(ROOT)} is not there; deploy/image/build --local makes it")
+    if not built.exists():
+        raise Missing(f"{built.relative_to(ROOT)} is not there; deploy/image/build --local makes it")
     layers, root = folder / "layers", folder / "root"
     root.mkdir()
-    with tarfile.open(ARCHIVE) as archive:
+    with tarfile.open(built) as archive:
         archive.extractall(layers, filter="data")
     (manifest,) = json.loads((layers / "manifest.json").read_text())
     for layer in manifest["Layers"]:

@@ -182,6 +182,32 @@ def test_every_broker_has_its_library(pod: Pod) -> None:
     assert (code, said.splitlines()[0]) == (0, "/etc/offramp/both.yaml: ok")
 
 
+def test_spans_without_their_library_are_refused_with_how_to_get_it(pod: Pod) -> None:
+    where = ("--set", "tracing.endpoint=http://127.0.0.1:4318", "--set", "listen.socket=/run/offramp/other.sock")
+    code, said = pod.sidecar.run("offramp", "run", *where, "--set", "http.address=")
+    assert code == 1
+    assert "or, in a container, an image that was built with EXTRAS=tracing" in said
+
+
+@pytest.mark.skipif(not os.environ.get("OFFRAMP_TEST_LONG"), reason="it builds another image: OFFRAMP_TEST_LONG=1")
+def test_an_image_with_the_library_for_spans_is_one_argument_away(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        give_up("building an image without a registry needs root")
+    built = ROOT / "build" / f"offramp-{VERSION}-tracing.tar"
+    environ = {**os.environ, "EXTRAS": "tracing", "PYTHON": sys.executable}
+    command = [ROOT / "deploy/image/build", "--local"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    try:
+        image = archive.unpack(tmp_path, built)
+        assert image.bytes < MOST
+        look = ["python3", "-c", "from sidecar.tracing import exporting; print('there')"]
+        with Container(image, tmp_path, {}, command=look) as container:
+            assert (container.wait(), container.log) == (0, "there\n")
+    finally:
+        built.unlink()
+
+
 @pytest.mark.parametrize(("group", "answer"), [(0, "welcome"), (4321, "Permission denied")])
 def test_the_socket_is_for_its_group_alone(pod: Pod, image: Image, tmp_path: Path, group: int, answer: str) -> None:
     knock = (
