@@ -13,7 +13,7 @@ from benchmarks.stage import Stage
 _STOPPED = 60.0
 _RECORDS = 200_000
 #: seconds after which nothing of the start is under way any more
-_IDLE = 3.0
+_IDLE = 1.0
 
 
 def start(stage: Stage) -> Mapping[str, float]:
@@ -48,7 +48,7 @@ BENCHMARKS = (
             Row("memory-idle", "MB resident", at_most(80)),
         ),
         start,
-        seconds=4.5,
+        seconds=2.5,
     ),
     Benchmark(
         "memory-stopped",

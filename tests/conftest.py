@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from tests import hypothesis_profiles
+
 pytest_plugins = ["tests.servers.fixtures"]
 
 # What a script starts in its background ignores interrupts, and so do all children: the processes under test must not.
@@ -13,6 +15,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The tests may run in a pod themselves; the sidecars that they start do not.
 os.environ.pop("KUBERNETES_SERVICE_HOST", None)
+
+
+hypothesis_profiles.load()
 
 
 def pytest_configure(config: pytest.Config) -> None:

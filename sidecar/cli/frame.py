@@ -1,6 +1,6 @@
 """One picture of `offramp top`: two statuses and the time between them to lines. Pure."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from offramp.v1 import admin_pb2
@@ -98,7 +98,7 @@ def _subscription(
     yield ink.bold(name) + "  " + (ink.green(state) if state == "running" else ink.yellow(state)) + ink.dim(rest)
     if s.mode == RANGES:
         rate = _rate(s, earlier, "delivered", seconds)
-        yield _GAP.join((_rate_cell("read", rate, None, ink), _cell("commits", short(s.counters.commits))))
+        yield from _grid([_rate_cell("read", rate, None, ink), _cell("commits", short(s.counters.commits))], view)
         yield fit(f"reader: {reader_text(s)}", view.width)
     else:
         yield from _leased(s, earlier, seconds, view)
@@ -124,7 +124,11 @@ def _leased(
     cells.append(_cell("memory", _percent(s.buffered_bytes, s.buffered_bytes_limit)))
     if s.concurrency_limit:
         cells.append(_cell("most in flight", plural(s.concurrency_limit, "batch", "batches")))
-    # In threes, so that what belongs together stands together.
+    yield from _grid(cells, view)
+
+
+def _grid(cells: Sequence[str], view: View) -> Iterator[str]:
+    """In threes, so that what belongs together stands together."""
     fitting = max((view.width + len(_GAP)) // (_CELL + len(_GAP)), 1)
     across = min(fitting, 3) if fitting < 6 else 6
     for start in range(0, len(cells), across):

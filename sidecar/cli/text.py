@@ -77,7 +77,9 @@ def bar(share: float, width: int) -> str:
 def fit(text: str, width: int) -> str:
     """On one line and no wider than `width`."""
     flat = "".join(char if char.isprintable() else " " for char in text)
-    return flat if len(flat) <= width else flat[: max(width - 1, 0)] + "…"
+    if len(flat) <= width:
+        return flat
+    return flat[: width - 1] + "…" if width > 0 else ""
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), gap: str = "  ") -> list[str]:

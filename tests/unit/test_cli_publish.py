@@ -153,7 +153,7 @@ def test_what_comes_by_a_pipe_is_sent_when_the_writer_pauses(sidecar: FakeSideca
         assert process.wait() == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.binary(max_size=300), st.integers(1, 5), st.integers(1, 20))
 def test_batches_hold_all_lines_in_order_and_stay_small(content: bytes, most_lines: int, most_bytes: int) -> None:
     reading, writing = os.pipe()
