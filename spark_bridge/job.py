@@ -76,8 +76,7 @@ def run(
         if value:
             source = source.option(name, value)
     records = source.load()
-    df = transform(records) if transform else records
-    query = write(df, given)
+    query = write(transform(records) if transform else as_they_are(records, given.sink), given)
     reporter = Reporter(sys.stdout, quiet=given.quiet)
     reporter.started(given.subscription, given.sink)
     while not stop.is_set() and not query.awaitTermination(timeout=_LOOK):
@@ -88,6 +87,12 @@ def run(
     flush(query, **proof)
     reporter.ended()
     return 0
+
+
+def as_they_are(records: DataFrame, sink: str) -> DataFrame:
+    """Records for a sink without a transformation. A topic takes what a record is; where it stood, and when, is for the
+    topic to say."""
+    return records.select("key", "value", "headers") if sink == "offramp" else records
 
 
 def write(df: DataFrame, given: argparse.Namespace) -> StreamingQuery:

@@ -16,7 +16,9 @@ from spark_bridge.errors import BadOption, nearest
 from spark_bridge.positions import Positions, parse_positions
 
 #: options that are Spark's own, and reach every data source
-_OF_SPARK = frozenset(("checkpointlocation", "path", "paths", "querytimeout", "recursivefilelookup", "mode"))
+_OF_SPARK = frozenset(
+    ("checkpointlocation", "path", "paths", "queryname", "querytimeout", "recursivefilelookup", "mode")
+)
 
 
 class Named(Enum):

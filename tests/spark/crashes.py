@@ -179,17 +179,21 @@ class Rounds:
         self._sidecar.restart()
 
 
-def log_of(sidecar: Sidecar) -> list[tuple[str, int, int, bytes]]:
-    """What is in the topic, read without Spark and without the bridge."""
+def log_of(sidecar: Sidecar, subscription: str = CLICKS) -> list[tuple[str, int, int, bytes]]:
+    """What is in the topics, read without Spark and without the bridge."""
     with sidecar.channel() as channel:
         stub = log_pb2_grpc.LogServiceStub(channel)
-        earliest = log_pb2.LocateRequest(subscription=CLICKS, earliest=log_pb2.StartEarliest())
-        latest = log_pb2.LocateRequest(subscription=CLICKS, latest=log_pb2.StartLatest())
+        earliest = log_pb2.LocateRequest(subscription=subscription, earliest=log_pb2.StartEarliest())
+        latest = log_pb2.LocateRequest(subscription=subscription, latest=log_pb2.StartLatest())
         ends = {(one.topic, one.lane): one.position for one in stub.Locate(latest).positions}
         found = []
         for one in stub.Locate(earliest).positions:
             request = log_pb2.ReadRangeRequest(
-                subscription=CLICKS, topic=one.topic, lane=one.lane, start=one.position, until=ends[one.topic, one.lane]
+                subscription=subscription,
+                topic=one.topic,
+                lane=one.lane,
+                start=one.position,
+                until=ends[one.topic, one.lane],
             )
             for answer in stub.ReadRange(request):
                 found += [(one.topic, record.lane, record.position, record.value) for record in answer.records]

@@ -29,6 +29,7 @@ def test_names_of_options_have_no_case() -> None:
 
 def test_options_of_spark_itself_are_passed_over() -> None:
     streaming(checkpointLocation="/somewhere", path="/x")
+    Options({"queryName": "copy", "topic": "x"}, WRITING, "writing")
 
 
 @pytest.mark.parametrize(
