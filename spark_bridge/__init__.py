@@ -11,7 +11,7 @@ what it has done. `python -m spark_bridge` is a ready job. What this module expo
 """
 
 from spark_bridge.datasource import OfframpDataSource
-from spark_bridge.errors import BadOption, DataLoss, Replaced, WrongCheckpoint
+from spark_bridge.errors import BadOption, DataLoss, Replaced, SparkGone, WrongCheckpoint
 from spark_bridge.handler import InHand, handle
 from spark_bridge.listener import Committer, flush, install
 
@@ -22,6 +22,7 @@ __all__ = [
     "InHand",
     "OfframpDataSource",
     "Replaced",
+    "SparkGone",
     "WrongCheckpoint",
     "flush",
     "handle",

@@ -5,6 +5,7 @@ OfframpError
 ├── WrongCheckpoint    the checkpoint is another subscription's, or is no offset of this bridge
 ├── DataLoss           the broker has removed records that were asked for
 ├── Replaced           another query reads this subscription now
+├── SparkGone          the session was stopped, or its JVM died: nothing can be handled any more
 ├── Refused            the sidecar said no and would say no again (see `offramp.errors` for its kinds)
 └── Unavailable        not within `timeout`; a retry may help
 
@@ -34,6 +35,10 @@ class DataLoss(OfframpError):
 
 
 class Replaced(OfframpError):
+    pass
+
+
+class SparkGone(OfframpError):
     pass
 
 

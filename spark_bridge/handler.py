@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from offramp import Batch, Record, connect
 from offramp.channel import ProofOptions
 from offramp.handling import conclude
+from offramp.verdicts import describe
 from spark_bridge.columns import SCHEMA, RecordRows, arrow_schema, to_arrow
-from spark_bridge.errors import BadOption
+from spark_bridge.errors import BadOption, SparkGone
 from spark_bridge.grouping import Limits, groups
 
 logger = logging.getLogger("offramp.spark")
@@ -90,31 +91,45 @@ def handle(
     each alone, so that nobody is blamed for a neighbour.
 
     On SIGTERM, in the main thread, it finishes what is in hand, gives back what waits, and returns; also if nothing
-    came for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar says no.
+    came for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar says no,
+    and `SparkGone` if the session ends: no record is blamed for that, and what was in hand goes to others at once.
     """
     for option, value in (("max_records", max_records), ("max_bytes", max_bytes)):
         if value < 1:
             raise BadOption(f"{option}: {value} is less than 1")
     handled = 0
+    gone: SparkGone | None = None
     limits = Limits(max_records, max_bytes, linger, idle)
     consumer = connect(
         subscription, credit=_CREDIT, address=address, name=name, max_message_bytes=max_message_bytes, **proof
     )
     with consumer:
         for group in groups(consumer, limits):
-            if not _call(spark, fn, group):
-                for batch in group:
-                    _call(spark, fn, [batch])
+            try:
+                if not _call(spark, fn, group):
+                    for batch in group:
+                        _call(spark, fn, [batch])
+            except SparkGone as error:
+                # Raised once the consumer is left in order: left by an exception, it would nack what it holds.
+                gone = error
+                break
             handled += sum(map(len, group))
+    if gone is not None:
+        raise gone
     return handled
 
 
 def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
-    """False if nothing was settled: the function failed for several batches at once."""
+    """False if nothing was settled: the function failed for several batches at once. Raises `SparkGone`; then nothing
+    was settled either."""
     try:
         fn(to_dataframe(spark, group), InHand(group))
     except Exception as error:
+        if not alive(spark):
+            _unmark(group)
+            raise SparkGone(f"the Spark session has ended: {describe(error)}") from error
         if len(group) > 1:
+            _unmark(group)
             logger.warning("the function failed for %d batches at once; calling it with each alone", len(group))
             return False
         conclude(group[0], error)
@@ -124,11 +139,26 @@ def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
     return True
 
 
+def alive(spark: SparkSession) -> bool:
+    """Whether the session can still do anything. Asks its JVM."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        # What is raised where nobody answers differs by how it died; none of it is an answer.
+        return False
+
+
 def to_dataframe(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
     """The records of batches, with the columns of the streaming source."""
     schema = arrow_schema(SCHEMA)
     table = pa.Table.from_batches([to_arrow(_rows(batch), schema) for batch in batches], schema)
     return spark.createDataFrame(table, SCHEMA)
+
+
+def _unmark(group: Sequence[Batch]) -> None:
+    """What the function has named does not count if it is called again with the same records."""
+    for batch in group:
+        batch.unmark()
 
 
 def _rows(batch: Batch) -> RecordRows:

@@ -2,19 +2,26 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bridge
-from offramp import Message, Reject
+from offramp import Message, Reject, connect
 from offramp.errors import NotFound
 from offramp.v1 import admin_pb2, admin_pb2_grpc
 from spark_bridge import BadOption, InHand
 from spark_bridge.columns import SCHEMA
 from tests.e2e.harness import eventually
 from tests.spark.stage import ORDERS, Stage
+
+ROOT = Path(__file__).parents[2]
+#: seconds for a Spark of its own
+PATIENCE = 240.0
 
 
 def dead(stage: Stage) -> dict[str, str]:
@@ -103,6 +110,62 @@ def test_a_signal_lets_it_finish_what_is_in_hand(spark: SparkSession, stage: Sta
     assert finished
     eventually(lambda: not stage.sidecar.status(ORDERS).sessions, "it has left")
     assert stage.sidecar.status(ORDERS).counters.acked == sum(finished)
+
+
+def test_what_a_failed_call_has_named_does_not_count_when_it_is_called_again(spark: SparkSession, stage: Stage) -> None:
+    stage.numbers(0, 600, topic=ORDERS)
+    calls: list[int] = []
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        calls.append(len(batch.batches))
+        if len(batch.batches) > 1:
+            batch.reject(df, "by mistake")
+            raise ValueError("too many at once")
+
+    assert spark_bridge.handle(spark, stage.address, ORDERS, fn, linger=1.0, idle=3.0) == 600
+    assert max(calls) > 1
+    assert dead(stage) == {}
+    eventually(lambda: settled(stage), "all is committed")
+
+
+def test_a_session_that_ends_is_held_against_no_record(stage: Stage) -> None:
+    stage.numbers(0, 50, topic=ORDERS)
+    # A process of its own: other tests still need the session of this one.
+    program = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+import spark_bridge
+
+def fn(df, batch):
+    spark.stop() if sys.argv[2] == "stop" else os.kill(spark._sc._gateway.proc.pid, signal.SIGKILL)
+    batch.reject([], "nothing")
+    df.count()
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    spark_bridge.handle(spark, sys.argv[1], "orders", fn)
+except spark_bridge.SparkGone as error:
+    print("said:", error)
+"""
+    for way in ("stop", "kill"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, stage.address, way],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert "said: the Spark session has ended" in done.stdout, done.stdout + done.stderr
+    counters = stage.sidecar.status(ORDERS).counters
+    assert (counters.nacked, counters.acked) == (0, 0)
+    seen: dict[int, int] = {}
+    with connect(ORDERS, address=stage.address) as consumer:
+        while len(seen) < 50:
+            batch = next(consumer)
+            seen |= {int(record.value or b""): record.attempt for record in batch}
+            batch.ack()
+    assert set(seen.values()) == {1}, "nobody has used up an attempt"
 
 
 def test_what_cannot_be_is_said(spark: SparkSession, stage: Stage) -> None:

@@ -166,6 +166,11 @@ class Batch(Sequence[Record]):
         with self._lock:
             return None if self.settled else self._conclude(said, ours)
 
+    def unmark(self) -> None:
+        """Forget the marks of records that are still in hand. For whoever calls a handler again."""
+        with self._lock:
+            self._marks = {}
+
     def mark(self, index: int, said: Verdict) -> None:
         """For `Record`."""
         with self._lock:
