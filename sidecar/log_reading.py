@@ -37,16 +37,24 @@ class LogReading:
             found.update(await self._broker.locate(topic, target))
         return found
 
-    async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[list[bytes]]:
-        """The frames of a run, in order, in lists of about 1 MiB and never above `max_bytes`.
+    async def bounds(self, lane: Lane, run: Run) -> LaneEnd:
+        """The ends of a lane of which a run is to be read, for `read`. A run that stops behind them is read to the end
+        of the lane, whether or not there is a record at its last positions.
 
-        Ends with the run or with the lane. Raises `Removed` if the broker has removed a part of it, `Exhausted` for a
-        record that is larger than `max_bytes`, `Unknown` for a topic that is not the subscription's or a lane that it
-        does not have, and what `Broker.read` raises.
+        Raises `Removed` if the run begins outside of them, `Unknown` for a topic that is not the subscription's or a
+        lane that it does not have, and what `Broker.lane_ends` raises.
         """
         await self._check(lane.topic)
         end = await self._end(lane)
         _check_bounds(lane, run, end)
+        return end
+
+    async def read(self, lane: Lane, run: Run, end: LaneEnd, max_bytes: int) -> AsyncIterator[list[bytes]]:
+        """The frames of a run, in order, in lists of about 1 MiB and never above `max_bytes`. `end` is from `bounds`.
+
+        Ends with the run or with the lane. Raises `Removed` if the broker has removed a part of it, `Exhausted` for a
+        record that is larger than `max_bytes`, and what `Broker.read` raises.
+        """
         gaps = _Gaps(run)
         try:
             async with aclosing(self._broker.read(lane, run, min(FRAME_BYTES, max_bytes))) as chunks:  # type: ignore[type-var]

@@ -168,13 +168,18 @@ class RangedSubscription:
         self._check_draining()
         return await self.log.locate(topics, target)
 
-    async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[list[bytes]]:
+    async def bounds(self, lane: Lane, run: Run) -> LaneEnd:
+        """See `LogReading.bounds`."""
+        self._check_draining()
+        return await self.log.bounds(lane, run)
+
+    async def read(self, lane: Lane, run: Run, end: LaneEnd, max_bytes: int) -> AsyncIterator[list[bytes]]:
         """See `LogReading.read`."""
         self._check_draining()
         self._reads += 1
         self._idle.clear()
         try:
-            async with contextlib.aclosing(self.log.read(lane, run, max_bytes)) as pieces:  # type: ignore[type-var]
+            async with contextlib.aclosing(self.log.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]
                 async for frames in pieces:
                     self.counters.delivered += len(frames)
                     yield frames

@@ -29,7 +29,7 @@ class BoundedReader(DataSourceReader):
         for name, never in (("startingPosition", Named.COMMITTED), ("endingPosition", Named.COMMITTED)):
             if options[name] is never:
                 raise BadOption(f'option {name}: "{never.value}" is for streams; a bounded read has no memory')
-        self._reader = RangeReader.configured(options, schema)
+        self._reader = RangeReader.configured(options, schema, planned=not isinstance(options["endingPosition"], dict))
 
     def partitions(self) -> Sequence[InputPartition]:
         with Control(self._access, self._subscription, self._options["timeout"]) as control:

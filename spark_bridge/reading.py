@@ -1,8 +1,9 @@
 """Reading a range on an executor: stateless, repeatable, without an ack."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 import pyarrow as pa
@@ -10,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from offramp.channel import Access
-from offramp.errors import Refused
+from offramp.errors import Incompatible, Refused
 from offramp.messages import status
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
@@ -22,8 +23,8 @@ from spark_bridge.positions import Lane, Positions
 
 logger = logging.getLogger("offramp.spark")
 
-#: the trailing metadata in which the sidecar says where a range still begins
-_FIRST = "offramp-first-position"
+#: the trailing metadata in which the sidecar says where a lane begins and ends
+_FIRST, _END = "offramp-first-position", "offramp-end-position"
 #: no lane is split into more tasks: where positions do not count records (Pulsar), their distance says little
 _MOST_PIECES = 100
 
@@ -61,9 +62,11 @@ class RangeReader:
     max_message_bytes: int
     fail_on_data_loss: bool
     timeout: float
+    #: ranges were planned within their lanes, so that a lane that ends before its range has lost something
+    planned: bool = True
 
     @classmethod
-    def configured(cls, options: Options, schema: StructType) -> "RangeReader":
+    def configured(cls, options: Options, schema: StructType, *, planned: bool) -> "RangeReader":
         return cls(
             access=options.access("readAddress"),
             subscription=options["subscription"],
@@ -71,6 +74,7 @@ class RangeReader:
             max_message_bytes=options["maxMessageBytes"],
             fail_on_data_loss=options["failOnDataLoss"],
             timeout=options["timeout"],
+            planned=planned,
         )
 
     def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
@@ -81,11 +85,13 @@ class RangeReader:
         while position < wanted.until:
             try:
                 with self.access.open(self.max_message_bytes) as channel:
-                    for message in self._ask(channel, wanted, position):
+                    answers = self._ask(channel, wanted, position)
+                    for message in answers:
                         if message.records:
                             yield to_arrow(RecordRows(message.records, wanted.lane.topic), schema)
                             position = message.records[-1].position + 1
                             attempts.progressed()
+                    self._check_end(wanted, _said(answers))
                 return
             except grpc.RpcError as error:
                 code, details = status(error)
@@ -96,7 +102,8 @@ class RangeReader:
                 else:
                     attempts.again_after(error, self.access.target)
 
-    def _ask(self, channel: grpc.Channel, wanted: Range, position: int) -> Iterator[pb.ReadRangeResponse]:
+    def _ask(self, channel: grpc.Channel, wanted: Range, position: int) -> Any:
+        """The messages, one by one, of a call that can be asked how it ended."""
         request = pb.ReadRangeRequest(
             subscription=self.subscription,
             topic=wanted.lane.topic,
@@ -106,12 +113,32 @@ class RangeReader:
             max_message_bytes=self.max_message_bytes,
         )
         stub = log_pb2_grpc.LogServiceStub(channel)  # type: ignore[no-untyped-call]
-        answers: Iterator[pb.ReadRangeResponse] = stub.ReadRange(request)
-        return answers
+        return stub.ReadRange(request)
+
+    def _check_end(self, wanted: Range, said: Mapping[str, str]) -> None:
+        """Raises `DataLoss` if the lane has become shorter than what was planned of it.
+
+        By its end and not by the last record: there may be none at the last positions (compaction, markers).
+        """
+        if _END not in said:
+            raise Incompatible(
+                f"{self.access.target}: the sidecar there is older than this bridge and does not say where a range "
+                "ended. Use a sidecar of the bridge's version, or a newer one"
+            )
+        end = int(said[_END])
+        if not self.planned or end >= wanted.until:
+            return
+        lost = f"{wanted.lane} ends at {end} by now, and was to be read to {wanted.until - 1}"
+        if self.fail_on_data_loss:
+            raise DataLoss(
+                f"{lost}: the topic was made anew, its broker has lost records, or {self.access.target} has another "
+                "broker. Set failOnDataLoss to false to go on without them"
+            )
+        logger.warning("%s: the rest is lost, and failOnDataLoss is false", lost)
 
     def _skip(self, wanted: Range, position: int, error: grpc.RpcError) -> int:
         """Where to go on after what was removed; raises `DataLoss` if that is not to be skipped."""
-        said = {one.key: one.value for one in error.trailing_metadata() or ()}
+        said = _said(error)
         first = int(said.get(_FIRST, wanted.until))
         lost = f"{wanted.lane}: positions {position} to {min(first, wanted.until) - 1} are gone"
         if self.fail_on_data_loss or first <= position:
@@ -120,3 +147,8 @@ class RangeReader:
             ) from error
         logger.warning("%s: the broker has removed them, and failOnDataLoss is false", lost)
         return first
+
+
+def _said(call: Any) -> dict[str, str]:
+    """The trailing metadata of a call that has ended."""
+    return {one.key: one.value for one in call.trailing_metadata() or ()}

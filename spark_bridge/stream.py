@@ -43,7 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._access = options.access()
         if isinstance(options["startingPosition"], dict):
             raise BadOption("option startingPosition: positions lane by lane are for bounded reads (spark.read)")
-        self._reader = RangeReader.configured(options, schema)
+        self._reader = RangeReader.configured(options, schema, planned=True)
         # Made by the first call that needs it, and so only in the process that plans.
         self._control: Control | None = None
         self._token = 0

@@ -20,7 +20,7 @@ from sidecar.settings import Right
 
 NAME: str = pb.DESCRIPTOR.services_by_name["LogService"].full_name
 
-#: trailing metadata of an answer OUT_OF_RANGE
+#: trailing metadata of ReadRange, in the end and with OUT_OF_RANGE: the positions of the lane
 FIRST_POSITION, END_POSITION = "offramp-first-position", "offramp-end-position"
 #: ranges that are read at a time; more wait. Each may hold some megabytes of a broker's library
 MOST_READS = 16
@@ -84,15 +84,18 @@ class LogService:
             raise InvalidRequest(f"start: {request.start} is negative")
         if request.until < request.start:
             raise InvalidRequest(f"until: {request.until} is before start, which is {request.start}")
-        run = Run(request.start, request.until)
-        pieces = reading.read(Lane(request.topic, request.lane), run, max_bytes)
+        lane, run = Lane(request.topic, request.lane), Run(request.start, request.until)
         try:
             with Writer(context, self._unread) as writer:
-                async with self._reads, aclosing(pieces):  # type: ignore[type-var]
-                    async for frames in pieces:
-                        await writer.write(b"".join(frames))
+                async with self._reads:
+                    end = await reading.bounds(lane, run)
+                    async with aclosing(reading.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]
+                        async for frames in pieces:
+                            await writer.write(b"".join(frames))
+            # A reader that planned up to `until` must be able to tell the end of its range from that of the lane.
+            _tell_ends(context, end.start, end.end)
         except Removed as error:
-            context.set_trailing_metadata(((FIRST_POSITION, str(error.start)), (END_POSITION, str(error.end))))
+            _tell_ends(context, error.start, error.end)
             raise
 
     async def _commit_up_to(self, request: pb.CommitUpToRequest) -> bytes:
@@ -112,6 +115,10 @@ class LogService:
         if isinstance(subscription, RangedSubscription):
             return subscription
         return LogReading(subscription.settings, broker)
+
+
+def _tell_ends(context: Context, start: int, end: int) -> None:
+    context.set_trailing_metadata(((FIRST_POSITION, str(start)), (END_POSITION, str(end))))
 
 
 def _to_name(text: str) -> str:

@@ -1,11 +1,13 @@
 """A sidecar with a topic that is read by ranges, over TCP as executors reach it."""
 
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from offramp import Message, Publisher
 from tests.e2e.harness import Sidecar
+from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_ports
 
 #: the subscription that is read by ranges, and its topic
@@ -51,3 +53,19 @@ class Stage:
     def committed(self, subscription: str = CLICKS) -> dict[str, int]:
         """What the broker was told, by lane."""
         return {f"{one.topic}/{one.lane}": one.committed for one in self.sidecar.status(subscription).lanes}
+
+
+def fresh_topic(kafka: KafkaServer, lanes: int = LANES) -> str:
+    topic = f"clicks-{uuid.uuid4().hex[:8]}"
+    kafka.make_topic(topic, lanes)
+    return topic
+
+
+def on_kafka(folder: Path, kafka: KafkaServer, topic: str) -> Stage:
+    """The same with a topic of a Kafka."""
+    return Stage(
+        folder / "stage",
+        topic=topic,
+        brokers={"kafka": {"type": "kafka", "servers": [kafka.bootstrap]}},
+        subscriptions={CLICKS: {"broker": "kafka", "topics": [topic], "group": f"{topic}-group", "mode": "ranges"}},
+    )

@@ -5,7 +5,6 @@ Executors in processes of their own, and a cluster, are dear to start: those are
 
 import os
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.servers.kafka import KafkaServer
 from tests.servers.tools import Missing, give_up, tool
 from tests.spark.cluster import Cluster
 from tests.spark.crashes import Driver, Rounds
-from tests.spark.stage import CLICKS, LANES, Stage
+from tests.spark.stage import CLICKS, Stage, fresh_topic, on_kafka
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 ROUNDS = 20 if LONG else 2
@@ -51,7 +50,7 @@ def test_on_the_embedded_broker_with_tasks_in_the_driver(tmp_path: Path) -> None
 @pytest.mark.timeout(7_200)
 @pytest.mark.skipif(not LONG, reason="executors of their own; in the long form")
 def test_on_kafka_with_executors_of_their_own(tmp_path: Path, kafka: KafkaServer) -> None:
-    play(on_kafka(tmp_path, kafka), "local-cluster[2,1,1024]", "kafka")
+    play(on_kafka(tmp_path, kafka, fresh_topic(kafka)), "local-cluster[2,1,1024]", "kafka")
 
 
 @pytest.mark.timeout(7_200)
@@ -59,14 +58,3 @@ def test_on_kafka_with_executors_of_their_own(tmp_path: Path, kafka: KafkaServer
 def test_on_a_standalone_cluster(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster") as cluster:
         play(Stage(tmp_path / "stage"), cluster.master, "local", cluster.workers)
-
-
-def on_kafka(folder: Path, kafka: KafkaServer) -> Stage:
-    topic = f"clicks-{uuid.uuid4().hex[:8]}"
-    kafka.make_topic(topic, LANES)
-    return Stage(
-        folder / "stage",
-        topic=topic,
-        brokers={"kafka": {"type": "kafka", "servers": [kafka.bootstrap]}},
-        subscriptions={CLICKS: {"broker": "kafka", "topics": [topic], "group": f"{topic}-group", "mode": "ranges"}},
-    )

@@ -4,21 +4,25 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from offramp.channel import Access
+from offramp.errors import Incompatible
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import record_pb2
 from spark_bridge.columns import SCHEMA
 from spark_bridge.errors import DataLoss
 from spark_bridge.positions import Lane
 from spark_bridge.reading import Range, RangeReader
+from spark_bridge.stream import StreamReader
 from tests.servers.kafka import KafkaServer
-from tests.spark.stage import CLICKS, Stage
+from tests.spark.stage import CLICKS, on_kafka
 
 LANE = Lane(CLICKS, 0)
 
@@ -44,12 +48,14 @@ class Log:
     def __init__(self, first: int, end: int) -> None:
         self.first, self.end = first, end
         self.breaking = 0
+        self.tells = True
         self.asked: list[int] = []
 
     def read(self, request: pb.ReadRangeRequest, context: grpc.ServicerContext) -> Iterator[pb.ReadRangeResponse]:
         self.asked.append(request.start)
+        ends = (("offramp-first-position", str(self.first)), ("offramp-end-position", str(self.end)))
+        context.set_trailing_metadata(ends if self.tells else ())
         if request.start < self.first:
-            context.set_trailing_metadata((("offramp-first-position", str(self.first)),))
             context.abort(grpc.StatusCode.OUT_OF_RANGE, f"{CLICKS}/0 begins at {self.first}")
         for number, position in enumerate(range(request.start, min(request.until, self.end))):
             if self.breaking and number == 2:
@@ -96,9 +102,64 @@ def test_a_read_that_breaks_goes_on_where_it_was() -> None:
     assert log.asked == [0, 2, 4, 6]
 
 
-def test_a_range_that_ends_behind_the_lane_ends_with_the_lane() -> None:
+def test_a_planned_range_that_ends_behind_its_lane_has_lost_something() -> None:
     with serving(Log(0, 4)) as address:
-        assert positions(reader(address, fail=True), 0, 9) == [0, 1, 2, 3]
+        with pytest.raises(DataLoss, match=r"clicks/0 ends at 4 by now, and was to be read to 8: .* made anew"):
+            positions(reader(address, fail=True), 0, 9)
+        with pytest.raises(DataLoss, match="clicks/0 ends at 4 by now"):
+            positions(reader(address, fail=True), 4, 9)
+        assert positions(reader(address, fail=False), 0, 9) == [0, 1, 2, 3]
+
+
+def test_a_range_that_nobody_planned_ends_with_the_lane() -> None:
+    with serving(Log(0, 4)) as address:
+        assert positions(replace(reader(address, fail=True), planned=False), 0, 9) == [0, 1, 2, 3]
+
+
+def test_a_sidecar_that_does_not_say_where_a_range_ended_is_too_old() -> None:
+    log = Log(0, 10)
+    log.tells = False
+    with serving(log) as address, pytest.raises(Incompatible, match="older than this bridge"):
+        positions(reader(address, fail=True), 0, 9)
+
+
+def test_markers_and_compacted_records_at_the_end_are_no_loss(tmp_path: Path, kafka: KafkaServer) -> None:
+    topic = f"clicks-{uuid.uuid4().hex[:8]}"
+    kafka.make_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for number in range(3):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number)
+        producer.commit_transaction(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"never")
+    producer.flush(30)
+    producer.abort_transaction(30)
+    stage = on_kafka(tmp_path, kafka, topic)
+    with stage.sidecar:
+        source = StreamReader(stage.options(timeout="30s"), SCHEMA)
+        start = source.initialOffset()
+        end = source.latestOffset(start, ReadAllAvailable())
+        assert end["lanes"] == {f"{topic}/0": 8}, "the last positions are an aborted record and two markers"
+        rows = [row for one in source.partitions(start, end) for batch in source.read(one) for row in batch.to_pylist()]
+        assert [row["position"] for row in rows] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_topic_that_was_made_anew_and_is_shorter_is_named_or_skipped(
+    tmp_path: Path, kafka: KafkaServer, fail: bool
+) -> None:
+    topic = f"clicks-{uuid.uuid4().hex[:8]}"
+    kafka.make_topic(topic, 1)
+    kafka.publish(topic, *(b"%d" % n for n in range(4)))
+    with (stage := on_kafka(tmp_path, kafka, topic)).sidecar:
+        source = reader(stage.address, fail=fail, timeout=30.0)
+        if fail:
+            with pytest.raises(DataLoss, match=f"{topic}/0 ends at 4 by now, and was to be read to 8"):
+                positions(source, 2, 9, Lane(topic, 0))
+        else:
+            assert positions(source, 2, 9, Lane(topic, 0)) == [2, 3]
 
 
 @pytest.mark.parametrize("fail", [True, False])
@@ -108,12 +169,7 @@ def test_what_kafka_removed_is_named_or_skipped(tmp_path: Path, kafka: KafkaServ
     kafka.publish(topic, *(b"%d" % n for n in range(10)))
     (done,) = kafka.admin.delete_records([TopicPartition(topic, 0, 6)]).values()
     assert done.result(30).low_watermark == 6
-    stage = Stage(
-        tmp_path / "stage",
-        brokers={"kafka": {"type": "kafka", "servers": [kafka.bootstrap]}},
-        subscriptions={CLICKS: {"broker": "kafka", "topics": [topic], "mode": "ranges"}},
-    )
-    with stage.sidecar:
+    with (stage := on_kafka(tmp_path, kafka, topic)).sidecar:
         source = reader(stage.address, fail=fail, timeout=30.0)
         if fail:
             with pytest.raises(DataLoss, match=rf"{topic}/0: positions 2 to 5 are gone"):

@@ -112,6 +112,19 @@ def test_a_range_ends_with_the_lane(tmp_path: Path) -> None:
     run(body())
 
 
+def test_a_range_tells_in_the_end_where_its_lane_ended(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with ranged(tmp_path) as (kit, reader):
+            await kit.publish(numbered(5))
+            for start, until in ((0, 3), (3, 100), (5, 5)):
+                call = reader.range(start, until)
+                assert len([record async for answer in call for record in answer.records]) == min(until, 5) - start
+                said = dict(await call.trailing_metadata())
+                assert (said["offramp-first-position"], said["offramp-end-position"]) == ("0", "5")
+
+    run(body())
+
+
 def test_a_large_range_comes_in_messages_of_about_a_mebibyte(tmp_path: Path) -> None:
     async def body() -> None:
         async with ranged(tmp_path) as (kit, reader):

@@ -148,10 +148,12 @@ class LogServiceServicer(object):
     def ReadRange(self, request, context):
         """The records of one lane with start <= position < until, in order, in messages of about 1 MiB. Repeatable; nothing is
         leased. Ends with the range or with the lane, whichever comes first; the lane may end with positions that hold no
-        record.
-        OUT_OF_RANGE         the broker has removed a part of the range, or `start` is beyond the end of the lane. The
-        trailing metadata has the first position that is there (`offramp-first-position`) and the
-        end (`offramp-end-position`). May come after records were sent
+        record. So the last record says nothing of which came first: the trailing metadata does, which has the first
+        position that is there (`offramp-first-position`) and the end of the lane (`offramp-end-position`). All before
+        `until` was read if the end is not before it. If it is, a range that was planned has lost its last part: the topic
+        was made anew, a broker lost what it had, or this is another broker than the one that was planned with.
+        OUT_OF_RANGE         the broker has removed a part of the range, or `start` is beyond the end of the lane, with
+        the same trailing metadata. May come after records were sent
         RESOURCE_EXHAUSTED   a record is larger than max_message_bytes; the message names it
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
