@@ -49,6 +49,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._token = 0
         #: where the lanes ended when Spark asked last
         self._ends: Positions = {}
+        #: what the sidecar has from here
+        self._committed: Positions | None = None
         #: where a run with the trigger availableNow ends
         self._frozen: Positions | None = None
 
@@ -58,7 +60,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Asked more than once and never written down by Spark, so the sidecar pins the answer before it gives it."""
         start: Named = self._options["startingPosition"]
         control = self._attached()
-        return to_offset(self._subscription, control.resolve_start(self._token, start))
+        self._committed = control.resolve_start(self._token, start)
+        return to_offset(self._subscription, self._committed)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark takes one limit here. Where both are set, `latestOffset` knows the other."""
@@ -69,8 +72,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """How far the next batch goes. Changes nothing; `start` itself, to the letter, if there is nothing new."""
+        """How far the next batch goes; `start` itself, to the letter, if there is nothing new.
+
+        Everything before `start` is done and in Spark's log of commits. Mostly that is committed here already, but not
+        after a crash: the batch that Spark then runs again is in no progress that the listener could use, and `commit`
+        is for the batch before the next one, which may never come.
+        """
         begins = from_offset(start, self._subscription)
+        self._commit(begins)
         records, size = self._limits(limit)
         planned = self._attached().plan(begins, records, size, self._frozen or {})
         self._ends = planned.ends
@@ -96,11 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """Spark has done everything before `end`. Raises `Replaced` if another query reads the subscription now."""
-        try:
-            self._attached().commit(self._token, from_offset(end, self._subscription))
-        except Unavailable as error:
-            # The checkpoint has it, and the next commit covers it: no reason to end the query.
-            logger.warning("cannot commit now: %s", error)
+        self._commit(from_offset(end, self._subscription))
 
     def stop(self) -> None:
         if self._control is not None:
@@ -118,6 +123,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._token = control.attach(self._options["name"])
             self._control = control
         return self._control
+
+    def _commit(self, positions: Positions) -> None:
+        if positions == self._committed:
+            return
+        try:
+            self._attached().commit(self._token, positions)
+        except Unavailable as error:
+            # The checkpoint has it, and the next commit covers it: no reason to end the query.
+            logger.warning("cannot commit now: %s", error)
+        else:
+            self._committed = positions
 
     def _limits(self, limit: ReadLimit) -> tuple[int, int]:
         """Records and bytes, 0 where there is no limit."""

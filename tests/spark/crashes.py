@@ -59,6 +59,13 @@ class Driver:
         if self._process is None or self._process.poll() is not None:
             self.start()
 
+    def die(self) -> None:
+        """Let it die between its first batch and Spark's note that the batch is done."""
+        self.start("--dies")
+        assert self._process is not None
+        assert self._process.wait(PATIENCE) == -signal.SIGKILL, self.log
+        assert self.journal(), "it died before its first batch"
+
     def finish(self) -> None:
         """Do what is left, and end in order."""
         self.start("--until-done")
@@ -133,9 +140,14 @@ class Rounds:
         assert len(rows) == len(set(rows)), "a record is there twice"
         assert sorted(rows) == sorted(there), "a record is missing, or another than in the topic"
         assert self._published == {value for *_, value in there}, "the test itself has lost a record"
+        eventually(self._is_all_committed, "all of it is committed")
         digests: dict[object, object] = {}
         for line in self._driver.journal():
             assert digests.setdefault(line["batch"], line["digest"]) == line["digest"], f"{line} is another than before"
+
+    def _is_all_committed(self) -> bool:
+        lanes = self._sidecar.status(CLICKS).lanes
+        return bool(lanes) and all(lane.committed == lane.end for lane in lanes)
 
     def _keep_publishing(self) -> None:
         number = 0

@@ -1,6 +1,8 @@
 """A driver that tests kill: reads a subscription into a sink that is idempotent on the batch.
 
-    python -m tests.spark.pipeline MASTER ADDRESS SUBSCRIPTION FOLDER [--until-done]
+    python -m tests.spark.pipeline MASTER ADDRESS SUBSCRIPTION FOLDER [--until-done] [--dies]
+
+With `--dies` it kills itself and its JVM as soon as the first batch is in the sink, of which Spark does not know yet.
 
 The sink is a folder for each batch id, replaced as a whole. A journal beside it has a line for every time that a batch
 was given to the sink, with a digest of its rows, so that a test can see whether a batch that came again was the same.
@@ -9,6 +11,7 @@ was given to the sink, with a digest of its rows, so that a test can see whether
 import hashlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -18,14 +21,19 @@ import spark_bridge
 
 
 class Sink:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, dies: bool) -> None:
+        self._dies = dies
         self._out = folder / "out"
         self._out.mkdir(exist_ok=True)
         self._journal = folder / "journal"
 
     def __call__(self, df: DataFrame, batch: int) -> None:
         rows = sorted(
-            [row.topic, row.lane, row.position, bytes(row.value).hex(), bytes(row.key or b"").hex()]
+            [
+                *(row.topic, row.lane, row.position, bytes(row.value).hex(), bytes(row.key or b"").hex()),
+                [[one.name, bytes(one.value or b"").hex()] for one in row.headers],
+                row.timestamp.isoformat(),
+            ]
             for row in df.collect()
         )
         text = json.dumps(rows)
@@ -36,6 +44,9 @@ class Sink:
         made = self._out / f".{batch}.{os.getpid()}"
         made.write_text(text)
         made.replace(self._out / f"{batch}.json")
+        if self._dies:
+            # A group of its own, with the JVM in it: see `crashes.Driver`.
+            os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
@@ -60,7 +71,9 @@ def main() -> None:
     limit = "10000" if until_done else "200"
     options = {"address": address, "subscription": subscription, "maxRecordsPerBatch": limit, "timeout": "60s"}
     source = spark.readStream.format("offramp").options(**options).load()
-    writer = source.writeStream.foreachBatch(Sink(folder)).option("checkpointLocation", str(folder / "checkpoint"))
+    writer = source.writeStream.foreachBatch(Sink(folder, dies="--dies" in more)).option(
+        "checkpointLocation", str(folder / "checkpoint")
+    )
     query = (
         writer.trigger(availableNow=True) if until_done else writer.trigger(processingTime="100 milliseconds")
     ).start()

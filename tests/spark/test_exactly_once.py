@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from offramp import Publisher
+from tests.e2e.harness import eventually
 from tests.servers.kafka import KafkaServer
 from tests.servers.tools import Missing, give_up, tool
 from tests.spark.cluster import Cluster
@@ -40,6 +41,22 @@ def play(stage: Stage, master: str, broker: str, workers: Sequence[int] = ()) ->
             rounds.check()
         finally:
             driver.kill()
+
+
+@pytest.mark.timeout(900)
+def test_a_batch_that_was_run_again_after_a_crash_is_committed_though_nothing_new_came(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage")
+    with stage.sidecar:
+        stage.numbers(0, 10)
+        driver = Driver(stage.folder / "driver", "local[2]", stage.address, CLICKS)
+        try:
+            driver.die()
+            assert sum(max(0, at) for at in stage.committed().values()) == 0
+            driver.finish()
+        finally:
+            driver.kill()
+        assert [line["batch"] for line in driver.journal()] == [0, 0], "the batch was run again, and no other"
+        eventually(lambda: sum(stage.committed().values()) == 10, "all of it is committed")
 
 
 @pytest.mark.timeout(7_200 if LONG else 900)
