@@ -132,3 +132,18 @@ def test_what_is_left_of_one_entry_is_counted_exactly() -> None:
     rest = Ledgers(Run(pack(3, 2, 4), pack(3, 2, 9)), ((3, 3),), 50.0)
     assert rest.records == 5
     assert [rest.ahead(records) for records in (1, 5, 9)] == [pack(3, 2, 5), pack(3, 2, 9), pack(3, 2, 9)]
+
+
+def test_the_end_of_a_lane_never_moves_back_when_the_topic_is_loaded_anew(pulsar: PulsarServer) -> None:
+    async def body(broker: PulsarBroker, topic: str, _: Cursor) -> None:
+        lane = Lane(topic, 0)
+        seen = (await broker.lane_ends(topic))[lane].end
+        for _round in range(2):
+            # Loaded again, it begins with a ledger that is empty.
+            path = f"persistent/public/default/{topic}-partition-0/unload"
+            await broker.admin._ask("PUT", path)
+            end = (await broker.lane_ends(topic))[lane].end
+            assert end >= seen, "a range that was planned before would seem to be cut"
+            seen = end
+
+    play(pulsar, body)
