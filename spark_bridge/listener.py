@@ -21,10 +21,9 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from offramp.channel import Access, ProofOptions
-from offramp.errors import OfframpError
 from spark_bridge.control import Control
 from spark_bridge.datasource import OfframpDataSource
-from spark_bridge.errors import Replaced
+from spark_bridge.errors import BadOption, Replaced
 from spark_bridge.progress import Done, done
 
 logger = logging.getLogger("offramp.spark")
@@ -37,8 +36,14 @@ def install(spark: SparkSession, **proof: Unpack[ProofOptions]) -> "Committer":
     """Make `format("offramp")` known to a session, and commit as its queries progress.
 
     `token`, `token_file`, `ca` and so on prove who commits to a sidecar beyond loopback; without them the environment
-    is asked (see `offramp.channel`). May be called again, to change them.
+    is asked (see `offramp.channel`). May be called again, to change them. Raises `BadOption` if a file of theirs cannot
+    be used.
     """
+    try:
+        # Where to is in the progress of each query; that the proof is one can be seen now.
+        Access(**proof)
+    except ValueError as error:
+        raise BadOption(f"option {error}") from error
     spark.dataSource.register(OfframpDataSource)
     before = _installed.pop(spark, None)
     if before is not None:
@@ -106,13 +111,15 @@ class Committer(StreamingQueryListener):
                     if self._closed:
                         return
                     self._changed.wait()
-                _, one = self._waiting.popitem()
+                # The oldest: a sidecar that does not answer must not keep the others waiting more than once.
+                one = self._waiting.pop(next(iter(self._waiting)))
             try:
                 with _control(one, self._proof) as control:
                     control.commit(one.token, one.positions)
             except Replaced as error:
                 logger.warning("%s: a query that was replaced has not committed: %s", one.subscription, error)
-            except OfframpError as error:
+            except Exception as error:
+                # Whatever it is, as a token file that is just being rotated: without this thread nothing is committed.
                 logger.warning("%s: cannot commit now, the next progress will: %s", one.subscription, error)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_bridge.columns import SCHEMA
-from spark_bridge.errors import Replaced
-from spark_bridge.listener import Committer, flush
+from spark_bridge.control import Control
+from spark_bridge.errors import BadOption, Replaced
+from spark_bridge.listener import Committer, flush, install
+from spark_bridge.positions import Positions
 from spark_bridge.stream import StreamReader
 from tests.e2e.harness import eventually
 from tests.spark.stage import Stage
@@ -53,6 +56,49 @@ def test_a_flush_has_committed_when_it_returns(stage: Stage, reader: StreamReade
     flush(query())
     flush(query([OTHER], [source(reader, first)], [source(reader, last)], [OTHER]))
     eventually(lambda: stage.committed() == last["lanes"], "the status shows it")
+
+
+def test_a_proof_that_cannot_be_used_now_is_used_later(
+    stage: Stage, reader: StreamReader, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    token = tmp_path / "token"
+    committer = Committer(token_file=str(token))
+    with caplog.at_level(logging.WARNING, "offramp.spark"):
+        committer.onQueryProgress(event(source(reader, end)))
+        eventually(lambda: "cannot commit now" in caplog.text, "it is told")
+    token.write_text("some-token\n")
+    committer.onQueryProgress(event(source(reader, end)))
+    eventually(lambda: stage.committed() == end["lanes"], "it is committed")
+    committer.close()
+
+
+def test_a_sidecar_that_is_down_does_not_starve_the_others(
+    stage: Stage, reader: StreamReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked again with every progress of its query, and there is always one."""
+    down, order = "127.0.0.1:1", list[str]()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    ours, theirs = source(reader, end), source(reader, end)
+    theirs["latestOffset"] = json.dumps({**reader.reportLatestOffset(), "address": down})
+
+    def commit(control: Control, token: int, positions: Positions) -> None:
+        order.append(control._access.target)
+        if len(order) < 6:
+            committer.onQueryProgress(event(theirs))
+            committer.onQueryProgress(event(ours))
+
+    monkeypatch.setattr(Control, "commit", commit)
+    committer = Committer()
+    committer.onQueryProgress(event(theirs))
+    eventually(lambda: len(order) >= 6, "both are asked")
+    committer.close()
+    assert min(order.count(down), order.count(stage.address)) >= 2
+
+
+def test_a_proof_that_is_none_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="token_file"):
+        install(None, token_file=str(tmp_path / "missing"))  # type: ignore[arg-type]
 
 
 def test_a_query_that_was_replaced_commits_nothing(
