@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -27,8 +28,19 @@ from spark_bridge.errors import BadOption, nearest
 from spark_bridge.listener import flush, install
 from spark_bridge.terminal import Reporter, cause
 
-#: seconds between looks at the query while it runs
-_LOOK = 1
+#: seconds between looks at the query while it runs, and while it is to stop
+_LOOK, _LAST_LOOKS = 1, 0.02
+#: seconds for the batch at work when it is to stop: less than the 30 that Kubernetes and most managers of services give
+_GRACE = 20.0
+#: options that prove who calls, and what they are called in Python
+_PROOF: Mapping[str, str] = {
+    "token": "token",
+    "tokenFile": "token_file",
+    "ca": "ca",
+    "certificate": "certificate",
+    "key": "key",
+    "serverName": "server_name",
+}
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -66,27 +78,49 @@ def run(
     options: dict[str, str],
     stop: threading.Event,
 ) -> int:
-    """Until the query ends, or is told to stop: then the batch at work is finished first if it takes no longer than
-    Spark's own patience."""
-    proof = ProofOptions(token=given.token, token_file=given.token_file, ca=given.ca)
-    install(spark, **proof)
+    """Until the query ends, or is told to stop: then the batch at work is finished first, if `--grace` allows it."""
+    proof = proof_of(given, options)
+    said = ProofOptions(**{_PROOF[name]: value for name, value in proof.items()})  # type: ignore[typeddict-item]
+    install(spark, **said)
     source = spark.readStream.format("offramp").option("address", given.address)
-    source = source.option("subscription", given.subscription).options(**options)
-    for name, value in (("token", given.token), ("tokenFile", given.token_file), ("ca", given.ca)):
-        if value:
-            source = source.option(name, value)
-    records = source.load()
-    query = write(transform(records) if transform else as_they_are(records, given.sink), given)
+    records = source.option("subscription", given.subscription).options(**options).options(**proof).load()
+    df = transform(records) if transform else as_they_are(records, given.sink)
+    query = write(df, given, proof)
     reporter = Reporter(sys.stdout, quiet=given.quiet)
     reporter.started(given.subscription, given.sink)
     while not stop.is_set() and not query.awaitTermination(timeout=_LOOK):
         reporter.show(query.recentProgress)
     if query.isActive:
+        finish_batch(query, time.monotonic() + given.grace)
         query.stop()
     reporter.show(query.recentProgress)
-    flush(query, **proof)
+    flush(query, **said)
     reporter.ended()
     return 0
+
+
+def finish_batch(query: StreamingQuery, ends: float) -> None:
+    """Wait until the batch at work is done, at the latest until `ends`, on the monotonic clock.
+
+    Spark cancels the batch at work when it stops a query. It comes again then, but into a sink that is not idempotent a
+    part of it goes twice. Under a backlog the next batch begins at once, so that one is hardly ever seen between two:
+    a progress that was not there before is just as good a sign.
+    """
+    before = query.lastProgress
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < ends:
+        now = query.lastProgress
+        if now is not None and (before is None or now.batchId != before.batchId):
+            return
+        time.sleep(_LAST_LOOKS)
+
+
+def proof_of(given: argparse.Namespace, options: Mapping[str, str]) -> dict[str, str]:
+    """Who this is, for all that calls a sidecar: the source, the listener and the sink. By options of the source, or by
+    arguments, which go first."""
+    by_lower = {name.lower(): name for name in _PROOF}
+    proof = {by_lower[name.lower()]: value for name, value in options.items() if name.lower() in by_lower}
+    arguments = {"token": given.token, "tokenFile": given.token_file, "ca": given.ca}
+    return proof | {name: value for name, value in arguments.items() if value}
 
 
 def as_they_are(records: DataFrame, sink: str) -> DataFrame:
@@ -95,7 +129,7 @@ def as_they_are(records: DataFrame, sink: str) -> DataFrame:
     return records.select("key", "value", "headers") if sink == "offramp" else records
 
 
-def write(df: DataFrame, given: argparse.Namespace) -> StreamingQuery:
+def write(df: DataFrame, given: argparse.Namespace, proof: dict[str, str]) -> StreamingQuery:
     """Start the query into the sink that was chosen."""
     writer: DataStreamWriter = df.writeStream.queryName(given.name or given.subscription).outputMode(given.mode)
     writer = writer.option("checkpointLocation", given.checkpoint)
@@ -106,16 +140,13 @@ def write(df: DataFrame, given: argparse.Namespace) -> StreamingQuery:
         case "console":
             return writer.format("console").option("truncate", "false").option("numRows", str(given.rows)).start()
         case "offramp":
-            return publishing(writer, given).start()
+            return publishing(writer, given).options(**proof).start()
         case _:
             return writer.foreachBatch(jdbc(given)).start()
 
 
 def publishing(writer: DataStreamWriter, given: argparse.Namespace) -> DataStreamWriter:
     writer = writer.format("offramp").option("address", given.to or given.address).option("topic", given.topic)
-    for name, value in (("token", given.token), ("tokenFile", given.token_file), ("ca", given.ca)):
-        if value:
-            writer = writer.option(name, value)
     return writer.option("broker", given.broker) if given.broker else writer.option("subscription", given.subscription)
 
 
@@ -185,7 +216,19 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--checkpoint", required=True, metavar="FOLDER", help="where the query keeps its place")
     whole.add_argument("--transform", metavar="MODULE:FUNCTION", help="a function from DataFrame to DataFrame")
     whole.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="a further option of the source"
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a further option of the source; what proves who this is (certificate, key, serverName) also counts for "
+        "commits and for the sink offramp",
+    )
+    whole.add_argument(
+        "--grace",
+        type=float,
+        default=_GRACE,
+        metavar="SECONDS",
+        help=f"for the batch at work on a signal, before it is cancelled (default: {_GRACE:g})",
     )
     whole.add_argument("--available-now", action="store_true", help="do what is there, then end")
     whole.add_argument("--every", default="1 second", metavar="TIME", help="time between batches (default: 1 second)")

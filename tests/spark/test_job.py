@@ -4,8 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.parquet
 import pyspark
@@ -13,8 +16,9 @@ import pytest
 
 from offramp import Message
 from spark_bridge.errors import BadOption
-from spark_bridge.job import load, main, pair, parser
+from spark_bridge.job import finish_batch, load, main, pair, parser, proof_of
 from tests.e2e.harness import eventually
+from tests.security.kit import Secured, tcp_address
 from tests.servers.tools import Missing, give_up, tool
 from tests.spark.crashes import log_of
 from tests.spark.stage import Stage
@@ -110,6 +114,87 @@ def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: 
     assert "100 records in 2 batches; all that was done is committed" in said
     rows = [row["doubled"] for row in pyarrow.parquet.read_table(tmp_path / "out").to_pylist()]
     assert sorted(rows) == list(range(0, 200, 2))
+
+
+@pytest.mark.usefixtures("_java")
+@pytest.mark.timeout(PATIENCE * 2)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path: Path, number: signal.Signals) -> None:
+    # Each task says that it began, and then waits for the test.
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, time\n"
+        "from pyspark.sql.functions import udf\n"
+        f"here = pathlib.Path({str(tmp_path)!r})\n"
+        "@udf\n"
+        "def wait(value):\n"
+        "    (here / 'began').touch()\n"
+        "    while not (here / 'go').exists():\n"
+        "        time.sleep(0.01)\n"
+        "    return value.decode()\n"
+        "def slow(df):\n"
+        "    return df.select(wait('value').alias('value'))\n"
+    )
+    stage.numbers(0, 10)
+    limit = ("--option", "maxRecordsPerBatch=4", "--every", "0 seconds")
+    command = job(stage, tmp_path, "--transform", "slow:slow", *limit, "parquet", str(tmp_path / "out"))
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=env) as running:
+        try:
+            eventually((tmp_path / "began").exists, "the batch is at work", PATIENCE)
+            running.send_signal(number)
+            with pytest.raises(subprocess.TimeoutExpired):
+                running.wait(3)
+            (tmp_path / "go").touch()
+            said, _ = running.communicate(timeout=PATIENCE)
+        finally:
+            running.kill()
+    assert running.returncode == 0, said
+    assert "batch 0: 4 records" in said
+    assert "all that was done is committed" in said
+    assert pyarrow.parquet.read_table(tmp_path / "out").num_rows >= 4
+    eventually(lambda: sum(stage.committed().values()) >= 4, "the status shows it")
+
+
+def test_a_batch_that_takes_too_long_is_not_waited_for() -> None:
+    query: Any = SimpleNamespace(isActive=True, status={"isTriggerActive": True}, lastProgress=None)
+    finish_batch(query, time.monotonic() - 1)
+
+
+def test_whatever_proves_who_this_is_counts_for_source_listener_and_sink() -> None:
+    given = parser().parse_args(
+        ["--address", "x", "--subscription", "s", "--checkpoint", "c", "--token", "argument", "console"]
+    )
+    options = {
+        "SERVERNAME": "offramp.shop",
+        "key": "k",
+        "certificate": "c",
+        "token": "option",
+        "maxRecordsPerBatch": "1",
+    }
+    assert proof_of(given, options) == {
+        "serverName": "offramp.shop",
+        "key": "k",
+        "certificate": "c",
+        "token": "argument",
+    }
+
+
+@pytest.mark.usefixtures("_java")
+@pytest.mark.timeout(PATIENCE * 2)
+def test_the_job_proves_who_it_is_wherever_it_calls(tmp_path: Path) -> None:
+    rights = {"spark": {"ranges": ["orders"], "publish": ["orders"]}}
+    secured = Secured(tmp_path, **rights)
+    with secured.sidecar(subscriptions={"orders": {"topics": ["orders"], "mode": "ranges"}}) as sidecar:
+        sidecar.publish("orders", [b"%d" % n for n in range(8)])
+        token = secured.token_file("spark")
+        command = [
+            *(sys.executable, "-m", "spark_bridge", "--address", tcp_address(sidecar), "--subscription", "orders"),
+            *("--checkpoint", str(tmp_path / "checkpoint"), "--master", "local[2]", "--conf", "spark.ui.enabled=false"),
+            *("--ca", str(secured.authority.certificate), "--token-file", str(token)),
+            *("--option", "serverName=localhost", "--available-now", "offramp", "copies"),
+        ]
+        assert "8 records in 1 batches; all that was done is committed" in run(command, tmp_path)
+        eventually(lambda: sum(lane.committed for lane in sidecar.status().lanes) == 8, "the status shows it")
 
 
 @pytest.mark.usefixtures("_java")
