@@ -75,9 +75,15 @@ class Control:
         return from_wire(self._call("Locate", request).positions)
 
     def commit(self, token: int, positions: Mapping[Lane, int]) -> None:
-        """Cumulative. Raises `Replaced` if another has attached since."""
+        """Cumulative. Raises `Replaced` if another has attached since, and `DataLoss` or `NotFound` for what is not
+        there."""
         request = pb.CommitUpToRequest(subscription=self._subscription, token=token, positions=to_wire(positions))
         self._call("CommitUpTo", request)
+
+    def commit_what_is_there(self, token: int, positions: Mapping[Lane, int]) -> None:
+        """The same, but for lanes that are gone, or were made anew and are shorter: those are passed over."""
+        ends = self.plan({}, 0, 0, {}).ends
+        self.commit(token, {lane: at for lane, at in positions.items() if at <= ends.get(lane, -1)})
 
     def close(self) -> None:
         if self._channel is not None:

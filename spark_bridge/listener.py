@@ -58,13 +58,13 @@ def flush(query: StreamingQuery, **proof: Unpack[ProofOptions]) -> None:
     """Commit what a query has done, before this returns. For the end of a run with the trigger availableNow, whose last
     progress may not have reached the listener when the query ends.
 
-    Raises `Replaced` if another query reads the subscription now, `Unavailable` if the sidecar cannot be reached.
+    Raises `Replaced` if another query reads the subscription now, `Unavailable` if the sidecar cannot be reached, and
+    `DataLoss` for positions that are not there, unless the query has failOnDataLoss=false.
     """
     for progress in reversed(query.recentProgress):
         finished = done(progress["sources"])
         for one in finished:
-            with _control(one, proof) as control:
-                control.commit(one.token, one.positions)
+            _commit(one, proof)
         if finished:
             return
 
@@ -114,8 +114,7 @@ class Committer(StreamingQueryListener):
                 # The oldest: a sidecar that does not answer must not keep the others waiting more than once.
                 one = self._waiting.pop(next(iter(self._waiting)))
             try:
-                with _control(one, self._proof) as control:
-                    control.commit(one.token, one.positions)
+                _commit(one, self._proof)
             except Replaced as error:
                 logger.warning("%s: a query that was replaced has not committed: %s", one.subscription, error)
             except Exception as error:
@@ -123,8 +122,9 @@ class Committer(StreamingQueryListener):
                 logger.warning("%s: cannot commit now, the next progress will: %s", one.subscription, error)
 
 
-def _control(one: Done, proof: ProofOptions) -> Control:
-    return Control(Access(address=one.address, **proof), one.subscription, _TIMEOUT)
+def _commit(one: Done, proof: ProofOptions) -> None:
+    with Control(Access(address=one.address, **proof), one.subscription, _TIMEOUT) as control:
+        (control.commit_what_is_there if one.skips else control.commit)(one.token, one.positions)
 
 
 #: sessions and their listeners

@@ -121,7 +121,7 @@ READING: dict[str, Option] = {
     ),
     "maxMessageBytes": Option(_size, 64 << 20, "The largest record that can be read."),
     "failOnDataLoss": Option(
-        _switch, True, "Fail if the broker has removed records that are to be read; `false` skips them."
+        _switch, True, "Fail if records that are to be read are not there any more; `false` goes on with what is there."
     ),
 }
 

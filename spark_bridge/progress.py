@@ -19,6 +19,8 @@ class Done(NamedTuple):
     subscription: str
     token: int
     positions: Positions
+    #: lanes that lost something are passed over
+    skips: bool = False
 
 
 def done(sources: Iterable[Mapping[str, Any]]) -> list[Done]:
@@ -29,7 +31,8 @@ def done(sources: Iterable[Mapping[str, Any]]) -> list[Done]:
         if end is None or reported is None or not reported.get("token"):
             continue
         subscription = str(end["subscription"])
-        out.append(Done(reported["address"], subscription, reported["token"], from_offset(end, subscription)))
+        positions, skips = from_offset(end, subscription), bool(reported.get("skips"))
+        out.append(Done(reported["address"], subscription, reported["token"], positions, skips))
     return out
 
 

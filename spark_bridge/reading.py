@@ -83,6 +83,7 @@ class RangeReader:
         attempts = Attempts(self.timeout)
         position = wanted.start
         while position < wanted.until:
+            began = position
             try:
                 with self.access.open(self.max_message_bytes) as channel:
                     answers = self._ask(channel, wanted, position)
@@ -97,10 +98,12 @@ class RangeReader:
                 code, details = status(error)
                 if code is grpc.StatusCode.OUT_OF_RANGE:
                     position = self._skip(wanted, position, error)
-                elif code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                elif code is grpc.StatusCode.RESOURCE_EXHAUSTED and position == began:
                     raise Refused(f"{wanted.lane}: {details}. Set maxMessageBytes to more than that") from error
-                else:
+                elif code is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                     attempts.again_after(error, self.access.target)
+                # Else records came, so that it was not the size of one: this task was slow, and the sidecar keeps
+                # nothing waiting for longer than `listen.unread`.
 
     def _ask(self, channel: grpc.Channel, wanted: Range, position: int) -> Any:
         """The messages, one by one, of a call that can be asked how it ended."""
@@ -137,16 +140,26 @@ class RangeReader:
         logger.warning("%s: the rest is lost, and failOnDataLoss is false", lost)
 
     def _skip(self, wanted: Range, position: int, error: grpc.RpcError) -> int:
-        """Where to go on after what was removed; raises `DataLoss` if that is not to be skipped."""
+        """Where to go on after what is not there; raises `DataLoss` if that is not to be skipped."""
         said = _said(error)
-        first = int(said.get(_FIRST, wanted.until))
-        lost = f"{wanted.lane}: positions {position} to {min(first, wanted.until) - 1} are gone"
-        if self.fail_on_data_loss or first <= position:
+        if _FIRST not in said or _END not in said:
+            raise translated(error, self.access.target) from error
+        first, end = int(said[_FIRST]), int(said[_END])
+        if end < position:
+            # None of it is there. What the new lane has is planned from its first position on, see `StreamReader`.
+            lost = (
+                f"{wanted.lane} was made anew: it ends at {end}, and {position} to {wanted.until - 1} were to be read"
+            )
+            goes_on = wanted.until
+        else:
+            lost = f"{wanted.lane}: positions {position} to {min(first, wanted.until) - 1} are gone"
+            goes_on = first
+        if self.fail_on_data_loss or goes_on <= position:
             raise DataLoss(
                 f"{lost}: {translated(error, self.access.target)}. Set failOnDataLoss to false to go on without them"
             ) from error
-        logger.warning("%s: the broker has removed them, and failOnDataLoss is false", lost)
-        return first
+        logger.warning("%s: they are skipped, since failOnDataLoss is false", lost)
+        return goes_on
 
 
 def _said(call: Any) -> dict[str, str]:

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from offramp.errors import Unavailable
-from spark_bridge.control import Control
-from spark_bridge.errors import BadOption
+from offramp.errors import NotFound, Unavailable
+from spark_bridge.control import Control, Planned
+from spark_bridge.errors import BadOption, DataLoss
 from spark_bridge.options import STREAMING, Named, Options
 from spark_bridge.positions import Lane, Positions, from_offset, to_offset
 from spark_bridge.reading import Range, RangeReader, split
@@ -44,6 +44,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(options["startingPosition"], dict):
             raise BadOption("option startingPosition: positions lane by lane are for bounded reads (spark.read)")
         self._reader = RangeReader.configured(options, schema, planned=True)
+        #: what was lost is passed over
+        self._skips: bool = not options["failOnDataLoss"]
         # Made by the first call that needs it, and so only in the process that plans.
         self._control: Control | None = None
         self._token = 0
@@ -79,14 +81,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is for the batch before the next one, which may never come.
         """
         begins = from_offset(start, self._subscription)
+        there, planned = self._plan(begins, *self._limits(limit))
         self._commit(begins)
-        records, size = self._limits(limit)
-        planned = self._attached().plan(begins, records, size, self._frozen or {})
         self._ends = planned.ends
+        # A lane that was made anew goes back to its beginning. One that is gone keeps its place, should it come back.
         until = begins | {
-            lane: max(at, begins.get(lane, at)) for lane, at in planned.until.items() if self._is_open(lane)
+            lane: max(at, there.get(lane, at)) for lane, at in planned.until.items() if self._is_open(lane)
         }
-        if isinstance(limit, ReadMinRows) and self._frozen is None and _distance(begins, until) < limit.min_rows:
+        if isinstance(limit, ReadMinRows) and self._frozen is None and _distance(there, until) < limit.min_rows:
             return start
         return start if until == begins else to_offset(self._subscription, until)
 
@@ -96,7 +98,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """For the query's progress, in which the listener finds what it needs to commit (`spark_bridge.listener`)."""
-        return to_offset(self._subscription, self._ends) | {"token": self._token, "address": self._access.target}
+        proof = {"token": self._token, "address": self._access.target, "skips": self._skips}
+        return to_offset(self._subscription, self._ends) | proof
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Pure: Spark may ask at any time, for any two offsets of the checkpoint."""
@@ -124,11 +127,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._control = control
         return self._control
 
+    def _plan(self, begins: Positions, records: int, size: int) -> tuple[Positions, Planned]:
+        """The plan, and what of `begins` it is made from: not the lanes that are gone, or that were made anew and are
+        shorter, if those are to be skipped. Raises `DataLoss` or `NotFound` for them otherwise."""
+        control, ceiling = self._attached(), self._frozen or {}
+        try:
+            return begins, control.plan(begins, records, size, ceiling)
+        except (DataLoss, NotFound) as error:
+            if not self._skips:
+                raise type(error)(f"{error}. With failOnDataLoss=false the query goes on with what is there") from error
+            ends = control.plan({}, 0, 0, {}).ends
+            there = {lane: at for lane, at in begins.items() if at <= ends.get(lane, -1)}
+            logger.warning("what is not there is skipped, since failOnDataLoss is false: %s", error)
+            return there, control.plan(there, records, size, {lane: at for lane, at in ceiling.items() if lane in ends})
+
     def _commit(self, positions: Positions) -> None:
         if positions == self._committed:
             return
+        control = self._attached()
         try:
-            self._attached().commit(self._token, positions)
+            (control.commit_what_is_there if self._skips else control.commit)(self._token, positions)
         except Unavailable as error:
             # The checkpoint has it, and the next commit covers it: no reason to end the query.
             logger.warning("cannot commit now: %s", error)

@@ -48,6 +48,7 @@ class Log:
     def __init__(self, first: int, end: int) -> None:
         self.first, self.end = first, end
         self.breaking = 0
+        self.breaks_with = grpc.StatusCode.UNAVAILABLE
         self.tells = True
         self.asked: list[int] = []
 
@@ -55,12 +56,14 @@ class Log:
         self.asked.append(request.start)
         ends = (("offramp-first-position", str(self.first)), ("offramp-end-position", str(self.end)))
         context.set_trailing_metadata(ends if self.tells else ())
+        if request.start > self.end:
+            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"{CLICKS}/0 ends at {self.end}")
         if request.start < self.first:
             context.abort(grpc.StatusCode.OUT_OF_RANGE, f"{CLICKS}/0 begins at {self.first}")
         for number, position in enumerate(range(request.start, min(request.until, self.end))):
             if self.breaking and number == 2:
                 self.breaking -= 1
-                context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+                context.abort(self.breaks_with, "stopping")
             yield pb.ReadRangeResponse(records=[record_pb2.Record(position=position, value=b"x")])
 
 
@@ -100,6 +103,22 @@ def test_a_read_that_breaks_goes_on_where_it_was() -> None:
     with serving(log) as address:
         assert positions(reader(address, fail=True), 0, 10) == list(range(10))
     assert log.asked == [0, 2, 4, 6]
+
+
+def test_a_task_that_was_too_slow_for_the_sidecar_goes_on_where_it_was() -> None:
+    log = Log(0, 10)
+    log.breaking, log.breaks_with = 3, grpc.StatusCode.RESOURCE_EXHAUSTED
+    with serving(log) as address:
+        assert positions(reader(address, fail=True), 0, 10) == list(range(10))
+    assert log.asked == [0, 2, 4, 6]
+
+
+def test_a_lane_that_was_made_anew_is_named_as_such_or_skipped() -> None:
+    with serving(Log(0, 4)) as address:
+        said = r"clicks/0 was made anew: it ends at 4, and 10 to 19 were to be read"
+        with pytest.raises(DataLoss, match=said):
+            positions(reader(address, fail=True), 10, 20)
+        assert positions(reader(address, fail=False), 10, 20) == []
 
 
 def test_a_planned_range_that_ends_behind_its_lane_has_lost_something() -> None:

@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -12,7 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from offramp import Message
 from offramp.errors import Forbidden, Incompatible, NotFound, Refused, Unavailable
 from spark_bridge.columns import SCHEMA
-from spark_bridge.errors import BadOption, Replaced, WrongCheckpoint
+from spark_bridge.errors import BadOption, DataLoss, Replaced, WrongCheckpoint
+from spark_bridge.listener import flush
 from spark_bridge.stream import StreamReader
 from tests.e2e.harness import eventually
 from tests.spark.stage import CLICKS, ORDERS, Stage
@@ -193,6 +196,49 @@ def test_a_driver_that_was_replaced_can_neither_start_nor_commit(stage: Stage) -
     with pytest.raises(Replaced, match="Two queries must not read one subscription"):
         old.commit(end)
     new.commit(end)
+
+
+def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_record(stage: Stage) -> None:
+    stage.numbers(0, 20)
+    before = reader(stage)
+    checkpoint = before.latestOffset(before.initialOffset(), NO_LIMIT)
+    stage.sidecar.kill()
+    shutil.rmtree(stage.folder / "data")
+    stage.sidecar.start()
+    stage.numbers(100, 106)
+    with pytest.raises(DataLoss, match=r"ends at 3: .* made anew. With failOnDataLoss=false the query goes on"):
+        reader(stage).latestOffset(checkpoint, NO_LIMIT)
+    source = reader(stage, failOnDataLoss="false")
+    source.prepareForTriggerAvailableNow()
+    at, seen = checkpoint, []
+    while (end := source.latestOffset(at, ReadMaxRows(4))) is not at:
+        seen += read(source, at, end)
+        at = end
+        flush(query(progress(source, checkpoint)))
+    source.commit(at)
+    assert values(seen) == list(range(100, 106))
+    eventually(lambda: stage.committed() == at["lanes"], "the status shows it")
+
+
+def test_a_lane_that_is_gone_keeps_its_place(stage: Stage) -> None:
+    stage.numbers(0, 6)
+    offset = reader(stage).initialOffset()
+    offset = {**offset, "lanes": {**offset["lanes"], "clicks/7": 3}}
+    with pytest.raises(NotFound, match="no lane clicks/7"):
+        reader(stage).latestOffset(offset, NO_LIMIT)
+    source = reader(stage, failOnDataLoss="false")
+    end = source.latestOffset(offset, NO_LIMIT)
+    assert end["lanes"] == {"clicks/0": 3, "clicks/1": 3, "clicks/7": 3}
+    assert values(read(source, offset, end)) == list(range(6))
+
+
+def query(source: dict[str, Any]) -> Any:
+    return SimpleNamespace(recentProgress=[{"sources": [source]}])
+
+
+def progress(source: StreamReader, end: dict[str, Any]) -> dict[str, Any]:
+    """As Spark puts it into a progress."""
+    return {"endOffset": json.dumps(end), "latestOffset": json.dumps(source.reportLatestOffset())}
 
 
 def test_a_reader_reports_what_the_listener_needs(stage: Stage) -> None:
