@@ -13,6 +13,8 @@ from sidecar.settings import SubscriptionSettings
 FRAME_BYTES = 1 << 20
 #: records that are read to learn their size, and most bytes of them
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 100, 64 << 10
+#: times that sizes are told before a few records are read again, unless somebody reads here meanwhile
+_SAMPLE_EVERY = 20
 #: how much the newest read counts in the average size of a lane's records
 _WEIGHT = 0.2
 
@@ -25,6 +27,8 @@ class LogReading:
         self._broker = broker
         #: bytes of an average record
         self._sizes: dict[Lane, float] = {}
+        #: by topic, how often sizes were told since anything of it was read
+        self._told: dict[str, int] = {}
         #: records that were given to readers
         self.delivered = 0
 
@@ -74,11 +78,15 @@ class LogReading:
 
     async def sizes(self, starts: Mapping[Lane, int]) -> dict[Lane, int]:
         """Bytes of an average record of these lanes. One that was never read counts as the others of its topic do; if
-        none was, a few records of one lane are read for it."""
+        none was, or none for long, a few records of one lane are read for it: others may read from other sidecars,
+        and records change in size."""
         for topic in {lane.topic for lane in starts}:
-            if not self._of_topic(topic):
-                lane, start = next((lane, start) for lane, start in starts.items() if lane.topic == topic)
-                await self._sample(lane, start)
+            told = self._told.get(topic, _SAMPLE_EVERY)
+            if told >= _SAMPLE_EVERY or not self._of_topic(topic):
+                lane = next(lane for lane in starts if lane.topic == topic)
+                await self._sample(lane, starts[lane])
+            else:
+                self._told[topic] = told + 1
         return {lane: round(self._sizes.get(lane) or _average(self._of_topic(lane.topic))) for lane in starts}
 
     def _of_topic(self, topic: str) -> list[float]:
@@ -88,6 +96,8 @@ class LogReading:
         run = Run(start, start + _SAMPLE_RECORDS)
         async with aclosing(self._broker.read(lane, run, _SAMPLE_BYTES)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
+                # What was seen long ago says nothing of what comes now.
+                self._sizes = {one: size for one, size in self._sizes.items() if one.topic != lane.topic}
                 self._weigh(chunk)
                 break
 
@@ -108,6 +118,7 @@ class LogReading:
     def _weigh(self, chunk: Chunk) -> None:
         if chunk.frames:
             size = chunk.ends[-1] / len(chunk.frames)
+            self._told[chunk.lane.topic] = 0
             before = self._sizes.get(chunk.lane, size)
             self._sizes[chunk.lane] = before + _WEIGHT * (size - before)
 

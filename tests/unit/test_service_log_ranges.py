@@ -61,6 +61,19 @@ def test_a_limit_of_bytes_is_kept_by_the_average_size_of_records(tmp_path: Path)
     run(body())
 
 
+def test_records_that_become_larger_are_seen_though_others_read_them(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with ranged(tmp_path) as (kit, reader):
+            await kit.publish([bytes(10)] * 1000)
+            assert (await reader.until({0: 0}, max_bytes=20_000))[0] > 500
+            await kit.publish([bytes(1000)] * 1000)
+            planned = [(await reader.until({0: 1000}, max_bytes=20_000))[0] - 1000 for _ in range(30)]
+            assert planned[0] > 500, "it goes by what it has seen"
+            assert 18 <= planned[-1] <= 20, "and looks again now and then"
+
+    run(body())
+
+
 def test_a_start_beyond_the_end_is_out_of_range(tmp_path: Path) -> None:
     async def body() -> None:
         async with ranged(tmp_path) as (kit, reader):
