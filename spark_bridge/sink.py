@@ -209,7 +209,7 @@ def _rows(batches: Iterable[pa.RecordBatch], id_prefix: str, topic: str | None) 
     """Topic, message and size of each row."""
     number = 0
     for batch in batches:
-        columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+        columns = {name: _values(name, batch.column(name)) for name in batch.schema.names}
         nothing = [None] * batch.num_rows
         for value, key, headers, to, lane, at, id_ in zip(
             *(columns.get(name, nothing) for name in _COLUMNS), strict=True
@@ -220,12 +220,16 @@ def _rows(batches: Iterable[pa.RecordBatch], id_prefix: str, topic: str | None) 
                 )
             pairs = [(one["name"], one["value"]) for one in headers or ()]
             pairs.append((ID_HEADER, id_ or f"{id_prefix}/{number}"))
-            size = _FRAME + len(value or b"") + len(key or b"") + sum(_FRAME + len(n) + len(v or b"") for n, v in pairs)
+            size = _FRAME + len(value or b"") + len(key or b"")
+            size += sum(_FRAME + len(name.encode()) + len(held or b"") for name, held in pairs)
             yield to, Message(value, key, pairs, lane, at or 0), size
             number += 1
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _values(name: str, column: pa.Array) -> list[Any]:
+    if name in ("value", "key") and not pa.types.is_binary(column.type):
+        # Texts are sent as bytes, and it is those that count against the limits.
+        column = column.cast(pa.binary())
     if pa.types.is_timestamp(column.type):
         # Milliseconds since 1970, as messages have them.
         column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from spark_bridge.sink import ID_HEADER
+from offramp.channel import Access
+from spark_bridge.sink import ID_HEADER, RowPublisher, _rows
 from tests.e2e.harness import eventually
 from tests.spark.stage import Stage
 
@@ -53,6 +55,15 @@ def test_a_task_that_is_tried_again_gives_its_rows_the_same_ids(spark: SparkSess
     assert len(found) > 40, "they were published more than once"
     assert len({id_ for _, _, id_ in found}) == 40
     assert len({(value, id_) for _, value, id_ in found}) == 40
+
+
+def test_the_size_of_a_request_is_counted_in_bytes() -> None:
+    batch = pa.RecordBatch.from_pylist([{"value": "€" * 100, "key": "ä"}] * 4)
+    (first, *_) = rows = [(message, size) for _, message, size in _rows([batch], "id", "clicks")]
+    assert first[0].value == ("€" * 100).encode()
+    assert all(size >= 302 for _, size in rows)
+    publisher = RowPublisher(Access(address="127.0.0.1:1"), "clicks", None, "clicks", 1_000, 800, 1.0)
+    assert [len(messages) for _, messages in publisher._requests(_rows([batch], "id", "clicks"))] == [2, 2]
 
 
 def test_a_stream_gives_ids_of_its_query_and_batch(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
