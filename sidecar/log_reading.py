@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget
-from sidecar.errors import BrokerError, Exhausted, Removed, Unknown
+from sidecar.errors import BrokerError, Exhausted, NotFound, Removed, Unknown
 from sidecar.model import Chunk, Lane, Run
 from sidecar.settings import SubscriptionSettings
 
@@ -23,7 +23,7 @@ class LogReading:
     """The topics of one subscription as logs."""
 
     def __init__(self, settings: SubscriptionSettings, broker: Broker) -> None:
-        self._settings = settings
+        self.settings = settings
         self._broker = broker
         #: bytes of an average record
         self._sizes: dict[Lane, float] = {}
@@ -37,9 +37,16 @@ class LogReading:
         for topic in topics:
             await self._check(topic)
         found: dict[Lane, int] = {}
-        for topic in topics or await self._broker.topics(self._settings.topics):
+        for topic in topics or await self._broker.topics(self.settings.topics):
             found.update(await self._broker.locate(topic, target))
         return found
+
+    async def locate_dead_letters(self, target: SeekTarget) -> Mapping[Lane, int]:
+        """The same in the dead-letter topic, which has no lanes before the first dead letter."""
+        try:
+            return await self._broker.locate(self.settings.dead_letter_topic, target)
+        except NotFound:
+            return {}
 
     async def bounds(self, lane: Lane, run: Run) -> LaneEnd:
         """The ends of a lane of which a run is to be read, for `read`. A run that stops behind them is read to the end
@@ -102,7 +109,7 @@ class LogReading:
                 break
 
     async def _check(self, topic: str) -> None:
-        settings = self._settings
+        settings = self.settings
         own = [settings.dead_letter_topic, settings.retry_topic]
         if topic in (*settings.topics, *own) or topic in await self._broker.topics(settings.topics):
             return

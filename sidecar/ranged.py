@@ -168,6 +168,11 @@ class RangedSubscription:
         self._check_draining()
         return await self.log.locate(topics, target)
 
+    async def locate_dead_letters(self, target: SeekTarget) -> Mapping[Lane, int]:
+        """See `LogReading.locate_dead_letters`."""
+        self._check_draining()
+        return await self.log.locate_dead_letters(target)
+
     async def bounds(self, lane: Lane, run: Run) -> LaneEnd:
         """See `LogReading.bounds`."""
         self._check_draining()

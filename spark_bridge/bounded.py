@@ -2,21 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import grpc
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from offramp.v1 import admin_pb2, admin_pb2_grpc
-from spark_bridge.columns import DeadLetterRows, arrow_schema, to_arrow
-from spark_bridge.control import Attempts, Control
+from spark_bridge.columns import DeadLetterRows
+from spark_bridge.control import Control
 from spark_bridge.errors import BadOption
+from spark_bridge.letters import letters
 from spark_bridge.options import Named, Options, Position
 from spark_bridge.positions import Lane, Positions
 from spark_bridge.reading import Range, RangeReader, split
-
-#: all of them
-_LIMIT = 2**32 - 1
 
 
 class BoundedReader(DataSourceReader):
@@ -57,37 +53,34 @@ def _names(lanes: Mapping[Lane, int]) -> str:
     return ", ".join(map(str, sorted(lanes)))
 
 
+class Letters(Range):
+    """A range of the dead-letter topic of a group."""
+
+    def __init__(self, group: str, wanted: Range) -> None:
+        super().__init__(wanted.lane, wanted.start, wanted.until)
+        self.group = group
+
+
 class DeadLetterReader(DataSourceReader):
-    """The dead letters of a subscription, oldest first, by one task."""
+    """The dead letters of a subscription that are there when the query is planned. In no order, as a DataFrame is; one
+    that was written twice, because its write and the commit behind it are not one step, is there twice."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
         self._subscription = options.require("subscription", "as in the sidecar's configuration")
-        self._access = options.access("readAddress")
-        self._max_message_bytes: int = options["maxMessageBytes"]
-        self._timeout: float = options["timeout"]
-        self._schema = schema
+        self._access = options.access()
+        self._reader = RangeReader.configured(options, schema, planned=True)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(None)]
+        with Control(self._access, self._subscription, self._options["timeout"]) as control:
+            start, group = control.locate_dead_letters(Named.EARLIEST)
+            end, _ = control.locate_dead_letters(Named.LATEST)
+        ranges = split(start, end, self._options["maxRecordsPerPartition"])
+        return [Letters(group, one) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        schema = arrow_schema(self._schema)
-        request = admin_pb2.ListDeadLettersRequest(subscription=self._subscription, limit=_LIMIT)
-        attempts = Attempts(self._timeout)
-        read = 0
-        while True:
-            seen = 0
-            try:
-                with self._access.open(self._max_message_bytes) as channel:
-                    stub = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
-                    for message in stub.ListDeadLetters(request):
-                        # Dead letters keep their order, so that those given out before a restart can be passed over.
-                        letters = message.dead_letters[max(0, read - seen) :]
-                        seen += len(message.dead_letters)
-                        if letters:
-                            yield to_arrow(DeadLetterRows(letters), schema)
-                            read = seen
-                            attempts.progressed()
-                return
-            except grpc.RpcError as error:
-                attempts.again_after(error, self._access.target)
+        if not isinstance(partition, Letters):
+            # Spark plans one empty partition where there is none.
+            return iter(())
+        group = partition.group
+        return self._reader.read(partition, lambda records: DeadLetterRows(letters(records, group)))

@@ -13,6 +13,7 @@ import grpc
 
 from offramp.backoff import Backoff
 from offramp.channel import Access
+from offramp.errors import Incompatible
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
 from spark_bridge.errors import may_pass, translated
@@ -73,6 +74,17 @@ class Control:
         """Positions of all lanes by time, or their ends. Changes nothing."""
         request = pb.LocateRequest(subscription=self._subscription, **_start(at))
         return from_wire(self._call("Locate", request).positions)
+
+    def locate_dead_letters(self, at: Named) -> tuple[Positions, str]:
+        """The same in the dead-letter topic, and the group whose dead letters are meant."""
+        request = pb.LocateRequest(subscription=self._subscription, dead_letters=True, **_start(at))
+        answer: pb.LocateResponse = self._call("Locate", request)
+        if not answer.group:
+            raise Incompatible(
+                f"{self._access.target}: the sidecar there is older than this bridge and does not tell where dead "
+                "letters are. Use a sidecar of the bridge's version, or a newer one"
+            )
+        return from_wire(answer.positions), answer.group
 
     def commit(self, token: int, positions: Mapping[Lane, int]) -> None:
         """Cumulative. Raises `Replaced` if another has attached since, and `DataLoss` or `NotFound` for what is not

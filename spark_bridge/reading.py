@@ -1,7 +1,7 @@
 """Reading a range on an executor: stateless, repeatable, without an ack."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from offramp.errors import Incompatible, Refused
 from offramp.messages import status
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
-from spark_bridge.columns import RecordRows, arrow_schema, to_arrow
+from spark_bridge.columns import RecordRows, Records, Rows, arrow_schema, to_arrow
 from spark_bridge.control import Attempts
 from spark_bridge.errors import DataLoss, translated
 from spark_bridge.options import Options
@@ -77,8 +77,12 @@ class RangeReader:
             planned=planned,
         )
 
-    def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
-        """The records in order, each once. A sidecar that goes away is waited for, and read on from where it was."""
+    def read(self, wanted: Range, rows: Callable[[Records], Rows] | None = None) -> Iterator[pa.RecordBatch]:
+        """The records in order, each once. A sidecar that goes away is waited for, and read on from where it was.
+
+        `rows` says what becomes of the records of a message, if they are not to be shown as what they are.
+        """
+        rows = rows or (lambda records: RecordRows(records, wanted.lane.topic))
         schema = arrow_schema(self.schema)
         attempts = Attempts(self.timeout)
         position = wanted.start
@@ -89,7 +93,7 @@ class RangeReader:
                     answers = self._ask(channel, wanted, position)
                     for message in answers:
                         if message.records:
-                            yield to_arrow(RecordRows(message.records, wanted.lane.topic), schema)
+                            yield to_arrow(rows(message.records), schema)
                             position = message.records[-1].position + 1
                             attempts.progressed()
                     self._check_end(wanted, _said(answers))

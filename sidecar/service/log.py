@@ -72,8 +72,15 @@ class LogService:
         which = request.WhichOneof("at")
         if which is None:
             raise InvalidRequest("where? Give earliest, latest or timestamp_ms")
-        positions = await reading.locate(list(request.topics), _to_target(which, request.timestamp_ms))
-        return pb.LocateResponse(positions=_to_positions(positions)).SerializeToString()
+        if request.dead_letters and request.topics:
+            raise InvalidRequest("give either topics or dead_letters, not both")
+        target = _to_target(which, request.timestamp_ms)
+        if request.dead_letters:
+            positions = await reading.locate_dead_letters(target)
+        else:
+            positions = await reading.locate(list(request.topics), target)
+        group = reading.settings.group_name
+        return pb.LocateResponse(positions=_to_positions(positions), group=group).SerializeToString()
 
     async def _read_range(self, request: pb.ReadRangeRequest, context: Context) -> None:
         reading = self._reading(request.subscription)

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+import offramp
 from offramp.errors import Forbidden, Unavailable
-from spark_bridge.columns import SCHEMA
+from spark_bridge.bounded import DeadLetterReader
+from spark_bridge.columns import DEAD_LETTER_SCHEMA, SCHEMA
+from spark_bridge.options import BOUNDED, Options
 from spark_bridge.stream import StreamReader
+from tests.e2e.harness import eventually
 from tests.security.kit import TOKENS, Secured, tcp_address
 
 RANGED = {"orders": {"topics": ["orders"], "mode": "ranges"}}
@@ -43,3 +47,33 @@ def test_a_stream_is_read_with_a_token_for_ranges_and_nothing_more(tmp_path: Pat
             StreamReader({**options, "token": "not-a-token-of-anybody"}, SCHEMA).initialOffset()
         with pytest.raises(Unavailable):
             StreamReader({**options, "serverName": "somebody-else", "timeout": "300ms"}, SCHEMA).initialOffset()
+
+
+def test_dead_letters_need_no_right_but_the_one_for_ranges(tmp_path: Path) -> None:
+    secured = Secured(tmp_path)
+    with secured.sidecar() as sidecar:
+        sidecar.publish("orders", [b"good", b"bad"])
+        with offramp.connect("orders", address=sidecar.target) as consumer:
+            left = 2
+            while left:
+                batch = next(consumer)
+                left -= len(batch)
+                for record in batch:
+                    if record.value == b"bad":
+                        record.reject("it is bad")
+                batch.ack().result(20)
+        given = {
+            "address": tcp_address(sidecar),
+            "subscription": "orders",
+            "ca": str(secured.authority.certificate),
+            "serverName": "localhost",
+            "token": TOKENS["spark"],
+            "deadLetters": "true",
+        }
+        reader = DeadLetterReader(Options(given, BOUNDED, "a bounded read"), DEAD_LETTER_SCHEMA)
+
+        def reasons() -> list[tuple[bytes, str]]:
+            rows = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+            return [(row["value"], row["reason"]) for row in rows]
+
+        assert eventually(reasons, "it is written") == [(b"bad", "REJECTED: it is bad")]

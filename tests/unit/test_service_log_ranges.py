@@ -239,6 +239,21 @@ def test_dead_letters_of_a_leased_subscription_can_be_read_by_range(tmp_path: Pa
     run(body())
 
 
+def test_dead_letters_are_found_without_knowing_their_topic(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(tmp_path) as kit:
+            reader = Reader(kit.channel)
+            none = await reader.locate(dead_letters=True, latest=log_pb2.StartLatest())
+            assert (list(none.positions), none.group) == ([], "orders")
+            await kit.publish(numbered(3), topic="orders.offramp.dead")
+            found = await reader.locate(dead_letters=True, latest=log_pb2.StartLatest())
+            assert [(one.topic, one.position) for one in found.positions] == [("orders.offramp.dead", 3)]
+            async with refused(INVALID, "topics or dead_letters"):
+                await reader.locate("orders", dead_letters=True, latest=log_pb2.StartLatest())
+
+    run(body())
+
+
 def test_other_topics_cannot_be_read(tmp_path: Path) -> None:
     async def body() -> None:
         async with ranged(tmp_path) as (kit, reader):

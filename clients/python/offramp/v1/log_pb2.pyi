@@ -90,24 +90,28 @@ class PlanResponse(_message.Message):
     def __init__(self, until: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
 
 class LocateRequest(_message.Message):
-    __slots__ = ("subscription", "topics", "earliest", "latest", "timestamp_ms")
+    __slots__ = ("subscription", "topics", "earliest", "latest", "timestamp_ms", "dead_letters")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     topics: _containers.RepeatedScalarFieldContainer[str]
     earliest: StartEarliest
     latest: StartLatest
     timestamp_ms: int
-    def __init__(self, subscription: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., earliest: _Optional[_Union[StartEarliest, _Mapping]] = ..., latest: _Optional[_Union[StartLatest, _Mapping]] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+    dead_letters: bool
+    def __init__(self, subscription: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., earliest: _Optional[_Union[StartEarliest, _Mapping]] = ..., latest: _Optional[_Union[StartLatest, _Mapping]] = ..., timestamp_ms: _Optional[int] = ..., dead_letters: bool = ...) -> None: ...
 
 class LocateResponse(_message.Message):
-    __slots__ = ("positions",)
+    __slots__ = ("positions", "group")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.RepeatedCompositeFieldContainer[LanePosition]
-    def __init__(self, positions: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
+    group: str
+    def __init__(self, positions: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ReadRangeRequest(_message.Message):
     __slots__ = ("subscription", "topic", "lane", "start", "until", "max_message_bytes")

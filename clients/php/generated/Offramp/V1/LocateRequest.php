@@ -23,6 +23,13 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>repeated string topics = 2;</code>
      */
     private $topics;
+    /**
+     * Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
+     * dead letter.
+     *
+     * Generated from protobuf field <code>bool dead_letters = 6;</code>
+     */
+    protected $dead_letters = false;
     protected $at;
 
     /**
@@ -38,6 +45,9 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
      *     @type \Offramp\V1\StartLatest $latest
      *     @type int|string $timestamp_ms
      *           The first record with this timestamp or a later one; the end of the lane if there is none.
+     *     @type bool $dead_letters
+     *           Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
+     *           dead letter.
      * }
      */
     public function __construct($data = NULL) {
@@ -174,6 +184,34 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkInt64($var);
         $this->writeOneof(5, $var);
+
+        return $this;
+    }
+
+    /**
+     * Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
+     * dead letter.
+     *
+     * Generated from protobuf field <code>bool dead_letters = 6;</code>
+     * @return bool
+     */
+    public function getDeadLetters()
+    {
+        return $this->dead_letters;
+    }
+
+    /**
+     * Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
+     * dead letter.
+     *
+     * Generated from protobuf field <code>bool dead_letters = 6;</code>
+     * @param bool $var
+     * @return $this
+     */
+    public function setDeadLetters($var)
+    {
+        GPBUtil::checkBool($var);
+        $this->dead_letters = $var;
 
         return $this;
     }

@@ -17,6 +17,12 @@ class LocateResponse extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition positions = 1;</code>
      */
     private $positions;
+    /**
+     * Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
+     *
+     * Generated from protobuf field <code>string group = 2;</code>
+     */
+    protected $group = '';
 
     /**
      * Constructor.
@@ -25,6 +31,8 @@ class LocateResponse extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $positions
+     *     @type string $group
+     *           Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
      * }
      */
     public function __construct($data = NULL) {
@@ -50,6 +58,32 @@ class LocateResponse extends \Google\Protobuf\Internal\Message
     {
         $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::MESSAGE, \Offramp\V1\LanePosition::class);
         $this->positions = $arr;
+
+        return $this;
+    }
+
+    /**
+     * Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
+     *
+     * Generated from protobuf field <code>string group = 2;</code>
+     * @return string
+     */
+    public function getGroup()
+    {
+        return $this->group;
+    }
+
+    /**
+     * Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
+     *
+     * Generated from protobuf field <code>string group = 2;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setGroup($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->group = $var;
 
         return $this;
     }
