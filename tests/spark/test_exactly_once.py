@@ -1,6 +1,6 @@
 """Exactly once into an idempotent sink, whoever is killed: two rounds of three kills each, twenty in the long form.
 
-Executors in processes of their own, and a cluster, are dear to start: those are in the long form.
+A cluster of its own is dear to start: that is in the long form.
 """
 
 import os
@@ -64,8 +64,7 @@ def test_on_the_embedded_broker_with_tasks_in_the_driver(tmp_path: Path) -> None
     play(Stage(tmp_path / "stage"), "local[2,4]", "local")
 
 
-@pytest.mark.timeout(7_200)
-@pytest.mark.skipif(not LONG, reason="executors of their own; in the long form")
+@pytest.mark.timeout(7_200 if LONG else 1_200)
 def test_on_kafka_with_executors_of_their_own(tmp_path: Path, kafka: KafkaServer) -> None:
     play(on_kafka(tmp_path, kafka, fresh_topic(kafka)), "local-cluster[2,1,1024]", "kafka")
 
