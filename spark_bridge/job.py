@@ -93,6 +93,9 @@ def run(
     if query.isActive:
         finish_batch(query, time.monotonic() + given.grace)
         query.stop()
+    if (failure := query.exception()) is not None:
+        # Its last batch, while it was waited for.
+        raise failure
     reporter.show(query.recentProgress)
     flush(query, **said)
     reporter.ended()
