@@ -17,7 +17,7 @@ from tests.e2e.harness import Sidecar, eventually
 from tests.spark.stage import CLICKS
 
 #: seconds that a driver may take to do something on a busy machine
-PATIENCE = 240.0
+PATIENCE = 480.0
 
 
 class Driver:

@@ -59,12 +59,12 @@ def test_a_batch_that_was_run_again_after_a_crash_is_committed_though_nothing_ne
         eventually(lambda: sum(stage.committed().values()) == 10, "all of it is committed")
 
 
-@pytest.mark.timeout(7_200 if LONG else 900)
+@pytest.mark.timeout(7_200 if LONG else 1_800)
 def test_on_the_embedded_broker_with_tasks_in_the_driver(tmp_path: Path) -> None:
     play(Stage(tmp_path / "stage"), "local[2,4]", "local")
 
 
-@pytest.mark.timeout(7_200 if LONG else 1_200)
+@pytest.mark.timeout(7_200 if LONG else 1_800)
 def test_on_kafka_with_executors_of_their_own(tmp_path: Path, kafka: KafkaServer) -> None:
     play(on_kafka(tmp_path, kafka, fresh_topic(kafka)), "local-cluster[2,1,1024]", "kafka")
 
