@@ -15,7 +15,11 @@ proxy      the process that stands in a connection, to cut and delay it
 clocks     sidecars whose time of day jumps
 diary      what the harness did to whom, and when
 history    a round as it is on the disk when it is over
+upsets     pure: what the diary says was done to whom, and for how long
 checker    pure: does that history keep the promises? It shares no code with the sidecar
+seen       pure: a history, looked up the ways that the rules need
+reasons    pure: which upsets explain that a record comes again
+rules      pure: what the checker decides
 
 Every process writes down what it does, before it tells others of it, into a file of its own; the broker is asked what
 it has by plain clients. That is the history, and the checker believes nothing else.

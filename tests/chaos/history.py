@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.chaos.upsets import Upset, upsets_of
 from tests.e2e.load.journal import Entry, Reader, Spot, Word
 
 #: of the topic that is consumed, and of the group's own one where records wait
@@ -116,19 +117,28 @@ class History:
     lives: list[Life] = field(default_factory=list)
     #: what is wrong already without looking at records: it hung, a sidecar logged a bug
     complaints: list[str] = field(default_factory=list)
+    #: what was done to whom, by time
+    upsets: list[Upset] = field(default_factory=list)
+    #: the broker, and its group protocol or subscription type
+    broker: str = "local"
+    variant: str = ""
 
 
 def read(folder: Path) -> History:
     """Raises `OSError` and `ValueError` for a folder that no round has left."""
     plan = json.loads((folder / "plan.json").read_text())
     diary = [json.loads(line) for line in (folder / "diary").read_text().splitlines()]
+    notes = sorted(note for path in folder.glob("journal-*") for note in notes_of(path))
     return History(
         order=plan["order"],
         published=_published(folder.glob("published-*")),
-        notes=sorted(note for path in folder.glob("journal-*") for note in notes_of(path)),
+        notes=notes,
         stock=Stock.from_json((folder / "broker.json").read_text()),
         lives=_lives(diary),
         complaints=[entry["text"] for entry in diary if entry["word"] == "complaint"],
+        upsets=upsets_of(diary, {note.writer: note.at for note in notes}),
+        broker=plan.get("broker", "local"),
+        variant=plan.get("variant", ""),
     )
 
 

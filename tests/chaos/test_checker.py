@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import checker, history
-from tests.chaos.checker import RULES, check
+from tests.chaos.checker import check
 from tests.chaos.diary import Diary
 from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Note, Stay, Stock, Stored
+from tests.chaos.rules import RULES
 from tests.e2e.load.journal import Entry, Journal, Spot, Word
 
 A1, A2, B3, BAD, LATER = (Spot(0, position) for position in range(5))
@@ -236,7 +237,7 @@ def test_every_rule_has_a_history_that_breaks_it() -> None:
 
 def test_no_module_that_judges_uses_the_sidecar() -> None:
     folder = Path(checker.__file__).parent
-    for path in [*folder.glob("*.py"), *folder.glob("stages/*.py")]:
+    for path in [*folder.glob("*.py"), *folder.glob("stages/*.py"), *folder.glob("rules/*.py")]:
         lines = path.read_text().splitlines()
         assert not [line for line in lines if line.startswith(("import sidecar", "from sidecar"))], path
 

@@ -1,0 +1,58 @@
+"""Which upsets explain that a record comes again. Pure.
+
+What is not named here is no reason: a full disk holds commits back, a clock that jumps and a worker that is frozen
+lose nothing by themselves.
+"""
+
+from collections.abc import Collection
+
+from tests.chaos.history import History
+from tests.chaos.upsets import Trouble, Upset
+
+#: by which a lane may begin again at what is committed, and so forget acks that were not. The embedded broker ends with
+#: its sidecar, and nothing else can come between. A lane of Kafka moves whenever the group changes, or a member or
+#: the broker seems to be gone. Pulsar sends again what is unacked to whoever connects, and an ack that it was sent is
+#: not confirmed: it may be lost with a connection.
+_LANE: dict[str, frozenset[Trouble]] = {
+    "local": frozenset((Trouble.DOWN,)),
+    "kafka": frozenset((Trouble.DOWN, Trouble.JOINED, Trouble.FROZEN, Trouble.BROKER)),
+    "pulsar": frozenset((Trouble.DOWN, Trouble.JOINED, Trouble.FROZEN, Trouble.BROKER)),
+}
+#: seconds after an upset in which it still has effects. A batch that is on its way to a worker when the sidecar ends is
+#: taken a moment later; a group needs its session timeout and some heartbeats until lanes have moved.
+_LATE = {"local": 2.0, "kafka": 15.0, "pulsar": 15.0}
+_APP_LATE = 2.0
+
+
+class Reasons:
+    def __init__(self, history: History) -> None:
+        self._late = _LATE[history.broker]
+        lane = _LANE[history.broker]
+        self._lane = [upset for upset in history.upsets if upset.trouble in lane]
+        self._gone = [upset for upset in history.upsets if upset.trouble is Trouble.GONE]
+        self._app = [upset for upset in history.upsets if upset.trouble is Trouble.APP]
+
+    def lane_began_again(self, since: float, by: float) -> bool:
+        """Whether what was settled after `since` may have come again by then."""
+        return _any(self._lane, since - self._late, by)
+
+    def session_lost(self, writer: str, since: float, by: float) -> bool:
+        """Whether what a worker took at `since` may have been given to another by then."""
+        return (
+            any(upset.whom == writer and upset.at <= by and since <= upset.until for upset in self._gone)
+            or _any(self._app, since - _APP_LATE, by)
+            or self.lane_began_again(since, by)
+        )
+
+    def in_doubt(self, by: float) -> bool:
+        """Whether there may have been a delivery by then that nobody wrote down, or a lane that was assigned anew."""
+        return any(upset.at <= by for upset in (*self._lane, *self._gone, *self._app))
+
+    def sessions_lost(self, by: float) -> int:
+        """How many sessions may have ended by then with a record that their workers had not taken yet."""
+        gone = {upset.whom for upset in self._gone if upset.at <= by}
+        return len(gone) + sum(upset.at <= by for upset in self._app)
+
+
+def _any(upsets: Collection[Upset], since: float, by: float) -> bool:
+    return any(upset.at <= by and since <= upset.until for upset in upsets)

@@ -1,0 +1,32 @@
+"""What the checker decides. Each rule answers what is wrong as sentences.
+
+records  they are there, whole, and none is lost
+commits  nothing too early, and everything in the end
+order    as it was chosen
+repeats  with a reason, and said to be such
+letters  dead ones, and only those that are to be
+lives    of processes
+"""
+
+from collections.abc import Callable, Iterator
+
+from tests.chaos.rules.commits import all_is_committed, settled_before_commit
+from tests.chaos.rules.letters import letters_are_complete
+from tests.chaos.rules.lives import lives_end_as_told
+from tests.chaos.rules.order import in_order
+from tests.chaos.rules.records import is_there, nothing_is_lost
+from tests.chaos.rules.repeats import repeats_are_flagged
+from tests.chaos.seen import Seen
+
+Rule = Callable[[Seen], Iterator[str]]
+
+RULES: tuple[Rule, ...] = (
+    is_there,
+    nothing_is_lost,
+    settled_before_commit,
+    all_is_committed,
+    in_order,
+    repeats_are_flagged,
+    letters_are_complete,
+    lives_end_as_told,
+)
