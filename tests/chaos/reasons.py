@@ -28,6 +28,11 @@ class Reasons:
     def __init__(self, history: History) -> None:
         self._late = _LATE[history.broker]
         lane = _LANE[history.broker]
+        several = history.broker == "pulsar" and history.variant != "exclusive"
+        #: Pulsar does not tell what another sidecar had in hand before: every record may have been
+        self.all_are_doubtful = several
+        #: Pulsar counts for itself how often it sent a record that several sidecars share
+        self.broker_counts = several
         self._lane = [upset for upset in history.upsets if upset.trouble in lane]
         self._gone = [upset for upset in history.upsets if upset.trouble is Trouble.GONE]
         self._app = [upset for upset in history.upsets if upset.trouble is Trouble.APP]

@@ -15,7 +15,12 @@ from tests.chaos.rules.letters import letters_are_complete
 from tests.chaos.rules.lives import lives_end_as_told
 from tests.chaos.rules.order import in_order
 from tests.chaos.rules.records import is_there, nothing_is_lost
-from tests.chaos.rules.repeats import repeats_are_flagged
+from tests.chaos.rules.repeats import (
+    attempts_are_counted,
+    flags_have_a_reason,
+    repeats_are_flagged,
+    repeats_have_a_reason,
+)
 from tests.chaos.seen import Seen
 
 Rule = Callable[[Seen], Iterator[str]]
@@ -26,7 +31,10 @@ RULES: tuple[Rule, ...] = (
     settled_before_commit,
     all_is_committed,
     in_order,
+    repeats_have_a_reason,
     repeats_are_flagged,
+    flags_have_a_reason,
+    attempts_are_counted,
     letters_are_complete,
     lives_end_as_told,
 )

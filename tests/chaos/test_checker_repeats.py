@@ -1,0 +1,166 @@
+"""The checker on records that come again: those without a reason, and those that do not say what they are."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos.checker import check
+from tests.chaos.histories import A1, B3, LATER, broken_by, good, note, passes, short
+from tests.chaos.history import RETRY, Claim, History, Stay
+from tests.chaos.upsets import Trouble, Upset
+from tests.e2e.load.journal import Spot, Word
+
+NO_REASON = "A record comes again only where something made it"
+UNFLAGGED = "A record that comes again after an ack, or after an unknown outcome, says so"
+OVERFLAGGED = "A record that nobody can have had before does not say that somebody may have"
+MISCOUNTED = "An attempt is counted once, and only if there was one"
+X = Spot(0, 0)
+
+
+def settled_and_again(*upsets: Upset, broker: str = "local", variant: str = "") -> History:
+    """A record that the sidecar said to count, at 1.2, and that comes again at 5.0."""
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(1.1, "w1", Word.ACKED, X),
+        note(1.2, "w1", Word.SETTLED, X),
+        note(5.0, "w2", Word.TOOK, X, flagged=True),
+        note(5.1, "w2", Word.ACKED, X),
+        a1="ok:1",
+    )
+    return replace(told, upsets=[*upsets], broker=broker, variant=variant)
+
+
+def test_a_record_that_was_settled_and_comes_again_without_a_reason() -> None:
+    broken_by(NO_REASON, settled_and_again())
+
+
+@pytest.mark.parametrize("trouble", [Trouble.GONE, Trouble.APP, Trouble.DISK, Trouble.CLOCK, Trouble.FROZEN])
+def test_nothing_but_the_end_of_its_sidecar_brings_a_settled_record_of_the_embedded_broker_again(
+    trouble: Trouble,
+) -> None:
+    broken_by(NO_REASON, settled_and_again(Upset(3.0, 4.0, trouble, "w1")))
+    passes(settled_and_again(Upset(3.0, 4.0, Trouble.DOWN, "sidecar 0")))
+
+
+@pytest.mark.parametrize("broker", ["kafka", "pulsar"])
+@pytest.mark.parametrize("trouble", [Trouble.DOWN, Trouble.JOINED, Trouble.FROZEN, Trouble.BROKER])
+def test_a_lane_that_may_have_moved_is_a_reason(broker: str, trouble: Trouble) -> None:
+    passes(settled_and_again(Upset(3.0, 4.0, trouble), broker=broker))
+
+
+@pytest.mark.parametrize("broker", ["kafka", "pulsar"])
+def test_what_was_over_long_before_is_no_reason(broker: str) -> None:
+    broken_by(NO_REASON, settled_and_again(Upset(-40.0, -30.0, Trouble.BROKER), broker=broker))
+
+
+def test_a_record_in_two_hands_at_once_without_a_reason() -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(1.1, "w2", Word.TOOK, X, flagged=True),
+        note(1.2, "w1", Word.ACKED, X),
+        note(1.3, "w2", Word.ACKED, X),
+        order="lane",
+        a1="ok:1",
+    )
+    broken_by(NO_REASON, told)
+    broken_by(NO_REASON, replace(told, upsets=[Upset(1.05, 1.06, Trouble.GONE, "w3")]))
+    passes(replace(told, upsets=[Upset(1.05, 1.06, Trouble.GONE, "w1")]))
+    passes(replace(told, upsets=[Upset(1.05, 1.06, Trouble.APP)]))
+
+
+def test_a_copy_in_the_retry_topic_comes_when_it_is_due_however_long_ago_the_sidecar_was_killed() -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(1.1, "w1", Word.NACKED, X),
+        # The sidecar ends between parking it and the commit.
+        note(4.0, "w1", Word.TOOK, X, flagged=True),
+        note(4.1, "w1", Word.ACKED, X),
+        note(4.2, "w1", Word.SETTLED, X),
+        note(9.0, "w1", Word.TOOK, X, attempt=2, flagged=True),
+        note(9.1, "w1", Word.ACKED, X),
+        a1="later:1",
+    )
+    told.stock.stays.append(Stay(Spot(3, 0), X))
+    told.stock.claims.append(Claim(10.0, RETRY, 3, ((0, 1),)))
+    passes(replace(told, upsets=[Upset(1.2, 2.0, Trouble.DOWN, "sidecar 0")]))
+    assert NO_REASON in check(told).problems
+
+
+def test_a_record_that_comes_again_after_its_ack_and_does_not_say_so() -> None:
+    told = good("none")
+    told.upsets.append(Upset(3.5, 3.6, Trouble.DOWN, "sidecar 0"))
+    told.notes.append(note(4.0, "w1", Word.TOOK, A1))
+    told.notes.append(note(4.1, "w1", Word.ACKED, A1))
+    broken_by(UNFLAGGED, told)
+
+
+def test_a_record_of_a_killed_worker_that_does_not_say_so() -> None:
+    told = good()
+    told.notes[7] = note(2.2, "w1", Word.TOOK, B3, attempt=2)
+    broken_by(UNFLAGGED, told)
+
+
+def test_a_record_that_comes_to_the_same_worker_after_the_sidecar_was_killed_and_does_not_say_so() -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(2.0, "w1", Word.TOOK, X),
+        note(2.1, "w1", Word.ACKED, X),
+        a1="ok:1",
+    )
+    broken_by(UNFLAGGED, replace(told, upsets=[Upset(1.2, 1.6, Trouble.DOWN, "sidecar 0")]))
+
+
+def flagged_first(*upsets: Upset, broker: str = "local", variant: str = "") -> History:
+    told = short(note(5.0, "w1", Word.TOOK, X, flagged=True), note(5.1, "w1", Word.ACKED, X), a1="ok:1")
+    return replace(told, upsets=[*upsets], broker=broker, variant=variant)
+
+
+def test_a_first_delivery_of_a_new_group_that_says_that_somebody_had_it() -> None:
+    broken_by(OVERFLAGGED, flagged_first())
+    broken_by(OVERFLAGGED, flagged_first(broker="pulsar", variant="exclusive"))
+
+
+@pytest.mark.parametrize("trouble", [Trouble.DOWN, Trouble.GONE, Trouble.APP])
+def test_after_a_restart_or_a_lost_session_a_first_delivery_may_say_so(trouble: Trouble) -> None:
+    passes(flagged_first(Upset(3.0, 4.0, trouble)))
+
+
+def test_what_several_sidecars_may_get_from_pulsar_always_says_so() -> None:
+    passes(flagged_first(broker="pulsar", variant="shared"))
+
+
+def test_a_nacked_record_that_says_that_its_outcome_is_not_known() -> None:
+    told = good()
+    told.upsets.clear()
+    told.notes = [one for one in told.notes if not (one.writer == "w2" or one.at in (2.2, 2.3))]
+    told.notes += [note(2.2, "w1", Word.TOOK, B3), note(2.3, "w1", Word.ACKED, B3)]
+    told.notes.sort()
+    passes(told)
+    told.notes[4] = note(2.0, "w1", Word.TOOK, Spot(0, 1), attempt=2, flagged=True)
+    broken_by(OVERFLAGGED, told)
+
+
+def test_an_attempt_that_never_was() -> None:
+    told = short(note(1.0, "w1", Word.TOOK, X, attempt=3), note(1.1, "w1", Word.ACKED, X), a1="ok:1")
+    broken_by(MISCOUNTED, told)
+    # In the hands of workers that ended before they could write it down.
+    passes(replace(told, upsets=[Upset(0.1, 0.2, Trouble.GONE, "w8"), Upset(0.3, 0.4, Trouble.GONE, "w9")]))
+
+
+def test_a_nack_that_is_not_counted() -> None:
+    told = good()
+    told.notes[13] = note(3.0, "w1", Word.TOOK, LATER, attempt=1, flagged=True)
+    broken_by(MISCOUNTED, told)
+
+
+def test_a_restart_may_forget_attempts() -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(1.1, "w1", Word.NACKED, X),
+        note(2.0, "w1", Word.TOOK, X, flagged=True),
+        note(2.1, "w1", Word.NACKED, X),
+        note(2.2, "w1", Word.TOOK, X, attempt=2, flagged=True),
+        note(2.3, "w1", Word.ACKED, X),
+        a1="flaky:1",
+    )
+    passes(replace(told, upsets=[Upset(1.2, 1.6, Trouble.DOWN, "sidecar 0")]))
