@@ -41,13 +41,14 @@ class Reasons:
         """Whether what was settled after `since` may have come again by then."""
         return _any(self._lane, since - self._late, by)
 
+    def session_ended(self, writer: str, since: float, by: float) -> bool:
+        """Whether a worker that took something at `since` may have been taken for dead by then."""
+        gone = [upset for upset in self._gone if upset.whom == writer]
+        return _any(gone, since, by) or _any(self._app, since - _APP_LATE, by)
+
     def session_lost(self, writer: str, since: float, by: float) -> bool:
         """Whether what a worker took at `since` may have been given to another by then."""
-        return (
-            any(upset.whom == writer and upset.at <= by and since <= upset.until for upset in self._gone)
-            or _any(self._app, since - _APP_LATE, by)
-            or self.lane_began_again(since, by)
-        )
+        return self.session_ended(writer, since, by) or self.lane_began_again(since, by)
 
     def in_doubt(self, by: float) -> bool:
         """Whether there may have been a delivery by then that nobody wrote down, or a lane that was assigned anew."""

@@ -9,8 +9,8 @@ import pytest
 from tests.chaos import checker, history
 from tests.chaos.checker import check
 from tests.chaos.diary import Diary
-from tests.chaos.histories import A1, A2, B3, BAD, broken_by, good, note, passes
-from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Stored
+from tests.chaos.histories import A1, A2, B3, BAD, broken_by, good, note, passes, short
+from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Stay, Stored
 from tests.chaos.rules import RULES
 from tests.chaos.upsets import Trouble, Upset
 from tests.e2e.load.journal import Journal, Spot, Word
@@ -74,6 +74,49 @@ def test_a_stay_in_the_retry_topic_that_is_committed_before_the_ack() -> None:
     told = good()
     told.stock.claims[3] = Claim(3.05, RETRY, 3, ((0, 1),))
     broken_by("Nothing was committed that was not settled", told)
+
+
+POISON = Letter(Spot(0, 0), "a", "poison:1", "poison")
+X = Spot(0, 0)
+DELIVERED = (note(5.0, "w1", Word.TOOK, X), note(5.1, "w1", Word.NACKED, X))
+
+
+def test_a_record_that_is_committed_before_it_failed_though_it_ends_dead() -> None:
+    told = short(*DELIVERED, a1="poison:1")
+    told.stock.letters.append(POISON)
+    passes(told)
+    told.stock.claims.insert(0, Claim(0.5, TOPIC, 0, ((0, 1),)))
+    broken_by("Nothing was committed that was not settled", told)
+
+
+def test_a_record_that_is_committed_before_it_was_ever_delivered_though_it_is_parked_later() -> None:
+    told = good()
+    told.stock.claims.insert(0, Claim(0.5, TOPIC, 0, ((4, 5),)))
+    broken_by("Nothing was committed that was not settled", told)
+
+
+def parked_twice(early: Claim) -> History:
+    told = short(
+        *(note(1.0, "w1", Word.TOOK, X), note(1.1, "w1", Word.NACKED, X)),
+        *(note(3.0, "w1", Word.TOOK, X, attempt=2, flagged=True), note(3.1, "w1", Word.NACKED, X)),
+        *(note(5.0, "w1", Word.TOOK, X, attempt=3, flagged=True), note(5.1, "w1", Word.ACKED, X)),
+        a1="later:1",
+    )
+    told.stock.stays = [Stay(Spot(3, 0), X), Stay(Spot(3, 1), X)]
+    told.stock.claims = [early, *told.stock.claims, Claim(6.0, RETRY, 3, ((0, 2),))]
+    return told
+
+
+def test_the_first_of_two_stays_that_is_committed_before_the_record_came_from_it() -> None:
+    passes(parked_twice(Claim(3.5, RETRY, 3, ((0, 1),))))
+    broken_by("Nothing was committed that was not settled", parked_twice(Claim(2.5, RETRY, 3, ((0, 1),))))
+    broken_by("Nothing was committed that was not settled", parked_twice(Claim(4.5, RETRY, 3, ((0, 2),))))
+
+
+def test_a_stay_in_the_retry_topic_that_is_never_committed() -> None:
+    told = good()
+    del told.stock.claims[3]
+    broken_by("What the sidecars counted is committed in the end", told)
 
 
 def test_a_position_that_stays_behind() -> None:
@@ -143,6 +186,25 @@ def test_a_record_that_three_workers_died_with_may_be_blamed_for_it() -> None:
     told.upsets += [Upset(2.24, 2.25, Trouble.GONE, "w1"), Upset(2.27, 2.28, Trouble.GONE, "w3")]
     told.notes.sort()
     passes(told)
+
+
+def test_a_dead_letter_of_a_record_that_nobody_took() -> None:
+    told = short(a1="bad:1")
+    told.stock.letters.append(Letter(X, "a", "bad:1", "REJECTED: no"))
+    assert "Dead letters are complete, whole, and only for those that are to be" in check(told).problems
+
+
+def test_a_record_that_is_blamed_though_no_worker_died() -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(2.0, "w1", Word.TOOK, X, flagged=True),
+        note(3.0, "w1", Word.TOOK, X, flagged=True),
+        a1="ok:1",
+    )
+    told.stock.letters.append(Letter(X, "a", "ok:1", "WORKER_DIED"))
+    told.upsets = [Upset(1.0 + number, 1.5 + number, Trouble.DOWN, "sidecar 0") for number in range(3)]
+    found = check(told).problems
+    assert "Dead letters are complete, whole, and only for those that are to be" in found
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.chaos.history import RETRY, TOPIC, Stay
-from tests.chaos.seen import Seen
+from tests.chaos.history import RETRY, TOPIC, Claim, Stay
+from tests.chaos.rules.letters import may_be_given_up
+from tests.chaos.seen import Seen, before
 from tests.e2e.load.journal import Spot
 
 
@@ -19,22 +20,39 @@ def settled_before_commit(seen: Seen) -> Iterator[str]:
     for claim in seen.history.stock.claims:
         if claim.topic == TOPIC:
             for spot in spots[claim.lane]:
-                if claim.covers(spot.position) and not (_is_done(seen, spot, claim.at) or seen.stays[spot]):
+                if claim.covers(spot.position) and not _may_be_committed(seen, spot, claim.at):
                     yield f"{seen.story(spot)}; it was committed by {claim.at:.3f}"
         elif claim.topic == RETRY:
-            for stay in stays[claim.lane]:
-                # One that was parked again later is settled where it was before.
-                last = seen.stays[stay.origin][-1] == stay
-                if claim.covers(stay.at.position) and last and not _is_done(seen, stay.origin, claim.at):
-                    yield f"{seen.story(stay.origin)}; its stay in the retry topic was committed by {claim.at:.3f}"
+            yield from _stays_too_early(seen, stays[claim.lane], claim)
+
+
+def _may_be_committed(seen: Seen, spot: Spot, by: float) -> bool:
+    # One is parked because it came back, so somebody had it before.
+    return _is_done(seen, spot, by) or (bool(seen.stays[spot]) and _times_taken(seen, spot, by) > 0)
+
+
+def _stays_too_early(seen: Seen, stays: list[Stay], claim: Claim) -> Iterator[str]:
+    over: dict[Spot, int] = defaultdict(int)
+    for stay in stays:
+        if claim.covers(stay.at.position):
+            over[stay.origin] += 1
+    for origin, count in over.items():
+        # Each stay begins after a delivery, and ends by another; the last one as a record ends.
+        early = _times_taken(seen, origin, claim.at) < count + 1
+        if early or (count == len(seen.stays[origin]) and not _is_done(seen, origin, claim.at)):
+            yield f"{seen.story(origin)}; its stay in the retry topic was committed by {claim.at:.3f}"
+
+
+def _times_taken(seen: Seen, spot: Spot, by: float) -> int:
+    return sum(1 for _ in before(seen.deliveries[spot], by))
 
 
 def _is_done(seen: Seen, spot: Spot, by: float) -> bool:
     never = float("inf")
     if min(seen.acked.get(spot, never), seen.rejected.get(spot, never)) <= by:
         return True
-    # One that was given up without a worker's word has that from its letter alone.
-    return bool(seen.letters[spot]) and spot not in seen.rejected
+    # When a letter was written is not known: it may be there from when there was a reason for it.
+    return any(may_be_given_up(seen, letter, by) for letter in seen.letters[spot])
 
 
 def all_is_committed(seen: Seen) -> Iterator[str]:
@@ -44,3 +62,7 @@ def all_is_committed(seen: Seen) -> Iterator[str]:
         claim = last.get((TOPIC, spot.lane))
         if claim is None or not claim.covers(spot.position):
             yield f"{seen.story(spot)}; the group would get it again"
+    for stay in seen.history.stock.stays:
+        claim = last.get((RETRY, stay.at.lane))
+        if claim is None or not claim.covers(stay.at.position):
+            yield f"{seen.story(stay.origin)}; the group would get it again from the retry topic"
