@@ -18,9 +18,9 @@ _LANE: dict[str, frozenset[Trouble]] = {
     "kafka": frozenset((Trouble.DOWN, Trouble.JOINED, Trouble.FROZEN, Trouble.BROKER)),
     "pulsar": frozenset((Trouble.DOWN, Trouble.JOINED, Trouble.FROZEN, Trouble.BROKER)),
 }
-#: seconds after an upset in which it still has effects. A batch that is on its way to a worker when the sidecar ends is
-#: taken a moment later; a group needs its session timeout and some heartbeats until lanes have moved.
-_LATE = {"local": 2.0, "kafka": 15.0, "pulsar": 15.0}
+#: seconds after an upset in which it still has effects. A worker may take a batch of a sidecar that is dead while the
+#: next one is still being loaded; a group needs its session timeout and some heartbeats until lanes have moved.
+_LATE = {"local": 0.5, "kafka": 15.0, "pulsar": 15.0}
 _APP_LATE = 2.0
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.chaos import checker, history
 from tests.chaos.checker import check
 from tests.chaos.diary import Diary
-from tests.chaos.histories import A1, A2, B3, BAD, broken_by, good, note, passes, short
+from tests.chaos.histories import A1, B3, BAD, broken_by, good, note, passes, short
 from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Stay, Stored
 from tests.chaos.rules import RULES
 from tests.chaos.upsets import Trouble, Upset
@@ -123,25 +123,6 @@ def test_a_position_that_stays_behind() -> None:
     told = good()
     del told.stock.claims[2]
     broken_by("What the sidecars counted is committed in the end", told)
-
-
-def test_a_key_whose_second_record_comes_before_its_first_is_done() -> None:
-    told = good()
-    told.notes[0] = note(1.0, "w1", Word.TOOK, A1)
-    told.notes[1] = note(1.1, "w2", Word.TOOK, A2)
-    told.notes.append(note(1.15, "w2", Word.NACKED, A2))
-    told.notes.sort()
-    broken_by("Records come in the order that was chosen", told)
-
-
-def test_a_batch_that_is_not_in_order() -> None:
-    told = good()
-    told.notes[0] = note(1.0, "w1", Word.TOOK, A2, A1)
-    broken_by("Records come in the order that was chosen", told)
-
-
-def test_a_lane_whose_later_record_goes_while_an_earlier_one_waits() -> None:
-    broken_by("Records come in the order that was chosen", good("lane"))
 
 
 def letters(*found: Letter) -> Callable[[History], None]:
