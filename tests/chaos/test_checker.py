@@ -1,5 +1,6 @@
 """The checker finds what it is there for: a history that keeps every promise passes, and each that breaks one fails."""
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,10 @@ from tests.chaos import checker, history
 from tests.chaos.checker import check
 from tests.chaos.diary import Diary
 from tests.chaos.histories import A1, B3, BAD, broken_by, good, note, passes, short
-from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Stay, Stored
+from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Stay, Stock, Stored
 from tests.chaos.rules import RULES
 from tests.chaos.upsets import Trouble, Upset
-from tests.e2e.load.journal import Journal, Spot, Word
+from tests.e2e.load.journal import Journal, Spot, Word, digest_of
 
 
 @pytest.mark.parametrize("order", ["none", "key", "lane"])
@@ -37,6 +38,34 @@ def test_what_is_there_with_another_value() -> None:
     told = good()
     told.published = {**told.published, A1: "ok:7"}
     broken_by("What was confirmed to a publisher is in the broker", told)
+
+
+def test_a_round_in_which_nothing_happened() -> None:
+    broken_by("There was something to judge", History("none", {}, [], Stock()))
+
+
+def test_a_value_that_is_swapped_on_its_way_to_a_worker() -> None:
+    told = good()
+    mine = told.notes[0].entries
+    right = (mine[0]._replace(digest=digest_of(b"a", b"ok:1")), mine[1]._replace(digest=digest_of(b"a", b"flaky:2")))
+    told.notes[0] = told.notes[0]._replace(entries=right)
+    passes(told)
+    wrong = (mine[0]._replace(digest=right[1].digest), mine[1]._replace(digest=right[0].digest))
+    told.notes[0] = told.notes[0]._replace(entries=wrong)
+    broken_by("A worker gets what is in the broker", told)
+
+
+def test_a_record_that_a_worker_got_and_that_is_nowhere() -> None:
+    told = good()
+    told.notes += [note(4.0, "w1", Word.TOOK, Spot(7, 7)), note(4.1, "w1", Word.ACKED, Spot(7, 7))]
+    broken_by("A worker gets what is in the broker", told)
+
+
+@pytest.mark.parametrize("word", [Word.ACKED, Word.REJECTED, Word.NACKED, Word.SETTLED])
+def test_a_word_about_a_record_that_the_worker_does_not_have(word: Word) -> None:
+    told = good()
+    told.notes.append(note(4.0, "w1", word, BAD))
+    broken_by("Nobody says anything of what was not taken, or settled what was not acked", told)
 
 
 def test_a_record_that_nobody_finished() -> None:
@@ -190,8 +219,14 @@ def test_a_record_that_is_blamed_though_no_worker_died() -> None:
 
 @pytest.mark.parametrize(
     "life",
-    [Life("sidecar 1", 12, "", 1, False), Life("sidecar 1", 12, "", 0, False), Life("sidecar 1", 12, "", None, True)],
-    ids=["fails", "ends", "hangs"],
+    [
+        Life("sidecar 1", 12, "", 1, False),
+        Life("sidecar 1", 12, "", 0, False),
+        Life("sidecar 1", 12, "", None, True),
+        Life("worker", 12, "w1", -signal.SIGSEGV, True),
+        Life("worker", 12, "w1", 1, True),
+    ],
+    ids=["fails", "ends", "hangs", "crashes when told to stop", "fails when told to stop"],
 )
 def test_a_process_that_ends_by_itself_or_never(life: Life) -> None:
     told = good()
@@ -232,7 +267,7 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text(told.stock.to_json())
     (tmp_path / "published-0").write_text('[0, 0, "ok:1"]\n[0, 1, "half')
     journal = Journal(tmp_path / "journal-1")
-    journal.note(Word.TOOK, [(0, 0, 1, False), (0, 1, 2, True)])
+    journal.note(Word.TOOK, [(0, 0, 1, False), (0, 1, 2, True, "f00")])
     journal.note(Word.ACKED, [(0, 0, 1, False)])
     diary = Diary(tmp_path / "diary")
     diary.note("started", "sidecar 0", 10)
@@ -249,6 +284,6 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("journal-1", Word.TOOK, 2),
         ("journal-1", Word.ACKED, 1),
     ]
-    assert read.notes[0].entries[1].possibly_processed
+    assert [(one.possibly_processed, one.digest) for one in read.notes[0].entries] == [(False, ""), (True, "f00")]
     assert read.lives == [Life("sidecar 0", 10, "", 1, False), Life("worker", 11, "journal-1", -9, True)]
     assert read.complaints == ["it hung"]

@@ -14,7 +14,13 @@ from tests.chaos.rules.commits import all_is_committed, settled_before_commit
 from tests.chaos.rules.letters import letters_are_complete
 from tests.chaos.rules.lives import lives_end_as_told
 from tests.chaos.rules.order import in_order
-from tests.chaos.rules.records import is_there, nothing_is_lost
+from tests.chaos.rules.records import (
+    is_there,
+    nothing_is_lost,
+    there_was_something,
+    values_are_whole,
+    words_are_founded,
+)
 from tests.chaos.rules.repeats import (
     attempts_are_counted,
     flags_have_a_reason,
@@ -26,7 +32,10 @@ from tests.chaos.seen import Seen
 Rule = Callable[[Seen], Iterator[str]]
 
 RULES: tuple[Rule, ...] = (
+    there_was_something,
     is_there,
+    values_are_whole,
+    words_are_founded,
     nothing_is_lost,
     settled_before_commit,
     all_is_committed,

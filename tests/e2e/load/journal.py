@@ -1,5 +1,6 @@
 """What a worker notes, before it says so to the sidecar: it is on the disk when `note` returns."""
 
+import hashlib
 import json
 import os
 import threading
@@ -36,6 +37,13 @@ class Entry(NamedTuple):
     #: what a delivery said
     attempt: int
     possibly_processed: bool
+    #: of its key and value, where it was taken
+    digest: str = ""
+
+
+def digest_of(key: bytes | None, value: bytes | None) -> str:
+    """Short, and the same in every language: journals hold no payloads."""
+    return hashlib.sha1((key or b"") + b"\0" + (value or b"")).hexdigest()[:12]
 
 
 def place_of_ref(ref: str) -> int:
@@ -51,8 +59,8 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._lock = threading.Lock()
 
-    def note(self, word: Word, records: Iterable[tuple[int, int, int, bool]]) -> None:
-        """`records` are lane, position, attempt and possibly_processed of each."""
+    def note(self, word: Word, records: Iterable[tuple[int, int, int, bool] | tuple[int, int, int, bool, str]]) -> None:
+        """`records` are lane, position, attempt, possibly_processed and, if it is taken, the digest of each."""
         line = json.dumps([time.monotonic(), word, [*records]]) + "\n"
         with self._lock:
             os.write(self._file, line.encode())
@@ -74,6 +82,6 @@ class Reader:
         for line in lines:
             self._offset += len(line) + 1
             at, word, records = json.loads(line)
-            for lane, place, attempt, possibly_processed in records:
+            for lane, place, *told in records:
                 position = place_of_ref(place) if isinstance(place, str) else place
-                yield Entry(at, Word(word), Spot(lane, position), attempt, possibly_processed)
+                yield Entry(at, Word(word), Spot(lane, position), *told)

@@ -39,11 +39,12 @@ $note = function (string $word, array $records) use ($journal): void {
     }
     $told = array_map(
         static fn (Record $r): string => sprintf(
-            '[%d, %s, %d, %s]',
+            '[%d, %s, %d, %s, "%s"]',
             $r->lane,
             place($r),
             $r->attempt,
             $r->possiblyProcessed ? 'true' : 'false',
+            $word === 'took' ? substr(sha1("$r->key\0$r->value"), 0, 12) : '',
         ),
         $records,
     );

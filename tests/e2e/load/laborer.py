@@ -16,7 +16,7 @@ import grpc
 
 from offramp import Batch, SettleResult, SettleStatus, Worker
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
-from tests.e2e.load.journal import Journal, Word, place_of_ref
+from tests.e2e.load.journal import Journal, Word, digest_of, place_of_ref
 from tests.e2e.load.kinds import Kind, kind_of
 
 SUBSCRIPTION = "orders"
@@ -40,7 +40,8 @@ class Laborer:
     def work(self, records: Sequence[record_pb2.Record], told: Sequence[tuple[int, bool]]) -> list[record_pb2.Part]:
         """The outcomes of a batch that differ from an ack. Raises `ValueError` for a batch that fails."""
         noted = [(r.lane, place_of(r), *flags) for r, flags in zip(records, told, strict=True)]
-        self._journal.note(Word.TOOK, noted)
+        digests = (digest_of(r.key, r.value) for r in records)
+        self._journal.note(Word.TOOK, [(*one, digest) for one, digest in zip(noted, digests, strict=True)])
         kinds = [kind_of(record.value) for record in records]
         if Kind.KILLER in kinds:
             os.kill(os.getpid(), signal.SIGKILL)
