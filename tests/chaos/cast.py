@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.chaos.clocks import Clock
 from tests.chaos.diary import Diary
 from tests.chaos.line import Line
-from tests.chaos.plan import Plan
+from tests.chaos.plan import Leases, Plan
 from tests.chaos.stages import Scene
 from tests.e2e.harness import PATIENCE, Sidecar
 from tests.e2e.load.crew import SUBSCRIPTION, hire
@@ -24,6 +24,8 @@ from tests.servers.process import free_ports
 _MOST = 3
 #: seconds that a sidecar gets to drain
 _DRAIN = 3
+#: how much longer than its lease a worker keeps what is overdue
+_OVERRUN = 1.5
 #: seconds within which a sidecar that was told to stop is gone, with a broker that may be away
 _LEAVES = 45.0
 
@@ -31,12 +33,19 @@ _LEAVES = 45.0
 class Worker:
     """One worker process."""
 
-    def __init__(self, post: "Post", way: str, journal: Path) -> None:
+    def __init__(self, post: "Post", way: str, journal: Path, leases: Leases) -> None:
         self.post = post
         self.way = way
         self.who = f"worker {way} of {post.who}"
         self.journal = journal
-        self.process = hire(way, post.target, journal, log=post.sidecar.folder / f"{journal.name}.log")
+        self.process = hire(
+            way,
+            post.target,
+            journal,
+            overdue=leases.seconds * _OVERRUN,
+            lease=leases.seconds if leases.asked else 0.0,
+            log=post.sidecar.folder / f"{journal.name}.log",
+        )
 
 
 class Post:
@@ -58,6 +67,8 @@ class Post:
             listen = {"tcp": address}
             self.line = Line(address)
         subscription = {**SUBSCRIPTION, "topics": [scene.topic], "group": scene.group, "order": plan.order}
+        if plan.leases.seconds and not plan.leases.asked:
+            subscription["lease"] = dict.fromkeys(("default", "max"), f"{plan.leases.seconds}s")
         self.sidecar = Sidecar(
             folder,
             subscriptions={"orders": {**subscription, "broker": plan.broker.value}},
@@ -113,7 +124,7 @@ class Cast:
 
     def _hire(self, post: Post, way: str) -> None:
         self._journals += 1
-        worker = Worker(post, way, self._folder / f"journal-{self._journals}")
+        worker = Worker(post, way, self._folder / f"journal-{self._journals}", self._plan.leases)
         post.workers.append(worker)
         self._diary.note("started", worker.who, worker.process.pid, journal=worker.journal.name)
 

@@ -122,6 +122,8 @@ class History:
     #: the broker, and its group protocol or subscription type
     broker: str = "local"
     variant: str = ""
+    #: seconds that a worker may keep a batch; 0: as long as it lives
+    lease: float = 0.0
 
 
 def read(folder: Path) -> History:
@@ -139,6 +141,7 @@ def read(folder: Path) -> History:
         upsets=upsets_of(diary, {note.writer: note.at for note in notes}),
         broker=plan.get("broker", "local"),
         variant=plan.get("variant", ""),
+        lease=plan.get("leases", {}).get("seconds", 0.0),
     )
 
 

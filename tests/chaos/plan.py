@@ -23,8 +23,11 @@ class BrokerKind(StrEnum):
 #: seconds of load
 LOAD = 8.0
 _DAY = 86_400.0
-#: seconds until Kafka takes a silent member for gone, in these rounds
+#: seconds until Kafka takes a silent member for gone, in these rounds; and Pulsar one that did not answer a ping, after
+#: another such time
 SESSION = 3.0
+#: seconds of a lease, where leases end
+_LEASE = 1.5
 
 _ANYWHERE = {
     Act.KILL_SIDECAR: 6,
@@ -53,8 +56,20 @@ _VARIANTS: Mapping[BrokerKind, Mapping[str, tuple[str, ...]]] = {
 #: shares of one in a thousand; the rest does nothing special
 _IN_ORDER = {Kind.FLAKY: 40, Kind.SLOW: 10, Kind.BAD: 10}
 _ANY_ORDER = {**_IN_ORDER, Kind.LATER: 20}
+#: where leases end
+_OVERDUE = {Kind.OVERDUE: 5}
 #: in some rounds, few
 _DEADLY = {Kind.POISON: 1, Kind.KILLER: 1}
+
+
+@dataclass(frozen=True)
+class Leases:
+    """How long a worker may keep a batch."""
+
+    #: 0: as long as it lives
+    seconds: float = 0.0
+    #: the workers ask for no more; otherwise the sidecar grants no more
+    asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,13 +91,15 @@ class Plan:
     pace: int
     faults: tuple[Fault, ...]
     seconds: float = LOAD
+    leases: Leases = Leases()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
 
     @property
     def summary(self) -> str:
-        words = (self.broker, self.variant, f"order {self.order}", "over TCP" if self.tcp else "")
+        leases = f"leases of {self.leases.seconds:g} s" if self.leases.seconds else ""
+        words = (self.broker, self.variant, f"order {self.order}", "over TCP" if self.tcp else "", leases)
         return " ".join(word for word in words if word)
 
 
@@ -106,6 +123,9 @@ def make(
     alone = broker is BrokerKind.LOCAL or variant == "exclusive"
     crews = tuple(_crew(chance, sorted(ways)) for _ in range(1 if alone else 2))
     faults = tuple(_faults(chance, broker, alone=alone, tcp=tcp, without=without))
+    leases = Leases(_LEASE, chance.random() < 0.5) if chance.random() < 0.3 else Leases()
+    if leases.seconds:
+        shares |= _OVERDUE
     # A record that is put aside until a time of day comes a day late if that is a day off: no loss, but a long round.
     if any(fault.act is Act.JUMP_CLOCK and abs(fault.lasts) == _DAY for fault in faults):
         shares.pop(Kind.LATER, None)
@@ -121,6 +141,7 @@ def make(
         shares=shares,
         pace=chance.choice((150, 250)),
         faults=faults,
+        leases=leases,
     )
 
 
@@ -153,9 +174,16 @@ def _faults(
 
 
 def _lasts(chance: random.Random, act: Act, broker: BrokerKind) -> float:
-    if act is Act.FREEZE_SIDECAR and broker is BrokerKind.KAFKA:
-        # One that is taken for gone, and one that is just in time.
-        return chance.choice((SESSION * 0.7, SESSION * 1.5))
-    if act is Act.JUMP_CLOCK:
-        return chance.choice((-_DAY, -5.0, 5.0, _DAY))
-    return chance.uniform(0.2, 2.5)
+    short = chance.uniform(0.2, 2.5)
+    match act:
+        case Act.FREEZE_SIDECAR | Act.FREEZE_BROKER if broker is BrokerKind.KAFKA:
+            # One that is taken for gone, and one that is just in time.
+            return chance.choice((SESSION * 0.7, SESSION * 1.5))
+        case Act.FREEZE_SIDECAR | Act.FREEZE_BROKER if broker is BrokerKind.PULSAR:
+            return chance.choice((short, SESSION * 2.5))
+        case Act.FREEZE_WORKER:
+            # Longer than any lease that ends, and than whoever would ping it has patience.
+            return chance.choice((short, SESSION * 1.5))
+        case Act.JUMP_CLOCK:
+            return chance.choice((-_DAY, -5.0, 5.0, _DAY))
+    return short

@@ -1,7 +1,7 @@
 """Which upsets explain that a record comes again. Pure.
 
-What is not named here is no reason: a full disk holds commits back, a clock that jumps and a worker that is frozen
-lose nothing by themselves.
+What is not named here is no reason: a full disk holds commits back, a clock that jumps loses nothing, and a worker
+that is frozen does only where leases end.
 """
 
 from collections.abc import Collection
@@ -22,6 +22,8 @@ _LANE: dict[str, frozenset[Trouble]] = {
 #: next one is still being loaded; a group needs its session timeout and some heartbeats until lanes have moved.
 _LATE = {"local": 0.5, "kafka": 15.0, "pulsar": 15.0}
 _APP_LATE = 2.0
+#: of a lease, that is over at the most when a worker takes what it has: it may have had it in its queue for a while
+_WAITED = 0.5
 
 
 class Reasons:
@@ -35,6 +37,8 @@ class Reasons:
         self.broker_counts = several
         self._lane = [upset for upset in history.upsets if upset.trouble in lane]
         self._gone = [upset for upset in history.upsets if upset.trouble is Trouble.GONE]
+        self._numb = [upset for upset in history.upsets if upset.trouble is Trouble.NUMB]
+        self._lease = history.lease
         self._app = [upset for upset in history.upsets if upset.trouble is Trouble.APP]
 
     def lane_began_again(self, since: float, by: float) -> bool:
@@ -48,11 +52,25 @@ class Reasons:
 
     def session_lost(self, writer: str, since: float, by: float) -> bool:
         """Whether what a worker took at `since` may have been given to another by then."""
-        return self.session_ended(writer, since, by) or self.lane_began_again(since, by)
+        return (
+            self.session_ended(writer, since, by)
+            or self.lane_began_again(since, by)
+            or self._lease_ended(writer, since, by)
+        )
+
+    def _lease_ended(self, writer: str, since: float, by: float) -> bool:
+        if not self._lease:
+            return False
+        numb = (upset for upset in self._numb if upset.whom == writer)
+        return by - since >= self._lease * (1 - _WAITED) or _any([*numb], since - self._lease, by)
 
     def in_doubt(self, by: float) -> bool:
         """Whether there may have been a delivery by then that nobody wrote down, or a lane that was assigned anew."""
-        return any(upset.at <= by for upset in (*self._lane, *self._gone, *self._app))
+        return bool(self._lease) or any(upset.at <= by for upset in (*self._lane, *self._gone, *self._app))
+
+    def attempts_lost(self, by: float) -> float:
+        """How many attempts of a record may have been counted by then that nobody wrote down."""
+        return float("inf") if self._lease else self.sessions_lost(by)
 
     def sessions_lost(self, by: float) -> int:
         """How many sessions may have ended by then with a record that their workers had not taken yet."""

@@ -68,6 +68,21 @@ def test_a_record_in_two_hands_at_once_without_a_reason() -> None:
     passes(replace(told, upsets=[Upset(1.05, 1.06, Trouble.APP)]))
 
 
+def test_a_record_whose_lease_ended_may_come_to_another() -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(2.6, "w2", Word.TOOK, X, attempt=2, flagged=True),
+        note(2.7, "w2", Word.ACKED, X),
+        note(3.0, "w1", Word.ACKED, X),
+        a1="overdue:1",
+    )
+    broken_by(NO_REASON, told)
+    passes(replace(told, lease=1.5))
+    broken_by(NO_REASON, replace(told, lease=4.0))
+    # It may have had it for long before it could write that down.
+    passes(replace(told, lease=4.0, upsets=[Upset(0.1, 0.9, Trouble.NUMB, "w1")]))
+
+
 def test_a_copy_in_the_retry_topic_comes_when_it_is_due_however_long_ago_the_sidecar_was_killed() -> None:
     told = short(
         note(1.0, "w1", Word.TOOK, X),

@@ -90,6 +90,14 @@ def test_all_faults_happen_in_some_round() -> None:
     assert seen == {*Act}
 
 
+def test_in_some_rounds_leases_end_because_workers_ask_for_it_and_in_some_because_the_sidecar_says_so() -> None:
+    plans = [plan.make(1, number, broker) for broker in BrokerKind for number in range(50)]
+    ends = [one for one in plans if one.leases.seconds]
+    assert {one.leases.asked for one in ends} == {False, True}
+    assert len(ends) < len(plans) / 2
+    assert all((Kind.OVERDUE in one.shares) == bool(one.leases.seconds) for one in plans)
+
+
 def test_a_fault_that_cannot_be_made_here_is_in_no_round() -> None:
     plans = [plan.make(1, number, BrokerKind.LOCAL, without=[Act.FILL_DISK]) for number in range(100)]
     assert not [fault for one in plans for fault in one.faults if fault.act is Act.FILL_DISK]

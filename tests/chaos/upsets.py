@@ -18,6 +18,7 @@ class Trouble(StrEnum):
     FROZEN = "a sidecar is frozen"
     #: a worker, from when it was told to end or was last heard of, to its end
     GONE = "a worker is gone"
+    NUMB = "a worker is frozen"
     #: connections between workers and a sidecar
     APP = "connections to the app"
     #: the broker, or connections to it
@@ -73,6 +74,8 @@ def _upsets(diary: list[Line], last_heard: Mapping[str, float]) -> Iterator[Upse
                 yield Upset(since, _next([line, *later], "ended", pid=pid), Trouble.GONE, journals[pid])
             case "frozen" if pid in sidecars:
                 yield Upset(at, _next(later, "thawed", pid=pid), Trouble.FROZEN, who)
+            case "frozen" if pid in journals:
+                yield Upset(at, _next(later, "thawed", pid=pid), Trouble.NUMB, journals[pid])
             case "full":
                 yield Upset(at, _next(later, "free"), Trouble.DISK)
             case "jumped":

@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 
 from tests.chaos.history import RETRY, TOPIC, Claim, Stock, Stored
 from tests.chaos.line import Line
-from tests.chaos.plan import Plan
+from tests.chaos.plan import SESSION, Plan
 from tests.chaos.stages.base import Scene, Stage, topic_of
 from tests.chaos.stages.letters import letter_of, stay_of
 from tests.e2e.pulsar.stock import all_of, client_of, cursor_of, lanes_of, spot_of
@@ -24,7 +24,8 @@ class PulsarStage(Stage):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         by = f"127.0.0.1:{free_ports(1)[0]}"
-        self.server = PulsarServer.create(folder / "pulsar", proxied=by)
+        pings = {"keepAliveIntervalSeconds": f"{SESSION:.0f}"}
+        self.server = PulsarServer.create(folder / "pulsar", proxied=by, properties=pings)
         self.line = Line(f"127.0.0.1:{self.server.ports.broker}", by)
         self.server.start()
 

@@ -75,7 +75,15 @@ class Crew:
 
 
 def hire(
-    way: str, target: str, journal: Path, slow: float = 0.2, stuck: float = 0.2, log: Path | None = None
+    way: str,
+    target: str,
+    journal: Path,
+    slow: float = 0.2,
+    stuck: float = 0.2,
+    *,
+    overdue: float = 0.0,
+    lease: float = 0.0,
+    log: Path | None = None,
 ) -> "subprocess.Popen[bytes]":
     """A worker process; see `laborer` for its ways. `php` is one in PHP. `log`: where it says what it has to say."""
     journal.touch()
@@ -85,7 +93,7 @@ def hire(
         command = [sys.executable, "-m", "tests.e2e.load.laborer", way]
     with log.open("ab") if log is not None else nullcontext() as said:
         return subprocess.Popen(
-            [*command, target, str(journal), str(slow), str(stuck)],
+            [*command, target, str(journal), *map(str, (slow, stuck, overdue, lease))],
             cwd=Path(__file__).parents[3],
             stdin=subprocess.DEVNULL,
             stdout=said,

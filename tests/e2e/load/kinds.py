@@ -9,6 +9,8 @@ class Kind(StrEnum):
     SLOW = "slow"
     #: takes longer than a sidecar that stops in a hurry can wait
     STUCK = "stuck"
+    #: is kept for longer than a lease lasts, the first time, where leases end
+    OVERDUE = "overdue"
     #: fails the first time
     FLAKY = "flaky"
     #: asks to come again after a wait that is long enough to be parked

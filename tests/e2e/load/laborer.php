@@ -1,7 +1,7 @@
 <?php
 
 /**
- * The same worker process in PHP: `php laborer.php TARGET JOURNAL SLOW STUCK`. See laborer.py.
+ * The same worker process in PHP: `php laborer.php TARGET JOURNAL SLOW STUCK OVERDUE LEASE`. See laborer.py.
  *
  * It does with records what that does, and writes the same journal.
  */
@@ -20,7 +20,7 @@ require __DIR__ . '/../../../clients/php/autoload.php';
 /** seconds that a parked record asks for */
 const LATER = 1.0;
 
-[, $target, $path, $slow, $stuck] = $argv;
+[, $target, $path, $slow, $stuck, $overdue, $lease] = $argv;
 $naps = ['slow' => (float) $slow, 'stuck' => (float) $stuck];
 $journal = fopen($path, 'ab');
 // One write for each line: it is there whole or not at all.
@@ -56,7 +56,7 @@ $note = function (string $word, array $records) use ($journal): void {
 /** @var array<string, list<Record>> by lease: what was acked and is not answered yet */
 $open = [];
 
-$handle = function (Batch $batch) use ($naps, $note, &$open): void {
+$handle = function (Batch $batch) use ($naps, $overdue, $note, &$open): void {
     $records = iterator_to_array($batch, false);
     $note('took', $records);
     $kinds = array_map(static fn (Record $r): string => explode(':', (string) $r->value)[0], $records);
@@ -69,9 +69,11 @@ $handle = function (Batch $batch) use ($naps, $note, &$open): void {
     }
     $said = ['rejected' => [], 'nacked' => [], 'acked' => []];
     $nap = 0.0;
+    $tarries = false;
     foreach ($records as $index => $record) {
         $kind = $kinds[$index];
         $nap += $naps[$kind] ?? 0.0;
+        $tarries = $tarries || ($kind === 'overdue' && $record->attempt === 1 && !$record->possiblyProcessed);
         $word = match (true) {
             $kind === 'bad' => 'rejected',
             in_array($kind, ['flaky', 'later'], true) && $record->attempt === 1 => 'nacked',
@@ -79,7 +81,7 @@ $handle = function (Batch $batch) use ($naps, $note, &$open): void {
         };
         $said[$word][] = $record;
     }
-    usleep((int) ($nap * 1e6));
+    usleep((int) (($nap + ($tarries ? (float) $overdue : 0.0)) * 1e6));
     // Before the sidecar hears of it: what it commits must be found here.
     foreach ($said as $word => $some) {
         $note($word, $some);
@@ -100,4 +102,4 @@ $answered = function (Batch $batch, SettleResult $result) use ($note, &$open): v
     unset($open[$batch->lease]);
 };
 
-(new Worker('orders', $handle, new Options($target, onResult: $answered)))->run();
+(new Worker('orders', $handle, new Options($target, lease: (float) $lease ?: null, onResult: $answered)))->run();

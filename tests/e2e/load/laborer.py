@@ -1,8 +1,9 @@
-"""A worker process under load: `python -m tests.e2e.load.laborer WAY TARGET JOURNAL SLOW STUCK`.
+"""A worker process under load: `python -m tests.e2e.load.laborer WAY TARGET JOURNAL SLOW STUCK OVERDUE LEASE`.
 
 WAY is `threads` for the Python client with several workers, `stream` for the same with one worker that has one batch at
 a time, or `fetch` for a process that blocks, with generated stubs only.
-SLOW and STUCK are how many seconds records of these kinds take. It works until it is killed, or until SIGTERM.
+SLOW, STUCK and OVERDUE are how many seconds records of these kinds take, the last one only the first time. LEASE is how
+many seconds it asks to have a batch for; 0: as long as it lives. It works until it is killed, or until SIGTERM.
 """
 
 import os
@@ -33,9 +34,11 @@ _WORDS = {
 class Laborer:
     """Decides, and notes what it decided. Both ways of getting batches share it."""
 
-    def __init__(self, journal: Journal, slow: float, stuck: float) -> None:
+    def __init__(self, journal: Journal, slow: float, stuck: float, overdue: float, lease: float) -> None:
+        self.lease = lease
         self._journal = journal
         self._naps = {Kind.SLOW: slow, Kind.STUCK: stuck}
+        self._overdue = overdue
 
     def work(self, records: Sequence[record_pb2.Record], told: Sequence[tuple[int, bool]]) -> list[record_pb2.Part]:
         """The outcomes of a batch that differ from an ack. Raises `ValueError` for a batch that fails."""
@@ -49,6 +52,8 @@ class Laborer:
             self._journal.note(Word.NACKED, noted)
             raise ValueError("poison")
         time.sleep(sum(self._naps.get(kind, 0.0) for kind in kinds))
+        if (Kind.OVERDUE, (1, False)) in zip(kinds, told, strict=True):
+            time.sleep(self._overdue)
         outcomes = [_outcome(kind, attempt) for kind, (attempt, _) in zip(kinds, told, strict=True)]
         # Before the sidecar hears of it: what it commits must be found here.
         for outcome, word in _WORDS.items():
@@ -109,8 +114,15 @@ def stream(target: str, laborer: Laborer, *, workers: int = 1, prefetch: int | N
         if parts is not None and result.status is SettleStatus.SETTLED:
             laborer.settled(batch.message, parts)
 
-    worker = Worker(SUBSCRIPTION, handle, workers=workers, prefetch=prefetch, address=target, on_result=answered)
-    worker.run()
+    Worker(
+        SUBSCRIPTION,
+        handle,
+        workers=workers,
+        prefetch=prefetch,
+        lease=laborer.lease or None,
+        address=target,
+        on_result=answered,
+    ).run()
 
 
 def threads(target: str, laborer: Laborer) -> None:
@@ -129,7 +141,7 @@ def fetch(target: str, laborer: Laborer) -> None:
 
 def _fetch(stub: consumer_pb2_grpc.ConsumerServiceStub, laborer: Laborer) -> None:
     # The session lives as long as this stream.
-    opened = stub.Open(consumer_pb2.OpenRequest(subscription=SUBSCRIPTION))
+    opened = stub.Open(consumer_pb2.OpenRequest(subscription=SUBSCRIPTION, lease_ms=int(laborer.lease * 1000)))
     session = next(opened).welcome.session
     said: list[record_pb2.Settlement] = []
     waiting: dict[bytes, record_pb2.Batch] = {}
@@ -160,8 +172,8 @@ def _told(batch: record_pb2.Batch) -> Iterator[tuple[int, bool]]:
         yield next(((one.attempt, one.possibly_processed) for one in known), (1, False))
 
 
-def main(way: str, target: str, journal: str, slow: str, stuck: str) -> None:
-    laborer = Laborer(Journal(Path(journal)), float(slow), float(stuck))
+def main(way: str, target: str, journal: str, *seconds: str) -> None:
+    laborer = Laborer(Journal(Path(journal)), *map(float, seconds))
     {"threads": threads, "stream": stream, "fetch": fetch}[way](target, laborer)
 
 
