@@ -40,13 +40,13 @@ demo-spark: $(VENV)/.dev ## the example pipeline on Spark: clicks -> sessions pe
 	@$(BIN)/python examples/spark/demo.py
 
 .PHONY: test
-test: $(VENV)/.dev check check-proto servers php java chromium image-archive kustomize ## everything, in its short form
+test: $(VENV)/.dev check check-proto servers php java chromium faketime image-archive kustomize ## everything, in its short form
 	$(BIN)/python -m pytest tests --ignore tests/simulation --ignore tests/spark -n 3 # they wait more than they work
 	$(BIN)/python -m pytest tests/simulation
 	$(BIN)/python -m pytest tests/spark
 
 .PHONY: test-long
-test-long: $(VENV)/.dev servers php java chromium image-archive kustomize ## the long forms of the same tests: more rounds, more histories
+test-long: $(VENV)/.dev servers php java chromium faketime image-archive kustomize ## the long forms of the same tests: more rounds, more histories
 	OFFRAMP_TEST_LONG=1 $(BIN)/python -m pytest tests --timeout=7200
 
 .PHONY: servers
@@ -58,7 +58,7 @@ simulate: $(VENV)/.dev ## N random histories of the whole subscription, on all c
 	$(BIN)/python -m tests.simulation --histories $(N)
 
 .PHONY: chaos
-chaos: $(VENV)/.dev ## faults by a seed, for ten minutes: ROUNDS= SEED= BROKER= SECONDS= ROUND=
+chaos: $(VENV)/.dev faketime ## faults by a seed, for ten minutes: ROUNDS= SEED= BROKER= SECONDS= ROUND=
 	@$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(BROKER),--broker $(BROKER)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROUND),--round $(ROUND))
 
@@ -117,6 +117,10 @@ php: ## install PHP and what its client is tested with, if it is missing
 .PHONY: chromium
 chromium: ## install the browser that the status page is tested in, if it is missing
 	@tests/page/install
+
+.PHONY: faketime
+faketime: ## install the library by which clocks jump in chaos rounds, if it is missing
+	@tests/chaos/install
 
 .PHONY: screenshots
 screenshots: $(VENV)/.dev chromium ## pictures of the status page for the documentation, of a sidecar under real load
