@@ -82,7 +82,9 @@ class Seen:
             else:
                 found.said = note
         elif note.word is Word.SETTLED:
-            found = next((one for one in mine if one.said and one.said.word is Word.ACKED and not one.settled), None)
+            # Of two acks the later one counts: the lease of the other was over.
+            acked = (one for one in reversed(mine) if one.said and one.said.word is Word.ACKED and not one.settled)
+            found = next(acked, None)
             if found is None:
                 self.unfounded.append((note, entry))
             else:

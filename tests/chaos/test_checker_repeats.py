@@ -83,6 +83,18 @@ def test_a_record_whose_lease_ended_may_come_to_another() -> None:
     passes(replace(told, lease=4.0, upsets=[Upset(0.1, 0.9, Trouble.NUMB, "w1")]))
 
 
+def test_a_worker_that_gets_again_what_it_had_too_long_may_hear_that_its_second_ack_counts() -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X),
+        note(1.1, "w1", Word.ACKED, X),
+        note(3.0, "w1", Word.TOOK, X, flagged=True),
+        note(3.1, "w1", Word.ACKED, X),
+        note(3.2, "w1", Word.SETTLED, X),
+        a1="ok:1",
+    )
+    passes(replace(told, lease=1.5))
+
+
 def test_a_copy_in_the_retry_topic_comes_when_it_is_due_however_long_ago_the_sidecar_was_killed() -> None:
     told = short(
         note(1.0, "w1", Word.TOOK, X),
