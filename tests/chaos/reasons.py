@@ -1,7 +1,7 @@
 """Which upsets explain that a record comes again. Pure.
 
-What is not named here is no reason: a full disk holds commits back, a clock that jumps loses nothing, and a worker
-that is frozen does only where leases end.
+What is not named here is no reason: a full disk holds commits back, a clock that jumps loses nothing, and a worker that
+is frozen, or slow to reach, does only where leases end.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ _LANE: dict[str, frozenset[Trouble]] = {
 #: seconds after an upset in which it still has effects. A worker may take a batch of a sidecar that is dead while the
 #: next one is still being loaded; a group needs its session timeout and some heartbeats until lanes have moved.
 _LATE = {"local": 0.5, "kafka": 15.0, "pulsar": 15.0}
-_APP_LATE = 2.0
+_CUT_LATE = 2.0
 #: of a lease, that is over at the most when a worker takes what it has: it may have had it in its queue for a while
 _WAITED = 0.5
 
@@ -39,7 +39,7 @@ class Reasons:
         self._gone = [upset for upset in history.upsets if upset.trouble is Trouble.GONE]
         self._numb = [upset for upset in history.upsets if upset.trouble is Trouble.NUMB]
         self._lease = history.lease
-        self._app = [upset for upset in history.upsets if upset.trouble is Trouble.APP]
+        self._cut = [upset for upset in history.upsets if upset.trouble is Trouble.CUT]
 
     def lane_began_again(self, since: float, by: float) -> bool:
         """Whether what was settled after `since` may have come again by then."""
@@ -48,7 +48,7 @@ class Reasons:
     def session_ended(self, writer: str, since: float, by: float) -> bool:
         """Whether a worker that took something at `since` may have been taken for dead by then."""
         gone = [upset for upset in self._gone if upset.whom == writer]
-        return _any(gone, since, by) or _any(self._app, since - _APP_LATE, by)
+        return _any(gone, since, by) or _any(self._cut, since - _CUT_LATE, by)
 
     def session_lost(self, writer: str, since: float, by: float) -> bool:
         """Whether what a worker took at `since` may have been given to another by then."""
@@ -61,12 +61,12 @@ class Reasons:
     def _lease_ended(self, writer: str, since: float, by: float) -> bool:
         if not self._lease:
             return False
-        numb = (upset for upset in self._numb if upset.whom == writer)
+        numb = (upset for upset in self._numb if upset.whom in (writer, ""))
         return by - since >= self._lease * (1 - _WAITED) or _any([*numb], since - self._lease, by)
 
     def in_doubt(self, by: float) -> bool:
         """Whether there may have been a delivery by then that nobody wrote down, or a lane that was assigned anew."""
-        return bool(self._lease) or any(upset.at <= by for upset in (*self._lane, *self._gone, *self._app))
+        return bool(self._lease) or any(upset.at <= by for upset in (*self._lane, *self._gone, *self._cut))
 
     def attempts_lost(self, by: float) -> float:
         """How many attempts of a record may have been counted by then that nobody wrote down."""
@@ -75,7 +75,7 @@ class Reasons:
     def sessions_lost(self, by: float) -> int:
         """How many sessions may have ended by then with a record that their workers had not taken yet."""
         gone = {upset.whom for upset in self._gone if upset.at <= by}
-        return len(gone) + sum(upset.at <= by for upset in self._app)
+        return len(gone) + sum(upset.at <= by for upset in self._cut)
 
 
 def _any(upsets: Collection[Upset], since: float, by: float) -> bool:

@@ -34,7 +34,7 @@ def test_a_record_that_was_settled_and_comes_again_without_a_reason() -> None:
     broken_by(NO_REASON, settled_and_again())
 
 
-@pytest.mark.parametrize("trouble", [Trouble.GONE, Trouble.APP, Trouble.DISK, Trouble.CLOCK, Trouble.FROZEN])
+@pytest.mark.parametrize("trouble", [Trouble.GONE, Trouble.CUT, Trouble.DISK, Trouble.CLOCK, Trouble.FROZEN])
 def test_nothing_but_the_end_of_its_sidecar_brings_a_settled_record_of_the_embedded_broker_again(
     trouble: Trouble,
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_record_in_two_hands_at_once_without_a_reason() -> None:
     broken_by(NO_REASON, told)
     broken_by(NO_REASON, replace(told, upsets=[Upset(1.05, 1.06, Trouble.GONE, "w3")]))
     passes(replace(told, upsets=[Upset(1.05, 1.06, Trouble.GONE, "w1")]))
-    passes(replace(told, upsets=[Upset(1.05, 1.06, Trouble.APP)]))
+    passes(replace(told, upsets=[Upset(1.05, 1.06, Trouble.CUT)]))
 
 
 def test_a_record_whose_lease_ended_may_come_to_another() -> None:
@@ -147,7 +147,7 @@ def test_a_first_delivery_of_a_new_group_that_says_that_somebody_had_it() -> Non
     broken_by(OVERFLAGGED, flagged_first(broker="pulsar", variant="exclusive"))
 
 
-@pytest.mark.parametrize("trouble", [Trouble.DOWN, Trouble.GONE, Trouble.APP])
+@pytest.mark.parametrize("trouble", [Trouble.DOWN, Trouble.GONE, Trouble.CUT])
 def test_after_a_restart_or_a_lost_session_a_first_delivery_may_say_so(trouble: Trouble) -> None:
     passes(flagged_first(Upset(3.0, 4.0, trouble)))
 

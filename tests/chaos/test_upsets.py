@@ -79,12 +79,14 @@ def test_the_broker_is_away_until_it_is_back_or_thaws() -> None:
 def test_connections_the_disk_and_the_clock() -> None:
     upsets = found(
         line(1.0, "fault", act=Act.CUT_APP, lasts=0.0),
+        line(1.5, "fault", act=Act.HOLD_APP, lasts=0.2),
         line(2.0, "full", "disk"),
         line(3.0, "free", "disk"),
         line(4.0, "jumped", "sidecar 0", 10, seconds=5.0),
     )
     assert upsets == [
-        Upset(1.0, 1.0, Trouble.APP),
+        Upset(1.0, 1.0, Trouble.CUT),
+        Upset(1.5, 1.7, Trouble.NUMB),
         Upset(2.0, 3.0, Trouble.DISK),
         Upset(4.0, 4.0, Trouble.CLOCK, "sidecar 0"),
     ]

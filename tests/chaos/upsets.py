@@ -18,9 +18,10 @@ class Trouble(StrEnum):
     FROZEN = "a sidecar is frozen"
     #: a worker, from when it was told to end or was last heard of, to its end
     GONE = "a worker is gone"
+    #: or everything between it and its sidecar is late
     NUMB = "a worker is frozen"
-    #: connections between workers and a sidecar
-    APP = "connections to the app"
+    #: between workers and a sidecar
+    CUT = "connections to the app are cut"
     #: the broker, or connections to it
     BROKER = "the broker"
     CLOCK = "a clock jumped"
@@ -37,7 +38,7 @@ class Upset(NamedTuple):
 
 Line = Mapping[str, Any]
 
-_OF_APP = frozenset((Act.CUT_APP, Act.DELAY_APP, Act.HOLD_APP))
+_LATE = frozenset((Act.DELAY_APP, Act.HOLD_APP))
 _OF_LINE = frozenset((Act.CUT_BROKER, Act.DELAY_BROKER, Act.HOLD_BROKER))
 _OF_SERVER = frozenset((Act.KILL_BROKER, Act.STOP_BROKER, Act.FREEZE_BROKER))
 _NEVER = float("inf")
@@ -80,8 +81,10 @@ def _upsets(diary: list[Line], last_heard: Mapping[str, float]) -> Iterator[Upse
                 yield Upset(at, _next(later, "free"), Trouble.DISK)
             case "jumped":
                 yield Upset(at, at, Trouble.CLOCK, who)
-            case "fault" if line["act"] in _OF_APP:
-                yield Upset(at, at + line["lasts"], Trouble.APP)
+            case "fault" if line["act"] == Act.CUT_APP:
+                yield Upset(at, at, Trouble.CUT)
+            case "fault" if line["act"] in _LATE:
+                yield Upset(at, at + line["lasts"], Trouble.NUMB)
             case "fault" if line["act"] in _OF_LINE:
                 yield Upset(at, at + line["lasts"], Trouble.BROKER)
             case "fault" if line["act"] in _OF_SERVER:
