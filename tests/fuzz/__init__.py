@@ -5,6 +5,7 @@
 
 garbage     pure: bytes for a socket that speaks HTTP/2: noise, frames cut short, headers without end, bad messages
 messages    pure: valid messages of the protocol with values of all sorts
+answers     pure: what comes back on a bare socket, as far as HTTP/2 and gRPC tell
 raids       what is done with them: on a socket, by unary calls, on the Consume stream
 bystander   a client that behaves, through the same sidecar, all the while
 campaign    raids for so many seconds, and what came of them

@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -23,14 +24,18 @@ def main() -> int:
         if is_watched:
             print(f"\r\x1b[K{text}", end="", flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="offramp-fuzz-") as folder:
-        outcome = run(Path(folder), seed, told.seconds, tell)
+    # A path that a unix socket can have, wherever this is run.
+    folder = Path(tempfile.mkdtemp(prefix="offramp-fuzz-"))
+    outcome = run(folder, seed, told.seconds, tell)
     print(f"{chr(10) if is_watched else ''}{outcome.raids} raids; the bystander: {outcome.bystander}")
     for what, count in sorted(outcome.answers.items()):
         print(f"  {count:6} {what}")
     for problem in outcome.problems:
         print(f"PROBLEM {problem}")
-    if outcome.problems:
+    if not outcome.problems:
+        shutil.rmtree(folder)
+    else:
+        print(f"kept: {folder}: the log of the sidecar, and in `raids` what was sent")
         print(f"again: make fuzz SEED={seed} SECONDS={told.seconds:g}")
     return 1 if outcome.problems else 0
 

@@ -4,8 +4,10 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import grpc
 
 from tests.e2e.harness import Sidecar
 from tests.fuzz.bystander import OWN, Bystander
@@ -13,6 +15,8 @@ from tests.fuzz.raids import RAIDS, TARGET, Loot, stock_up
 
 #: bytes of memory that a sidecar may have after all this
 _MOST_MEMORY = 600 << 20
+#: characters of what was sent that a problem tells; all of it is in the file
+_SHOWN = 2000
 #: raids between two that see to it that there is something to raid
 _STOCK_EVERY = 20
 
@@ -37,27 +41,55 @@ def sidecar_for(folder: Path) -> Sidecar:
 
 
 def run(folder: Path, seed: int, seconds: float, tell: Callable[[str], None] = lambda _: None) -> Outcome:
-    chance = random.Random(seed)
+    """What was sent is in `raids` of the folder, written before it is sent; the sidecar's log is beside it."""
     outcome = Outcome(seed)
-    loot = Loot(answers=outcome.answers, problems=outcome.problems)
-    with sidecar_for(folder) as sidecar:
+    with (folder / "raids").open("w", buffering=1) as trail, sidecar_for(folder) as sidecar:
+        loot = Loot(answers=outcome.answers, problems=outcome.problems, tell=lambda sent: trail.write(f"  {sent}\n"))
         tcp = f"127.0.0.1:{sidecar.event('ready')['tcp'].rpartition(':')[2]}"
         with Bystander(sidecar) as bystander:
             ends = time.monotonic() + seconds
             while (left := ends - time.monotonic()) > 0 and not outcome.problems:
-                target = chance.choice((sidecar.target, tcp))
-                if outcome.raids % _STOCK_EVERY == 0:
-                    stock_up(chance, target, loot)
-                chance.choice(RAIDS)(chance, target, loot)
+                raid = Raiding(seed, outcome.raids + 1, (sidecar.target, tcp))
+                trail.write(f"{raid}\n")
+                raid.go(sidecar, loot)
                 outcome.raids += 1
-                if sidecar.process.poll() is not None:
-                    outcome.problems.append(f"the sidecar ended with {sidecar.process.returncode}")
-                    break
                 tell(f"raid {outcome.raids}: {bystander.records} records of the bystander, {left:.0f} s left")
         outcome.problems.extend(bystander.problems())
         outcome.bystander = f"{bystander.records} records, the slowest {bystander.slowest * 1000:.0f} ms"
         outcome.problems.extend(_health(sidecar))
     return outcome
+
+
+class Raiding:
+    """One raid. It has a chance of its own: what the sidecar answered to others does not change what it does."""
+
+    def __init__(self, seed: int, number: int, targets: tuple[str, str]) -> None:
+        self._chance = random.Random(f"{seed} {number}")
+        self._number = number
+        self._target = self._chance.choice(targets)
+        self._raid = self._chance.choice(RAIDS)
+
+    def __str__(self) -> str:
+        return f"raid {self._number} {self._raid.__name__} at {self._target}"
+
+    def go(self, sidecar: Sidecar, loot: Loot) -> None:
+        sent = ""
+
+        def note(text: str) -> None:
+            nonlocal sent
+            sent = text
+            loot.tell(text)
+
+        mine = replace(loot, tell=note)
+        try:
+            if self._number % _STOCK_EVERY == 1:
+                stock_up(self._chance, self._target, mine)
+            self._raid(self._chance, self._target, mine)
+        except (OSError, grpc.RpcError) as error:
+            loot.problems.append(f"{self} could not be made: {error!r}; the last that was sent: {sent[:_SHOWN]}")
+        if sidecar.process.poll() is not None:
+            code = sidecar.process.returncode
+            loot.problems.append(f"the sidecar ended with {code} in {self}; the last that was sent: {sent[:_SHOWN]}")
 
 
 def _health(sidecar: Sidecar) -> list[str]:

@@ -63,8 +63,12 @@ def _set(chance: random.Random, made: Message, field: FieldDescriptor, hints: Hi
 
 def _value(chance: random.Random, field: FieldDescriptor, hints: Hints) -> Any:
     hinted = hints.get(field.name)
-    if hinted and chance.random() < 0.8:
-        return chance.choice(hinted)
+    # All are drawn, whatever there is to choose from: what a sidecar has answered must not change what comes next.
+    made, whether, which = _made(chance, field), chance.random(), chance.random()
+    return hinted[int(which * len(hinted))] if hinted and whether < 0.8 else made
+
+
+def _made(chance: random.Random, field: FieldDescriptor) -> Any:
     match field.cpp_type:
         case FieldDescriptor.CPPTYPE_BOOL:
             return chance.random() < 0.5

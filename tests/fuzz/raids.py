@@ -7,12 +7,14 @@ sidecar's. What it asks for is never the bystander's.
 import contextlib
 import random
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from offramp.v1 import (
     admin_pb2,
@@ -26,16 +28,22 @@ from offramp.v1 import (
     record_pb2,
 )
 from tests.fuzz import garbage
+from tests.fuzz.answers import Answer, Reader
 from tests.fuzz.messages import Hints, fill
 
 #: the subscription that may be raided, and its topic
 TARGET = "target"
 #: seconds within which a call must be answered that does not ask to wait, on a busy machine
 _PATIENCE = 20.0
-#: seconds that a stream is read
+#: seconds that are spent on what need not be answered, or never ends
 _GLANCE = 0.3
+#: characters of what was sent that a problem tells
+_SHOWN = 2000
 #: somebody's fault that is not the client's
 _WRONG = frozenset((grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS))
+_WRONG_NUMBERS = frozenset(code.value[0] for code in _WRONG)
+#: what gRPC itself says, as it must, of bytes that are no HTTP/2 or that are not compressed as they say
+_BY_GRPC = ("Failed parsing HTTP/2", "Compression bit set", "Error parsing '")
 
 
 @dataclass
@@ -48,6 +56,8 @@ class Loot:
     answers: Counter[str] = field(default_factory=Counter)
     #: what is wrong
     problems: list[str] = field(default_factory=list)
+    #: told what is about to be sent, so that it is known if nobody lives to answer it
+    tell: Callable[[str], None] = lambda _: None
 
     def hints(self) -> Hints:
         return {
@@ -79,15 +89,47 @@ Raid = Callable[[random.Random, str, Loot], None]
 def on_a_socket(chance: random.Random, target: str, loot: Loot) -> None:
     """Bytes, in pieces, and then silence, a goodbye or none."""
     kind = chance.choice(garbage.KINDS)
-    with _connected(target) as connection, contextlib.suppress(OSError):
-        for piece in kind(chance):
-            connection.sendall(piece)
-        if chance.random() < 0.3:
-            connection.shutdown(socket.SHUT_WR)
-        connection.settimeout(_GLANCE)
-        while connection.recv(65536):
+    pieces = [*kind(chance)]
+    says_goodbye = chance.random() < 0.3
+    sent = f"{kind.__name__}{' and a goodbye' if says_goodbye else ''}: {b''.join(pieces).hex()}"
+    loot.tell(sent)
+    asks = says_goodbye or (kind is garbage.bad_messages and garbage.asks(pieces))
+    answer = _send(target, pieces, says_goodbye=says_goodbye, patience=_PATIENCE if asks else _GLANCE)
+    loot.answers[f"socket: {kind.__name__}: {_summary(answer)}"] += 1
+    for code, message in answer.statuses:
+        if code in _WRONG_NUMBERS and not message.startswith(_BY_GRPC):
+            loot.problems.append(f"a socket was answered with status {code} ({message}) to {sent[:_SHOWN]}")
+    if asks and not answer.is_clear:
+        loot.problems.append(f"a socket was not answered within {_PATIENCE:g} s, to {sent[:_SHOWN]}")
+
+
+def _send(target: str, pieces: list[bytes], *, says_goodbye: bool, patience: float) -> Answer:
+    """What came back, until it is clear or there is no more patience."""
+    reader = Reader()
+    ends = time.monotonic() + patience
+    with _connected(target) as connection:
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+            if says_goodbye:
+                connection.shutdown(socket.SHUT_WR)
+            while (left := ends - time.monotonic()) > 0 and not reader.answer.is_clear:
+                connection.settimeout(left)
+                if not (piece := connection.recv(65536)):
+                    reader.answer.closed = True
+                reader.feed(piece)
+        except TimeoutError:
             pass
-    loot.answers[f"socket: {kind.__name__}"] += 1
+        except OSError:
+            # It was reset: they do not want to hear the rest.
+            reader.answer.closed = True
+    return reader.answer
+
+
+def _summary(answer: Answer) -> str:
+    if answer.statuses:
+        return f"status {answer.statuses[-1].code}"
+    return "refused" if answer.refused else "closed" if answer.closed else "silence"
 
 
 @contextlib.contextmanager
@@ -126,6 +168,8 @@ _STREAMS: tuple[tuple[Any, str, Any], ...] = (
     (admin_pb2_grpc.AdminServiceStub, "ListDeadLetters", admin_pb2.ListDeadLettersRequest),
     (log_pb2_grpc.LogServiceStub, "ReadRange", log_pb2.ReadRangeRequest),
 )
+#: they go on until somebody leaves
+_ENDLESS = frozenset(("Open", "WatchStatus"))
 
 
 def by_unary_calls(chance: random.Random, target: str, loot: Loot) -> None:
@@ -137,12 +181,11 @@ def by_unary_calls(chance: random.Random, target: str, loot: Loot) -> None:
             if method == "Fetch":
                 # Whoever asks for a long wait gets it.
                 request.wait_ms = min(request.wait_ms, 50)
+            loot.tell(_told(method, request))
             try:
                 response = getattr(stub(channel), method)(request, timeout=_PATIENCE)
             except grpc.RpcError as error:
                 _judge(loot, method, request, error)
-                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    loot.problems.append(f"{method} was not answered within {_PATIENCE:g} s: {request}")
             else:
                 loot.answers[f"{method}: OK"] += 1
                 if method == "Fetch":
@@ -150,28 +193,36 @@ def by_unary_calls(chance: random.Random, target: str, loot: Loot) -> None:
 
 
 def by_streams(chance: random.Random, target: str, loot: Loot) -> None:
-    """Answers that come in pieces, read for a moment and left."""
+    """Answers that come in pieces. Those that never end are read for a moment and left."""
     with _channel(target) as channel:
         stub, method, request_class = chance.choice(_STREAMS)
         request = fill(chance, request_class, loot.hints())
-        call = getattr(stub(channel), method)(request, timeout=_GLANCE)
+        loot.tell(_told(method, request))
+        call = getattr(stub(channel), method)(request, timeout=_PATIENCE)
         try:
             for response in call:
                 loot.answers[f"{method}: OK"] += 1
                 if method == "Open":
                     loot.keep(loot.sessions, response.welcome.session)
+                if method in _ENDLESS:
+                    # Others may use the session for a while.
+                    time.sleep(_GLANCE)
+                    call.cancel()
+                    break
         except grpc.RpcError as error:
             _judge(loot, method, request, error)
 
 
 def on_the_consume_stream(chance: random.Random, target: str, loot: Loot) -> None:
-    """Random requests in random order: most begin with a hello that could be meant."""
+    """Random requests in random order: most begin with a hello that could be meant. A stream whose client has said
+    its last word ends."""
     requests = [fill(chance, consumer_pb2.ConsumeRequest, loot.hints()) for _ in range(chance.randrange(1, 15))]
     if chance.random() < 0.8:
         credit = consumer_pb2.Credit(batches=chance.choice((1, 3, 100)))
         requests.insert(0, consumer_pb2.ConsumeRequest(hello=consumer_pb2.Hello(subscription=TARGET, credit=credit)))
+    loot.tell(_told("Consume", *requests))
     with _channel(target) as channel:
-        call = consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(iter(requests), timeout=_GLANCE)
+        call = consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(_unhurried(requests), timeout=_PATIENCE)
         try:
             for response in call:
                 loot.answers["Consume: OK"] += 1
@@ -180,6 +231,12 @@ def on_the_consume_stream(chance: random.Random, target: str, loot: Loot) -> Non
                     loot.keep(loot.sessions, response.welcome.session)
         except grpc.RpcError as error:
             _judge(loot, "Consume", requests, error)
+
+
+def _unhurried(requests: list[consumer_pb2.ConsumeRequest]) -> Iterator[consumer_pb2.ConsumeRequest]:
+    """With a moment before the end in which batches may come."""
+    yield from requests
+    time.sleep(_GLANCE)
 
 
 def stock_up(chance: random.Random, target: str, loot: Loot) -> None:
@@ -210,5 +267,11 @@ def _channel(target: str) -> Iterator[grpc.Channel]:
 def _judge(loot: Loot, method: str, request: Any, error: grpc.RpcError) -> None:
     code = error.code()
     loot.answers[f"{method}: {code.name}"] += 1
-    if code in _WRONG or (code is grpc.StatusCode.INVALID_ARGUMENT and not error.details()):
-        loot.problems.append(f"{method} answered {code.name} ({error.details()}) to {request}")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        loot.problems.append(f"{method} was not answered within {_PATIENCE:g} s: {str(request)[:_SHOWN]}")
+    elif code in _WRONG or (code is grpc.StatusCode.INVALID_ARGUMENT and not error.details()):
+        loot.problems.append(f"{method} answered {code.name} ({error.details()}) to {str(request)[:_SHOWN]}")
+
+
+def _told(method: str, *requests: Message) -> str:
+    return f"{method}: {' '.join(request.SerializeToString().hex() for request in requests)}"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from offramp.v1 import consumer_pb2
-from tests.fuzz.campaign import run
+from tests.fuzz.campaign import Raiding, run
 from tests.fuzz.garbage import KINDS, Kind
 from tests.fuzz.messages import fill
+from tests.fuzz.raids import RAIDS
 
 SECONDS = 300.0 if os.environ.get("OFFRAMP_TEST_LONG") else 8.0
 
@@ -17,7 +18,7 @@ SECONDS = 300.0 if os.environ.get("OFFRAMP_TEST_LONG") else 8.0
 @pytest.mark.timeout(600)
 def test_a_sidecar_that_is_raided_lives_on_and_serves_others(tmp_path: Path) -> None:
     outcome = run(tmp_path, seed=1, seconds=SECONDS)
-    assert not outcome.problems, "\n".join(outcome.problems)[:5000]
+    assert not outcome.problems, "\n".join([*outcome.problems, f"see {tmp_path}"])[:5000]
     # It was raided by all means.
     assert {answer.partition(":")[0] for answer in outcome.answers} >= {"socket", "Fetch", "Settle", "Consume"}
 
@@ -35,3 +36,19 @@ def test_messages_are_of_all_sorts() -> None:
     assert {one.hello.subscription for one in made} >= {"", "target", "nobody"}
     assert any(settlement.parts for one in made for settlement in one.settlements)
     assert len({one.SerializeToString(deterministic=True) for one in made}) > 190
+
+
+def test_what_a_sidecar_answered_does_not_change_what_is_drawn_next() -> None:
+    """Otherwise a seed would not repeat anything."""
+    without, with_ = random.Random(1), random.Random(1)
+    for number in range(50):
+        fill(without, consumer_pb2.ConsumeRequest, {"lease": []})
+        fill(with_, consumer_pb2.ConsumeRequest, {"lease": [b"%d" % lease for lease in range(number)]})
+    assert without.getstate() == with_.getstate()
+
+
+def test_a_seed_fixes_every_raid() -> None:
+    targets = ("unix:/one", "127.0.0.1:2")
+    raids = [str(Raiding(1, number, targets)) for number in range(200)]
+    assert raids == [str(Raiding(1, number, targets)) for number in range(200)]
+    assert len({raid.split(" ", 2)[2] for raid in raids}) == 2 * len({*RAIDS})
