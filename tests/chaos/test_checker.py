@@ -1,5 +1,6 @@
 """The checker finds what it is there for: a history that keeps every promise passes, and each that breaks one fails."""
 
+import json
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -263,7 +264,8 @@ def test_no_module_that_judges_uses_the_sidecar() -> None:
 
 def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     told = good()
-    (tmp_path / "plan.json").write_text('{"order": "key"}')
+    plan = {"order": "key", "broker": "pulsar", "variant": "shared", "leases": {"seconds": 1.5, "asked": True}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
     (tmp_path / "broker.json").write_text(told.stock.to_json())
     (tmp_path / "published-0").write_text('[0, 0, "ok:1"]\n[0, 1, "half')
     journal = Journal(tmp_path / "journal-1")
@@ -287,3 +289,8 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [(one.possibly_processed, one.digest) for one in read.notes[0].entries] == [(False, ""), (True, "f00")]
     assert read.lives == [Life("sidecar 0", 10, "", 1, False), Life("worker", 11, "journal-1", -9, True)]
     assert read.complaints == ["it hung"]
+    assert (read.broker, read.variant, read.lease) == ("pulsar", "shared", 1.5)
+    assert [(one.trouble, one.whom) for one in read.upsets if one.trouble is Trouble.DOWN] == [
+        (Trouble.DOWN, "sidecar 0")
+    ]
+    assert {one.whom for one in read.upsets if one.trouble is Trouble.GONE} == {"journal-1"}

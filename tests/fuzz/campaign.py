@@ -44,7 +44,11 @@ def run(folder: Path, seed: int, seconds: float, tell: Callable[[str], None] = l
     """What was sent is in `raids` of the folder, written before it is sent; the sidecar's log is beside it."""
     outcome = Outcome(seed)
     with (folder / "raids").open("w", buffering=1) as trail, sidecar_for(folder) as sidecar:
-        loot = Loot(answers=outcome.answers, problems=outcome.problems, tell=lambda sent: trail.write(f"  {sent}\n"))
+
+        def note(sent: str) -> None:
+            trail.write(f"  {sent}\n")
+
+        loot = Loot(answers=outcome.answers, problems=outcome.problems, tell=note)
         tcp = f"127.0.0.1:{sidecar.event('ready')['tcp'].rpartition(':')[2]}"
         with Bystander(sidecar) as bystander:
             ends = time.monotonic() + seconds
