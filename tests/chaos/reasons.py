@@ -39,6 +39,7 @@ class Reasons:
         self._gone = [upset for upset in history.upsets if upset.trouble is Trouble.GONE]
         self._numb = [upset for upset in history.upsets if upset.trouble is Trouble.NUMB]
         self._lease = history.lease
+        self._began = history.notes[0].at if history.notes else 0.0
         self._cut = [upset for upset in history.upsets if upset.trouble is Trouble.CUT]
 
     def lane_began_again(self, since: float, by: float) -> bool:
@@ -66,11 +67,15 @@ class Reasons:
 
     def in_doubt(self, by: float) -> bool:
         """Whether there may have been a delivery by then that nobody wrote down, or a lane that was assigned anew."""
-        return bool(self._lease) or any(upset.at <= by for upset in (*self._lane, *self._gone, *self._cut))
+        return self._leases_over(by) > 0 or any(upset.at <= by for upset in (*self._lane, *self._gone, *self._cut))
 
-    def attempts_lost(self, by: float) -> float:
+    def attempts_lost(self, by: float) -> int:
         """How many attempts of a record may have been counted by then that nobody wrote down."""
-        return float("inf") if self._lease else self.sessions_lost(by)
+        return self.sessions_lost(by) + self._leases_over(by)
+
+    def _leases_over(self, by: float) -> int:
+        """How many leases of a record may have ended by then, one after the other, before a worker looked at it."""
+        return int((by - self._began) / (self._lease * (1 - _WAITED))) if self._lease else 0
 
     def sessions_lost(self, by: float) -> int:
         """How many sessions may have ended by then with a record that their workers had not taken yet."""

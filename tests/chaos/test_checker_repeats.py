@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.checker import check
 from tests.chaos.histories import A1, B3, LATER, broken_by, good, note, passes, short
-from tests.chaos.history import RETRY, Claim, History, Stay
+from tests.chaos.history import RETRY, TOPIC, Claim, History, Stay, Stored
 from tests.chaos.upsets import Trouble, Upset
 from tests.e2e.load.journal import Spot, Word
 
@@ -150,6 +150,17 @@ def test_a_first_delivery_of_a_new_group_that_says_that_somebody_had_it() -> Non
 @pytest.mark.parametrize("trouble", [Trouble.DOWN, Trouble.GONE, Trouble.CUT])
 def test_after_a_restart_or_a_lost_session_a_first_delivery_may_say_so(trouble: Trouble) -> None:
     passes(flagged_first(Upset(3.0, 4.0, trouble)))
+
+
+def test_no_lease_can_have_ended_when_the_first_batch_comes() -> None:
+    broken_by(OVERFLAGGED, replace(flagged_first(), lease=1.5))
+    told = flagged_first()
+    told.notes.insert(0, note(1.0, "w1", Word.TOOK, Spot(0, 1)))
+    told.notes.insert(1, note(1.1, "w1", Word.ACKED, Spot(0, 1)))
+    told.stock.records[Spot(0, 1)] = Stored("b", "ok:2")
+    told.stock.claims[0] = Claim(99.0, TOPIC, 0, ((0, 2),))
+    passes(replace(told, lease=1.5))
+    broken_by(OVERFLAGGED, replace(told, lease=60.0))
 
 
 def test_what_several_sidecars_may_get_from_pulsar_always_says_so() -> None:

@@ -63,7 +63,7 @@ def attempts_are_counted(seen: Seen) -> Iterator[str]:
         for number, one in enumerate(deliveries):
             most = 1 + number + seen.reasons.attempts_lost(one.at)
             if one.entry.attempt > most and not seen.reasons.broker_counts:
-                yield f"attempt {one.entry.attempt}, of {most:g} at the most: {seen.story(spot)}"
+                yield f"attempt {one.entry.attempt}, of {most} at the most: {seen.story(spot)}"
             elif number and _is_forgotten(seen, spot, deliveries, deliveries[number - 1], one):
                 yield f"attempt {one.entry.attempt} again at {one.at:.3f}: {seen.story(spot)}"
 
