@@ -1,10 +1,10 @@
 """A session over one stream: `ConsumerService.Consume`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.errors import InvalidRequest, Stopping
+from sidecar.errors import InvalidRequest, ProtocolError, Stopping
 from sidecar.model import Credit, Delivery, Notice, SessionEnd
 from sidecar.service import encode, ending
 from sidecar.service.clients import Terms, read_credit
@@ -16,6 +16,8 @@ from sidecar.service.writer import Writer
 from sidecar.subscription import Subscription
 
 METHOD = "Consume"
+#: seconds that a write may take which is under way when the client breaks a rule
+_LAST_WRITE = 1.0
 
 
 async def read_hello(context: Context) -> pb.ConsumeRequest:
@@ -74,10 +76,21 @@ class Stream:
             tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
             await asyncio.gather(*tasks)
             how = SessionEnd.ORDERLY
+        except ProtocolError:
+            await self._finish_writing(tasks[1:])
+            raise
         finally:
             for task in tasks:
                 task.cancel()
             ending.end(self._subscription, self._session, how, unseen=self._outbox.take_back())
+
+    async def _finish_writing(self, writing: Sequence[asyncio.Task[None]]) -> None:
+        """gRPC drops a status that is sent while a write is under way, even if that is cancelled, and the client would
+        wait for ever. A client that does not read is not waited for."""
+        self._session.stop_deliveries()
+        self._outbox.close()
+        if writing:
+            await asyncio.wait(writing, timeout=_LAST_WRITE)
 
     async def _read(self) -> None:
         while (raw := await read(self._context)) is not None:

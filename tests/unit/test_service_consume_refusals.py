@@ -1,6 +1,7 @@
 """What a stream is refused for: rules broken, garbage, too much of anything."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -89,6 +90,23 @@ def test_a_second_hello_is_refused(tmp_path: Path) -> None:
             stream = await kit.stream()
             await stream.send(hello=consumer_pb2.Hello(subscription="orders"))
             assert await stream.end() == grpc.StatusCode.INVALID_ARGUMENT
+
+    run(body())
+
+
+def test_a_rule_that_is_broken_while_the_welcome_is_being_written_is_answered_too(tmp_path: Path) -> None:
+    async def body() -> None:
+        hello = consumer_pb2.ConsumeRequest(hello=consumer_pb2.Hello(subscription="orders"))
+
+        async def two_hellos() -> AsyncIterator[consumer_pb2.ConsumeRequest]:
+            yield hello
+            yield hello
+            # A client that says no more, but has not left.
+            await asyncio.Event().wait()
+
+        async with serving(tmp_path) as kit:
+            for _ in range(30):
+                assert await ended(kit.consumer.Consume(two_hellos())) == grpc.StatusCode.INVALID_ARGUMENT
 
     run(body())
 
