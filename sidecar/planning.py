@@ -7,6 +7,7 @@ has anything gets at least one record, so that none starves; if there is not eno
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from sidecar.brokers.cursor import Stretch
 from sidecar.model import Lane
@@ -35,6 +36,15 @@ def plan(
     if limits.bytes:
         shares = allot(shares, [max(1, sizes[lane]) for lane in lanes], limits.bytes, turn)
     return {lane: waiting[lane].ahead(records) for lane, records in zip(lanes, shares, strict=True) if records}
+
+
+def turn_of(start: Mapping[Lane, int]) -> int:
+    """Whose turn it is for a reader that is here: the same for the same place, and mostly another for the next one.
+
+    By a hash, because positions may move in steps of any size: divided by the number of lanes, their sum, and a mere
+    checksum too, may leave the same for ever.
+    """
+    return int.from_bytes(blake2b(repr(sorted(start.items())).encode(), digest_size=8).digest())
 
 
 def allot(wanted: Sequence[int], sizes: Sequence[int], limit: int, turn: int) -> list[int]:

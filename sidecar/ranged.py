@@ -15,7 +15,7 @@ from sidecar.errors import BrokerError, InvalidRequest, Refused, Removed, Stoppi
 from sidecar.log_reading import LogReading
 from sidecar.logs import Log
 from sidecar.model import Lane, Run
-from sidecar.planning import Limits, plan
+from sidecar.planning import Limits, plan, turn_of
 from sidecar.reporting import report_ranged
 from sidecar.settings import SubscriptionSettings
 from sidecar.status import SubscriptionState, SubscriptionStatus
@@ -134,8 +134,7 @@ class RangedSubscription:
         if runs:
             waiting = await self.broker.survey(runs)
             sizes = await self.log.sizes({lane: run.start for lane, run in runs.items()}) if limits.bytes else {}
-            # Positions only grow, so that the sum of them gives the turn to another lane each time.
-            until.update(plan(waiting, sizes, limits, turn=sum(start.values())))
+            until.update(plan(waiting, sizes, limits, turn=turn_of(start)))
         return until, lanes
 
     async def commit(self, token: int, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:

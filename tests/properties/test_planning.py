@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sidecar.brokers.cursor import Counted
 from sidecar.model import Lane, Run
-from sidecar.planning import Limits, allot, plan
+from sidecar.planning import Limits, allot, plan, turn_of
 
 LANES = [Lane("a", 0), Lane("a", 1), Lane("b", 0), Lane("b", 7), Lane("c", 2)]
 
@@ -62,13 +62,25 @@ def test_what_is_given_fits_and_nobody_gets_more_than_is_there(
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 20))
 def test_lanes_take_turns_where_there_is_not_enough_for_all(lanes: int, limit: int, backlog: int) -> None:
-    """By the sum of the positions, as the sidecar gives turns: however small the limit is, all come to their ends."""
+    """However small the limit is, all come to their ends."""
     ends = dict.fromkeys(LANES[:lanes], backlog)
     at = dict.fromkeys(ends, 0)
     for _ in range(lanes * backlog + 1):
         waiting = {lane: Counted(Run(position, ends[lane])) for lane, position in at.items()}
-        at.update(plan(waiting, {}, Limits(records=limit), turn=sum(at.values())))
+        at.update(plan(waiting, {}, Limits(records=limit), turn=turn_of(at)))
     assert at == ends
+
+
+@given(st.integers(2, 5), st.integers(0, 1 << 40), st.sampled_from([1, 2, 3, 4, 5, 1000, 2048, 1 << 33]))
+def test_no_lane_starves_whatever_the_steps_are_in_which_positions_move(lanes: int, start: int, step: int) -> None:
+    at = {lane: start + number * step for number, lane in enumerate(LANES[:lanes])}
+    served = dict.fromkeys(at, 0)
+    for _ in range(100 * lanes):
+        first = sorted(at)[turn_of(at) % lanes]
+        at[first] += step
+        served[first] += 1
+    # One hundred each would be just; a lane that waits for its turn gets it soon all the same.
+    assert min(served.values()) > 40
 
 
 @given(
