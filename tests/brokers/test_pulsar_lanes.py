@@ -9,7 +9,7 @@ import pytest
 from sidecar.brokers.base import Assigned, Lost, Start
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.errors import Refused
-from sidecar.model import Commit, Lane, Message
+from sidecar.model import Commit, Lane, Message, Run
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import consuming, name, running
 from tests.servers.process import free_ports
@@ -204,3 +204,19 @@ def test_a_cursor_that_an_operator_resets_brings_back_what_was_acked(pulsar: Pul
             await consumer.take_values(numbered(7))
             await consumer.stays_silent()
             assert sorted(consumer.values) == numbered(7)
+
+
+def test_consumers_and_readers_that_are_done_are_not_kept_by_the_client(pulsar: PulsarServer) -> None:
+    topic, group = name("topic"), name("group")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar) as broker:
+            places = await broker.publish(topic, [Message(None, value, lane=0) for value in numbered(3)])
+            async with consuming(broker, topic, group=group) as consumer:
+                await consumer.take(3)
+            run = Run(places[0].position, places[-1].position + 1)
+            async for chunk in broker.read(Lane(topic, 0), run, 1 << 20):
+                assert len(chunk.frames) == 3
+            assert broker.library._client._consumers == []

@@ -69,8 +69,7 @@ class Library:
         return list(await self.run(f"find {name}", self._client.get_topic_partitions, name))
 
     async def subscribe(self, name: str, group: str, **settings: Any) -> Any:
-        consumer = await self.run(f"consume {name}", self._client.subscribe, name, group, **settings)
-        return consumer._consumer
+        return await self.run(f"consume {name}", self._kept_by_nobody, self._client.subscribe, name, group, **settings)
 
     async def producer(self, name: str, **settings: Any) -> Any:
         producer = await self.run(f"publish to {name}", self._client.create_producer, name, **settings)
@@ -79,8 +78,15 @@ class Library:
     async def reader(self, name: str, start: tuple[int, int], **settings: Any) -> Any:
         """From after the entry (ledger, entry) on."""
         id_ = pulsar.MessageId(-1, *start, -1)
-        reader = await self.run(f"read {name}", self._client.create_reader, name, id_, **settings)
-        return reader._reader
+        return await self.run(f"read {name}", self._kept_by_nobody, self._client.create_reader, name, id_, **settings)
+
+    def _kept_by_nobody(self, make: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+        """A consumer or a reader that ends when nobody has it any more."""
+        made = make(*arguments, **settings)
+        # The client keeps all that it ever made, with what they have received, unless they are closed by these objects,
+        # which are not used here. It does so for listeners, of which there are none.
+        self._client._consumers.remove(made)
+        return made._consumer if isinstance(made, pulsar.Consumer) else made._reader
 
     async def close(self) -> None:
         """Never raises."""

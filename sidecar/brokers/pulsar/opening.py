@@ -1,6 +1,7 @@
 """Joining a lane: where the group is in it, and a consumer that goes on from there."""
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Collection
@@ -63,8 +64,7 @@ class Opening:
         joined = [one for one in done if isinstance(one, Joined)]
         failed = [one for one in done if isinstance(one, BaseException)]
         if failed:
-            for one in joined:
-                await self._library.run("close", one.consumer.close)
+            await asyncio.gather(*(self._leave(one.name, one.consumer) for one in joined))
             raise failed[0]
         self._known.update(lane.topic for lane, _ in lanes)
         return joined
@@ -99,10 +99,20 @@ class Opening:
         )
         if standing is None:
             return Joined(lane, name, consumer, 0, False, None)
-        last = await self._library.run(f"find the end of {name}", consumer.get_last_message_id)
+        try:
+            last = await self._library.run(f"find the end of {name}", consumer.get_last_message_id)
+        except BaseException:
+            # Nobody would take from it; but it would stay, connect anew whenever it must, and keep its share for ever.
+            await self._leave(name, consumer)
+            raise
         end = max(standing.start, pack(last.ledger_id(), last.entry_id(), last.batch_index()) + 1)
         start = standing.cursors.get(self._spec.group)
         first = start is None
         if start is None:
             start = end if latest else standing.start
         return Joined(lane, name, consumer, start, first, LaneEnd(standing.start, end))
+
+    async def _leave(self, name: str, consumer: Any) -> None:
+        # What cannot be told goodbye, the broker will miss.
+        with contextlib.suppress(BrokerError):
+            await self._library.run(f"close {name}", consumer.close)
