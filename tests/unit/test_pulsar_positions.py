@@ -1,7 +1,5 @@
 """Message ids of Pulsar as positions, and which message stands where."""
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,25 +9,7 @@ from sidecar.brokers.pulsar.names import full, lane_for, path, pattern, short, s
 from sidecar.brokers.pulsar.positions import Id, after, pack, unpack
 from sidecar.brokers.pulsar.records import key_and_headers, key_and_properties
 from sidecar.model import Commit, Header, Run
-
-
-@dataclass(frozen=True)
-class MessageId:
-    """As the library has it."""
-
-    ledger: int
-    entry: int
-    index: int = -1
-
-    def ledger_id(self) -> int:
-        return self.ledger
-
-    def entry_id(self) -> int:
-        return self.entry
-
-    def batch_index(self) -> int:
-        return self.index
-
+from tests.unit.pulsar_kit import MessageId
 
 ids = st.tuples(st.integers(0, (1 << 30) - 1), st.integers(0, (1 << 22) - 1), st.integers(0, (1 << 11) - 1))
 

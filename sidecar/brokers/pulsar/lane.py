@@ -77,6 +77,7 @@ class PulsarLane:
         self._room.set()
         self._buffer: deque[Taken] = deque()
         self._records = 0
+        self._acking: set[asyncio.Task[None]] = set()
         self._receiving = asyncio.create_task(self._receive())
 
     @property
@@ -118,15 +119,27 @@ class PulsarLane:
         return taken.chunk(self.lane, doubtful=doubtful)
 
     async def ack(self, commit: Commit) -> None:
-        """Ack what a commit covers. Returns when the library has taken it: it tells no receipts. If it does not take
-        it, there is no consumer any more, and the lane has `failed`."""
+        """Ack what a commit covers. Returns when the library has taken it, and all before: it tells no receipts. If it
+        does not take it, there is no consumer any more, and the lane has `failed`. Cancelling it takes nothing back."""
         settled = self.held.take(commit)
         if settled.before or settled.beyond:
-            try:
-                await self._library.run(f"ack in {self.name}", self._ack, settled)
-            except BrokerError as error:
-                self.failed = error
-                self._wake()
+            # Of its own, since who waits may give up before there is a thread, and nobody else knows of these any more.
+            acking = asyncio.create_task(self._ack_or_fail(settled))
+            self._acking.add(acking)
+            acking.add_done_callback(self._acking.discard)
+        await self._acked()
+
+    async def _acked(self) -> None:
+        """All acks are with the library."""
+        if self._acking:
+            await asyncio.wait(self._acking)
+
+    async def _ack_or_fail(self, settled: Settled) -> None:
+        try:
+            await self._library.run(f"ack in {self.name}", self._ack, settled)
+        except BrokerError as error:
+            self.failed = error
+            self._wake()
 
     async def last_id(self) -> Any:
         return await self._library.run(f"find the end of {self.name}", self._consumer.get_last_message_id)
@@ -136,6 +149,8 @@ class PulsarLane:
         as it arrives, so that the place is exact within a batch, too."""
         to = _pulsar.MessageId.latest if at_end else pulsar.MessageId(-1, *unpack(position)[:2], -1)._msg_id
         async with self._turn:
+            # An ack of before that came after it would take it back.
+            await self._acked()
             await self._seek(to, position)
             self._epoch += 1
         self._regulate()
@@ -162,6 +177,7 @@ class PulsarLane:
         self._receiving.cancel()
         with contextlib.suppress(asyncio.CancelledError, BrokerError):
             await self._receiving
+        await self._acked()
         with contextlib.suppress(BrokerError):
             await self._library.run(f"close {self.name}", self._consumer.close)
 
