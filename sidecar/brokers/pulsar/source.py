@@ -225,7 +225,11 @@ class PulsarSource(Source):
     async def _keep(self, every: float, look: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(every)
-            await look()
+            try:
+                await look()
+            except Exception as error:
+                # An answer that nobody foresaw must not end all further looks without a word.
+                log.bug("a look at Pulsar failed", error, group=self.spec.group)
 
     async def _look_at_connections(self) -> None:
         # Twice in a row: a broker closes connections for reasons of its own, and the library mends that in a moment.
