@@ -206,6 +206,59 @@ def test_a_cursor_that_an_operator_resets_brings_back_what_was_acked(pulsar: Pul
             assert sorted(consumer.values) == numbered(7)
 
 
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SubscriptionType.FAILOVER])
+def test_acks_beyond_the_floor_that_the_broker_forgets_bring_all_back_in_order_and_flagged_where_a_lane_is_not_shared(
+    pulsar: PulsarServer, kind: SubscriptionType
+) -> None:
+    topic, group = name("topic"), name("group")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, subscription_type=kind) as broker, consuming(broker, topic, group=group) as consumer:
+            await broker.publish(topic, [Message(None, value, lane=0) for value in numbered(10)])
+            await consumer.take(10)
+            at = [position for chunk in consumer.chunks for position in chunk.positions]
+            await consumer.commit(Lane(topic, 0), Commit(at[0], (Run(at[3], at[6] + 1),)))
+            consumer.forget()
+            # As a broker does that is killed before it has stored them.
+            path = f"persistent/public/default/{topic}-partition-0/subscription/{group}/resetcursor/0"
+            await asyncio.to_thread(pulsar.admin, "POST", path)
+            # Not as news after what is in hand: the lane begins anew.
+            await consumer.take_values(numbered(10))
+            assert consumer.values == numbered(10)
+            assert [type(event) for event in consumer.events] == [Lost, Assigned]
+            assert [position for chunk in consumer.chunks for position in chunk.positions] == at
+            assert all(chunk.doubtful for chunk in consumer.chunks)
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SubscriptionType.FAILOVER])
+def test_an_ack_for_all_before_it_that_the_broker_forgets_brings_them_back(
+    pulsar: PulsarServer, kind: SubscriptionType
+) -> None:
+    topic, group = name("topic"), name("group")
+    pulsar.make_topic(topic)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, subscription_type=kind) as broker, consuming(broker, topic, group=group) as consumer:
+            await broker.publish(topic, [Message(None, value, lane=0) for value in numbered(10)])
+            await consumer.take(10)
+            at = [position for chunk in consumer.chunks for position in chunk.positions]
+            await consumer.commit(Lane(topic, 0), Commit(at[-1] + 1))
+            consumer.forget()
+            path = f"persistent/public/default/{topic}-partition-0/subscription/{group}/resetcursor/0"
+            await asyncio.to_thread(pulsar.admin, "POST", path)
+            # The library does not show them: it remembers the ack.
+            await consumer.stays_silent()
+            for _ in range(2):
+                await consumer.source._measure()  # type: ignore[attr-defined]
+            await consumer.take_values(numbered(10))
+            assert consumer.values == numbered(10)
+            assert [type(event) for event in consumer.events] == [Lost, Assigned]
+            assert all(chunk.doubtful for chunk in consumer.chunks)
+
+
 def test_consumers_and_readers_that_are_done_are_not_kept_by_the_client(pulsar: PulsarServer) -> None:
     topic, group = name("topic"), name("group")
     pulsar.make_topic(topic)

@@ -140,8 +140,9 @@ class Bench:
                 await self.woken.wait()
 
 
-def bench(*, cumulative: bool = False) -> Bench:
+def bench(*, exclusive: bool = False, had_before: int = 0) -> Bench:
     """Within a loop. `lane.close()` ends it."""
     consumer, library, woken = FakeConsumer(), FakeLibrary(), asyncio.Event()
-    lane = PulsarLane(LANE, "orders", consumer, library, start=0, cumulative=cumulative, wake=woken.set)  # type: ignore[arg-type]
+    settings: Any = {"start": 0, "had_before": had_before, "exclusive": exclusive}
+    lane = PulsarLane(LANE, "orders", consumer, library, wake=woken.set, **settings)  # type: ignore[arg-type]
     return Bench(consumer, library, lane, woken)

@@ -1,6 +1,6 @@
 """Message ids of Pulsar as positions, and which message stands where."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.brokers.pulsar.held import Held
@@ -81,6 +81,36 @@ def test_what_shares_an_entry_with_the_place_that_was_sought_is_passed_over() ->
     assert held.arrive(before[0]) >= 0
 
 
+def test_where_one_consumer_has_a_lane_alone_what_was_acked_comes_only_if_the_broker_has_gone_back() -> None:
+    held = Held(ascending=True)
+    held.clear(pack(4, 1))
+    for entry in range(1, 4):
+        assert held.arrive(MessageId(4, entry)) == pack(4, entry)
+    # What is in hand comes again when the library has connected anew.
+    assert held.arrive(MessageId(4, 1)) == -1
+    assert not held.gone_back
+    held.take(Commit(pack(4, 1), (Run(pack(4, 2), pack(4, 3)),)))
+    assert held.arrive(MessageId(4, 2)) == -1
+    assert held.gone_back
+    held.clear(pack(4, 1))
+    assert not held.gone_back
+    # Before the place where the group was when it was joined, as well.
+    assert held.arrive(MessageId(4, 0)) == -1
+    assert held.gone_back
+
+
+def test_ids_that_do_not_fit_are_no_way_back() -> None:
+    held = Held(ascending=True)
+    messages = [*(MessageId(4, 0, index) for index in range(3000)), *(MessageId(4, entry) for entry in range(1, 9))]
+    positions = [held.arrive(message) for message in messages]
+    assert positions == sorted(set(positions))
+    assert not held.gone_back
+    assert held.take(Commit(held.next)).before == messages
+    assert held.arrive(MessageId(4, 0, 2999)) == -1
+    assert held.gone_back
+
+
+@settings(deadline=None)
 @given(st.data())
 def test_every_message_is_acked_once_whatever_the_order_of_arrival_and_commits(data: st.DataObject) -> None:
     held, arrived, acked = Held(), {}, []

@@ -33,10 +33,18 @@ class Held:
     a lost consumer had in hand, stands at the next free position: the core wants positions to ascend as records
     arrive, and only here is it known what they mean. A message that arrives again while it is held is not news: the
     library has connected anew.
+
+    Where one consumer alone has the lane (`ascending`), nothing comes out of order. A message that arrives after later
+    ones, and is not held, was acked, and the broker has `gone_back`: acks were lost with it, or somebody has reset the
+    cursor. It has no position, since after it come others that have theirs already.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, ascending: bool = False) -> None:
         self._lock = threading.Lock()
+        self._ascending = ascending
+        #: the one that arrived last, since the start
+        self._last: MessageId | None = None
+        self.gone_back = False
         #: ascending; acked ones in between stay until all before them are acked
         self._positions: list[int] = []
         #: None: acked
@@ -62,10 +70,12 @@ class Held:
             self._positions.clear()
             self._ids.clear()
             self._elsewhere.clear()
+            self._last = None
+            self.gone_back = False
             self.next = start
 
     def arrive(self, message: MessageId) -> int:
-        """The position of a message that arrived, or -1 if it is held already."""
+        """The position of a message that arrived, or -1 if it is held already, or the broker has gone back to it."""
         return self.place(message, message.ledger_id(), message.entry_id(), message.batch_index())
 
     def place(self, message: MessageId, ledger: int, entry: int, index: int) -> int:
@@ -82,8 +92,12 @@ class Held:
                 found = Id(ledger, entry, max(0, index))
                 if self._is_held(position, found):
                     return -1
+                if self._ascending and self._is_behind(position, found):
+                    self.gone_back = True
+                    return -1
                 position = self.next
                 self._elsewhere[found] = position
+            self._last = message
             self.next = position + 1
             self._positions.append(position)
             self._ids.append(message)
@@ -106,6 +120,10 @@ class Held:
                 for message in (*before, *beyond):
                     self._elsewhere.pop(_id(message), None)
         return Settled(before, beyond, in_order)
+
+    def _is_behind(self, position: int, found: Id) -> bool:
+        # By ids: after one that does not fit, a position says nothing.
+        return found <= _id(self._last) if self._last is not None else 0 <= position < self.next
 
     def _is_held(self, position: int, found: Id) -> bool:
         if found in self._elsewhere:

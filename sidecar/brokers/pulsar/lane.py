@@ -14,7 +14,7 @@ from sidecar.brokers.pulsar.held import Held, MessageId, Settled
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.positions import unpack
 from sidecar.brokers.pulsar.records import Taken, encode
-from sidecar.errors import BrokerError
+from sidecar.errors import BrokerError, Unavailable
 from sidecar.model import Chunk, Commit, Lane
 
 #: most that is received at a time
@@ -51,20 +51,23 @@ class PulsarLane:
         library: Library,
         *,
         start: int,
-        cumulative: bool,
+        had_before: int = 0,
+        exclusive: bool,
         wake: Callable[[], None],
     ) -> None:
+        """What lies before `had_before` was delivered by an earlier consumer of this sidecar, perhaps."""
         self.lane = lane
         #: the topic as Pulsar calls it
         self.name = name
-        self.held = Held()
+        self.held = Held(ascending=exclusive)
         self.held.clear(start)
         #: why it cannot go on; a new consumer may
         self.failed: BrokerError | None = None
         self._consumer = consumer
         self._library = library
-        #: one ack may speak for all before it
-        self._cumulative = cumulative
+        self._had_before = had_before
+        #: no other consumer has any of it at the same time: it comes in order, and one ack may speak for all before it
+        self.exclusive = exclusive
         self._wake = wake
         self._paused = False
         self._seeking = False
@@ -116,7 +119,7 @@ class PulsarLane:
             self._buffer.popleft()
         self._records -= count
         self._regulate()
-        return taken.chunk(self.lane, doubtful=doubtful)
+        return taken.chunk(self.lane, doubtful=doubtful or taken.positions[0] < self._had_before)
 
     async def ack(self, commit: Commit) -> None:
         """Ack what a commit covers. Returns when the library has taken it, and all before: it tells no receipts. If it
@@ -195,6 +198,12 @@ class PulsarLane:
                         # Of before a seek.
                         messages = []
                     taken = await self._library.run(f"receive from {self.name}", self._take_batch, messages)
+                    if self.held.gone_back:
+                        # Only a new consumer gets all that is not acked in its order, and only a new start flags it.
+                        raise Unavailable(
+                            f"Pulsar: {self.name} goes back to what was acked: acks were lost with a broker, or its "
+                            "cursor was reset"
+                        )
                     more = len(taken.frames) >= _BATCH_RECORDS
                     if taken.frames:
                         self._put(taken)
@@ -262,7 +271,7 @@ class PulsarLane:
                 failed.append(result)
 
         before = settled.before
-        if before and self._cumulative and settled.in_order:
+        if before and self.exclusive and settled.in_order:
             upto, before = whole_entries(before)
             if upto is not None:
                 self._consumer.acknowledge_cumulative_async(upto, told)

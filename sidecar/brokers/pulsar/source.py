@@ -49,6 +49,8 @@ class PulsarSource(Source):
         self._opening = Opening(spec, options, broker.library, broker.admin)
         self._lanes: dict[Lane, PulsarLane] = {}
         self._ends: dict[Lane, LaneEnd] = {}
+        #: how far lanes had come whose consumers are gone: what lies before may come again
+        self._had: dict[Lane, int] = {}
         self._events: list[LaneEvent] = []
         #: the lane that is first in turn at the next poll
         self._turn = 0
@@ -60,6 +62,8 @@ class PulsarSource(Source):
         self._away = self._blind = ""
         #: hashes of keys that waited for this sidecar for nothing at the last look
         self._deadlocked: dict[Lane, frozenset[int]] = {}
+        #: lanes in which nothing was left to ack at the last look, but for the broker
+        self._silent: set[Lane] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -178,14 +182,14 @@ class PulsarSource(Source):
                 self._assign(joined)
 
     def _assign(self, joined: Joined) -> None:
-        cumulative = self._kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
         self._lanes[joined.lane] = PulsarLane(
             joined.lane,
             joined.name,
             joined.consumer,
             self._broker.library,
             start=joined.start,
-            cumulative=cumulative,
+            had_before=self._had.get(joined.lane, 0),
+            exclusive=self._kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER),
             wake=self._wake.set,
         )
         if joined.ends is not None:
@@ -198,7 +202,9 @@ class PulsarSource(Source):
     async def _mend(self, failed: list[PulsarLane]) -> None:
         """Lanes whose consumers are gone: the core hears of it, and they are joined anew."""
         for lane in failed:
+            log.warning("joining a lane anew", group=self.spec.group, lane=str(lane.lane), error=lane.failed)
             del self._lanes[lane.lane]
+            self._had[lane.lane] = max(self._had.get(lane.lane, 0), lane.held.next)
             self._tell(Lost(frozenset((lane.lane,))))
             await lane.close()
         await self._discover()
@@ -265,6 +271,7 @@ class PulsarSource(Source):
                     self._ends[lane.lane] = replace(self._ends[lane.lane], end=end, backlog=backlog)
                 if found and lane.failed is None:
                     self._end_deadlock(lane, found.deadlocks)
+                    self._end_silence(lane, end, found.backlog)
 
     def _end_deadlock(self, lane: PulsarLane, deadlocks: Collection[tuple[str, int]]) -> None:
         """When keys move to another consumer, Pulsar holds them back until the one before has acked all it had of them.
@@ -274,6 +281,18 @@ class PulsarSource(Source):
         # Twice in a row: the figures are not of one moment.
         if mine & before:
             del self._deadlocked[lane.lane]
-            log.warning("Pulsar waits for acks that it has; joining anew", group=self.spec.group, lane=str(lane.lane))
             lane.failed = Unavailable(f"Pulsar: {lane.name} waits for acks that it has")
             self._wake.set()
+
+    def _end_silence(self, lane: PulsarLane, end: int, backlog: int) -> None:
+        """What comes again though an ack spoke for it and all before it, the library keeps to itself. So a broker that
+        has lost that ack sends all of it again unseen, and counts it as backlog though nothing is left to ack."""
+        before = lane.lane in self._silent
+        self._silent.discard(lane.lane)
+        if lane.exclusive and backlog > 0 and not len(lane.held) and lane.held.next >= end:
+            # Twice in a row: acks are gathered before they are sent.
+            if before:
+                lane.failed = Unavailable(f"Pulsar: {lane.name} counts {backlog} as backlog, all of which was acked")
+                self._wake.set()
+            else:
+                self._silent.add(lane.lane)

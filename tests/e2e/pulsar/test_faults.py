@@ -72,20 +72,22 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(
 @pytest.mark.parametrize(
     # The library waits longer and longer before it connects again, so that this takes a minute.
     ("number", "kind"),
-    [(number, ("shared", "key_shared")[number % 2]) for number in range(ROUNDS)],
+    [(number, ("shared", "key_shared", "exclusive", "failover")[number % 4]) for number in range(ROUNDS + 2)],
 )
 def test_the_broker_is_killed_and_comes_back(new_pulsar: NewPulsar, tmp_path: Path, number: int, kind: str) -> None:
     chance = _chance(number)
     pulsar, topic = new_pulsar(), name("orders")
     pulsar.make_topic(topic, LANES)
-    by_key = kind == "key_shared"
+    by_key = kind != "shared"
     order, shares = ("key", IN_ORDER) if by_key else ("none", ANY_ORDER)
     with (
         Fleet(tmp_path, pulsar, topic, LANES, kind, order=order) as fleet,
         Load(pulsar, topic, chance, shares, by_key=by_key) as load,
     ):
         fleet.works(fleet.add())
-        fleet.works(fleet.add())
+        if kind in ("shared", "key_shared"):
+            # One that stands by has nothing to do, and one beside an exclusive one is refused.
+            fleet.works(fleet.add())
         time.sleep(chance.uniform(0.0, 0.5))
         pulsar.kill()
         for sidecar in fleet.sidecars:
@@ -98,6 +100,10 @@ def test_the_broker_is_killed_and_comes_back(new_pulsar: NewPulsar, tmp_path: Pa
         load.stop()
         stock = fleet.finish()
     assert load.confirmed.keys() <= stock.records.keys()
+    if kind in ("exclusive", "failover"):
+        # Acks that the broker has lost bring their records again: in order, and flagged, as `finish` has checked.
+        out_of_order = fleet.books.out_of_order(stock)
+        assert not out_of_order, out_of_order[:10]
     assert len(stock.records) > 500
     assert stock.dead
 
