@@ -111,9 +111,12 @@ class FakeLibrary:
     async def run(self, doing: str, call: Callable[..., Any], *arguments: Any) -> Any:
         if not doing.startswith("receive"):
             await self.free.wait()
-        if self.away and not doing.startswith("close"):
+        if self.away:
             raise Unavailable(f"cannot {doing}")
         return call(*arguments)
+
+    async def leave(self, one: Any) -> None:
+        one.close()
 
 
 @dataclass

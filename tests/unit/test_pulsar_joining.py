@@ -17,22 +17,16 @@ LANES = [(Lane("orders", number), f"orders-partition-{number}") for number in ra
 
 
 class Consumer:
-    """As the library has it. Its end cannot be found, or it cannot be closed, if there is an error for that."""
+    """As the library has it. Its end cannot be found if there is an error for that."""
 
-    def __init__(self, *, end: BaseException | None = None, close: BaseException | None = None) -> None:
+    def __init__(self, *, end: BaseException | None = None) -> None:
         self._end = end
-        self._close = close
         self.closed = False
 
     def get_last_message_id(self) -> Any:
         if self._end is not None:
             raise self._end
         return SimpleNamespace(ledger_id=lambda: 1, entry_id=lambda: 4, batch_index=lambda: -1)
-
-    def close(self) -> None:
-        self.closed = True
-        if self._close is not None:
-            raise self._close
 
 
 class FakeLibrary:
@@ -49,6 +43,9 @@ class FakeLibrary:
 
     async def run(self, doing: str, call: Any, *arguments: object) -> Any:
         return call(*arguments)
+
+    async def leave(self, one: Consumer) -> None:
+        one.closed = True
 
 
 async def _standing(name: str) -> Standing:
@@ -74,8 +71,8 @@ def test_a_consumer_whose_lane_has_no_end_to_be_found_is_closed(error: BaseExcep
     assert consumer.closed
 
 
-def test_where_one_lane_cannot_be_joined_all_others_are_left_even_if_one_cannot_be() -> None:
-    one, other = Consumer(close=Unavailable("the connection is lost")), Consumer()
+def test_where_one_lane_cannot_be_joined_all_others_are_left() -> None:
+    one, other = Consumer(), Consumer()
     with pytest.raises(Refused, match="somebody else"):
         join(one, other, Refused("somebody else has it"))
     assert one.closed

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 #: blocking calls at a time: connecting many lanes, and receiving from some
 _THREADS = 8
+#: seconds that something that is closed may take to say goodbye to a broker that does not answer
+GOODBYE = 2.0
 
 
 class Library:
@@ -29,6 +31,7 @@ class Library:
     def __init__(self, options: PulsarOptions) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pulsar")
         self._options = options
+        self._closing = False
         authentication = None
         if options.token:
             authentication = pulsar.AuthenticationToken(options.token)
@@ -59,7 +62,9 @@ class Library:
             try:
                 return call(*arguments, **more)
             except Exception as error:
-                known_better = why_not(self._options, doing) if is_vague(error) else None
+                # At the end nobody wants to know.
+                wanted = is_vague(error) and not self._closing
+                known_better = why_not(self._options, doing) if wanted else None
                 raise (known_better or translate(error, doing)) from error
 
         return await loop.run_in_executor(self._threads, called)
@@ -88,9 +93,41 @@ class Library:
         self._client._consumers.remove(made)
         return made._consumer if isinstance(made, pulsar.Consumer) else made._reader
 
+    async def leave(self, one: Any) -> None:
+        """Close a consumer, a reader or a producer. Never raises, needs no thread, and waits for `GOODBYE` at the most:
+        one that gets no answer goes on closing by itself."""
+        await self._close(one)
+
     async def close(self) -> None:
-        """Never raises."""
-        # If it was closed, or cannot be reached to say goodbye: either way it is gone.
-        with contextlib.suppress(Exception):
-            await self.run("close", self._client.close)
-        self._threads.shutdown(wait=False)
+        """Never raises. Takes little longer than `GOODBYE`, whatever the broker does; only calls of the admin API that
+        are under way keep their threads, and so the process, for up to `timeout`."""
+        self._closing = True
+        if not await self._close(self._client._client):
+            # Calls that wait for the broker would hold up the end of the process. This ends them at once.
+            with contextlib.suppress(Exception):
+                await asyncio.to_thread(self._client.shutdown)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _close(self, one: Any) -> bool:
+        loop = asyncio.get_running_loop()
+        closed: asyncio.Future[None] = loop.create_future()
+
+        def resolve() -> None:
+            if not closed.done():
+                closed.set_result(None)
+
+        def told(_: _pulsar.Result) -> None:
+            # Called in a thread of the library; an exception there would end the process.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(resolve)
+
+        try:
+            one.close_async(told)
+            async with asyncio.timeout(GOODBYE):
+                await closed
+        except TimeoutError:
+            return False
+        except _pulsar.PulsarException:
+            # It was closed before.
+            pass
+        return True

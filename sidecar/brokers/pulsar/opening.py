@@ -1,7 +1,6 @@
 """Joining a lane: where the group is in it, and a consumer that goes on from there."""
 
 import asyncio
-import contextlib
 import os
 import socket
 from collections.abc import Collection
@@ -64,7 +63,7 @@ class Opening:
         joined = [one for one in done if isinstance(one, Joined)]
         failed = [one for one in done if isinstance(one, BaseException)]
         if failed:
-            await asyncio.gather(*(self._leave(one.name, one.consumer) for one in joined))
+            await asyncio.gather(*(self._library.leave(one.consumer) for one in joined))
             raise failed[0]
         self._known.update(lane.topic for lane, _ in lanes)
         return joined
@@ -103,7 +102,7 @@ class Opening:
             last = await self._library.run(f"find the end of {name}", consumer.get_last_message_id)
         except BaseException:
             # Nobody would take from it; but it would stay, connect anew whenever it must, and keep its share for ever.
-            await self._leave(name, consumer)
+            await self._library.leave(consumer)
             raise
         end = max(standing.start, pack(last.ledger_id(), last.entry_id(), last.batch_index()) + 1)
         start = standing.cursors.get(self._spec.group)
@@ -111,8 +110,3 @@ class Opening:
         if start is None:
             start = end if latest else standing.start
         return Joined(lane, name, consumer, start, first, LaneEnd(standing.start, end))
-
-    async def _leave(self, name: str, consumer: Any) -> None:
-        # What cannot be told goodbye, the broker will miss.
-        with contextlib.suppress(BrokerError):
-            await self._library.run(f"close {name}", consumer.close)

@@ -13,7 +13,7 @@ from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import pack
 from sidecar.brokers.pulsar.records import build, routing_key
-from sidecar.errors import BrokerError, Refused
+from sidecar.errors import Refused
 from sidecar.model import Message, Place
 
 #: messages under way at a time for one call
@@ -50,11 +50,9 @@ class Producers:
         return places
 
     async def close(self) -> None:
-        """Never raises."""
-        for task in self._producers.values():
-            with contextlib.suppress(BrokerError):
-                producer = await task
-                await self._library.run("close", producer.close)
+        """Never raises. One that is being made just now ends with the client."""
+        made = [task for task in self._producers.values() if task.done() and not task.cancelled()]
+        await asyncio.gather(*(self._library.leave(task.result()) for task in made if task.exception() is None))
         self._producers.clear()
 
     async def _send(self, topic: str, part: list[tuple[int, Message]], producers: dict[int, Any]) -> list[Any]:

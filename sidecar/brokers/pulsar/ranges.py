@@ -85,7 +85,7 @@ class Ranges:
                 if not batch:
                     return
         finally:
-            await self._library.run(f"close the reader of {name}", reader.close)
+            await self._library.leave(reader)
 
 
 def _read(reader: Any) -> list[Any]:

@@ -1,0 +1,47 @@
+"""SIGTERM while Pulsar keeps its connections and says nothing: the sidecar goes all the same."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.pulsar import name
+from tests.e2e.harness import eventually
+from tests.e2e.load.kinds import Kind
+from tests.e2e.pulsar.fleet import Fleet
+from tests.e2e.pulsar.load import Load
+from tests.servers.fixtures import NewPulsar
+
+LANES = 4
+#: seconds: what workers get, and what all goodbyes together may take; a call of the admin API may take 10
+DEADLINE, GOODBYES = 2, 18.0
+SHARES = {Kind.OK: 0.9, Kind.FLAKY: 0.05, Kind.LATER: 0.04, Kind.BAD: 0.01}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_frozen_broker_does_not_hold_up_the_end_of_a_sidecar(
+    new_pulsar: NewPulsar, tmp_path: Path, noticed: bool
+) -> None:
+    pulsar, topic = new_pulsar(), name("orders")
+    pulsar.make_topic(topic, LANES)
+    with Fleet(tmp_path, pulsar, topic, LANES, "shared", drain=f"{DEADLINE}s") as fleet:
+        with Load(pulsar, topic, random.Random(1), SHARES, by_key=False) as load:
+            sidecar = fleet.add()
+            # Records were parked and dead-lettered, so that there are consumers, readers and producers to be closed.
+            eventually(lambda: sidecar.status().counters.dead_lettered, "there are dead letters")
+            fleet.works(sidecar)
+            load.stop()
+        pulsar.freeze()
+        try:
+            if noticed:
+                eventually(lambda: sidecar.status().trouble, "the status says that the broker is away", 60.0)
+            began = time.monotonic()
+            sidecar.signal(signal.SIGTERM)
+            assert sidecar.wait(60.0) == 0
+            took = time.monotonic() - began
+        finally:
+            pulsar.thaw()
+    assert took < DEADLINE + GOODBYES
