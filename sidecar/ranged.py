@@ -175,7 +175,12 @@ class RangedSubscription:
     async def bounds(self, lane: Lane, run: Run) -> LaneEnd:
         """See `LogReading.bounds`."""
         self._check_draining()
-        return await self.log.bounds(lane, run)
+        try:
+            return await self.log.bounds(lane, run)
+        except Removed:
+            if (rest := await self._without_gap(lane, run)) == run:
+                raise
+            return await self.log.bounds(lane, rest)
 
     async def read(self, lane: Lane, run: Run, end: LaneEnd, max_bytes: int) -> AsyncIterator[list[bytes]]:
         """See `LogReading.read`."""
@@ -183,6 +188,8 @@ class RangedSubscription:
         self._reads += 1
         self._idle.clear()
         try:
+            if run.start < end.start:
+                run = await self._without_gap(lane, run)
             async with contextlib.aclosing(self.log.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]
                 async for frames in pieces:
                     self.counters.delivered += len(frames)
@@ -191,6 +198,11 @@ class RangedSubscription:
             self._reads -= 1
             if not self._reads:
                 self._idle.set()
+
+    async def _without_gap(self, lane: Lane, run: Run) -> Run:
+        """What seems to be removed was perhaps never there, which the group's cursor may know."""
+        passed = await self._cursor.passed(lane, run.start)
+        return Run(min(max(passed, run.start), run.stop), run.stop)
 
     # Operators
 

@@ -77,6 +77,11 @@ class Cursor(ABC):
     async def move(self, positions: Mapping[Lane, int]) -> None:
         """Store positions, forward or back: an operator's wish. Who may commit stays. Durable when this returns."""
 
+    async def passed(self, lane: Lane, position: int) -> int:
+        """Where a reader that is at `position` may go on without missing anything, if the broker has begun the lane
+        anew behind it while the lane was empty; `position` itself if it has not, or if that is not known."""
+        return position
+
     @abstractmethod
     async def close(self) -> None:
         """Never raises."""

@@ -6,13 +6,18 @@ from math import ceil
 
 import pytest
 
-from sidecar.brokers.base import SourceSpec
+from sidecar.brokers.base import SeekTo, SourceSpec
 from sidecar.brokers.cursor import Cursor
 from sidecar.brokers.pulsar import PulsarBroker
-from sidecar.brokers.pulsar.ledgers import Ledgers
-from sidecar.brokers.pulsar.positions import pack
-from sidecar.model import Lane, Run
+from sidecar.brokers.pulsar.ledgers import Ledgers, next_entry, resting_place
+from sidecar.brokers.pulsar.positions import Id, pack
+from sidecar.errors import Removed
+from sidecar.model import Lane, Message, Run
+from sidecar.planning import Limits
+from sidecar.ranged import RangedSubscription
+from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from sidecar.wire import decode_frame
+from tests.brokers.harness import numbered
 from tests.brokers.pulsar import name, running
 from tests.e2e.pulsar.stock import client_of
 from tests.servers.pulsar import PulsarServer
@@ -76,7 +81,7 @@ def test_a_position_within_a_batch_is_kept_exactly(pulsar: PulsarServer) -> None
             expected = max(position, end.start + 3)
             assert (await cursor.look()).positions == {lane: expected}
             # Pulsar counts a batch as one.
-            assert await broker.admin.backlog(f"persistent://public/default/{topic}-partition-0", topic) == backlog
+            assert (await cursor.lanes())[lane].backlog == backlog
 
     play(pulsar, body)
 
@@ -116,6 +121,125 @@ def test_first_positions_that_were_not_all_stored_do_not_count(pulsar: PulsarSer
     play(pulsar, body)
 
 
+def read_on(server: PulsarServer, written: int, body: "Callable[[Reading], Awaitable[None]]") -> None:
+    """By a reader at the end of a lane with so many messages, of which Pulsar keeps only what somebody waits for."""
+
+    async def played() -> None:
+        namespace, topic = f"public/{name('space')}", name("topic")
+        await asyncio.to_thread(server.admin, "PUT", f"namespaces/{namespace}", {})
+        retention = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+        await asyncio.to_thread(server.admin, "POST", f"namespaces/{namespace}/retention", retention)
+        # Not by a sidecar, which would have it kept.
+        await asyncio.to_thread(server.admin, "PUT", f"persistent/{namespace}/{topic}/partitions", 1)
+        async with running(server, namespace=namespace) as broker:
+            reading = Reading(server, broker, f"persistent/{namespace}/{topic}-partition-0", Lane(topic, 0))
+            await reading.attach()
+            if written:
+                await reading.publish(*numbered(written))
+            await reading.start()
+            await body(reading)
+            await reading.subscription.close()
+
+    asyncio.run(played())
+
+
+class Reading:
+    """A reader of one lane."""
+
+    def __init__(self, server: PulsarServer, broker: PulsarBroker, path: str, lane: Lane) -> None:
+        settings = SubscriptionSettings(name="orders", topics=(lane.topic,), mode=SubscriptionMode.RANGES)
+        self.subscription = RangedSubscription(settings, broker)
+        self.at = 0
+        self._server = server
+        self._broker = broker
+        self._path = path
+        self._lane = lane
+        self._token = 0
+
+    async def attach(self) -> None:
+        self._token = (await self.subscription.attach("reader"))[0].token
+
+    async def start(self) -> None:
+        self.at = (await self.subscription.resolve_start(self._token, SeekTo.END))[self._lane]
+
+    async def publish(self, *values: bytes) -> None:
+        await self._broker.publish(self._lane.topic, [Message(None, value, lane=0) for value in values])
+
+    async def unload(self) -> None:
+        """As brokers do when they share out their load, or start: what is written then goes to a new ledger."""
+        await asyncio.to_thread(self._server.admin, "PUT", f"{self._path}/unload")
+
+    async def skip_all(self) -> None:
+        """As `pulsar-admin topics clear-backlog` does."""
+        await asyncio.to_thread(self._server.admin, "POST", f"{self._path}/subscription/orders/skip_all")
+
+    async def trim(self) -> None:
+        """Let Pulsar remove what nobody waits for, as it does by itself after a while."""
+        await asyncio.to_thread(self._server.admin, "POST", f"{self._path}/trim")
+
+    async def until(self) -> int:
+        return (await self.subscription.plan({self._lane: self.at}, Limits(), {}))[0][self._lane]
+
+    async def commit(self, position: int) -> None:
+        await self.subscription.commit(self._token, {self._lane: position})
+        self.at = position
+
+    async def committed(self) -> int:
+        return (await self.subscription._cursor.look()).positions[self._lane]
+
+    async def read(self, start: int, stop: int) -> list[bytes | None]:
+        run = Run(start, stop)
+        end = await self.subscription.bounds(self._lane, run)
+        pieces = self.subscription.read(self._lane, run, end, 1 << 20)
+        return [decode_frame(frame).value async for frames in pieces for frame in frames]
+
+    async def backlog(self) -> int:
+        """As the status has it."""
+        return (await self.subscription._cursor.lanes())[self._lane].backlog
+
+
+@pytest.mark.parametrize("written", [0, 1, 5])
+@pytest.mark.parametrize("attaches_again", [False, True])
+def test_a_reader_at_the_end_goes_on_when_pulsar_has_begun_a_new_ledger(
+    pulsar: PulsarServer, written: int, attaches_again: bool
+) -> None:
+    async def body(reading: Reading) -> None:
+        for value in (b"new", b"newer"):
+            await reading.unload()
+            assert await reading.until() == reading.at
+            assert await reading.backlog() == 0
+            await reading.publish(value)
+            if attaches_again:
+                await reading.attach()
+            until = await reading.until()
+            assert await reading.backlog() == 1
+            # As a whole, and in pieces, as readers do that share out a range.
+            middle = (reading.at + until) // 2
+            assert await reading.read(reading.at, until) == [value]
+            assert await reading.read(reading.at, middle) == []
+            assert await reading.read(middle, until) == [value]
+            await reading.commit(until)
+            assert await reading.committed() == until
+            await reading.unload()
+            assert await reading.committed() == until
+
+    read_on(pulsar, written, body)
+
+
+def test_what_was_removed_before_it_was_read_is_told(pulsar: PulsarServer) -> None:
+    async def body(reading: Reading) -> None:
+        await reading.publish(*numbered(4))
+        await reading.skip_all()
+        await reading.unload()
+        await reading.publish(b"new")
+        await reading.trim()
+        with pytest.raises(Removed):
+            await reading.read(reading.at, await reading.until())
+
+    # In a lane that was empty it would not be: what was removed of that and what was never there look the same.
+    read_on(pulsar, 3, body)
+
+
 @pytest.mark.parametrize("per_entry", [1.0, 2.5, 100.0])
 def test_counting_goes_from_ledger_to_ledger(per_entry: float) -> None:
     ledgers = ((3, 4), (7, 0), (9, 5))
@@ -147,3 +271,34 @@ def test_the_end_of_a_lane_never_moves_back_when_the_topic_is_loaded_anew(pulsar
             seen = end
 
     play(pulsar, body)
+
+
+def test_a_cursor_rests_on_what_is_read_next_or_on_the_last_of_a_ledger_that_was_read() -> None:
+    ledgers = ((3, 4), (7, 0), (9, 5), (11, 0))
+    for position, rest in (
+        (pack(3, 0), Id(3, 0)),
+        (pack(3, 2), Id(3, 2)),
+        (pack(3, 2, 7), Id(3, 2)),
+        (pack(3, 3, 1), Id(3, 3)),
+        (pack(3, 4), Id(3, 3)),
+        (pack(7, 0), Id(3, 3)),
+        (pack(9, 5), Id(9, 4)),
+        (pack(11, 0), Id(9, 4)),
+        (pack(1, 0), Id(3, 0)),
+    ):
+        assert resting_place(position, ledgers) == rest
+    assert resting_place(pack(7, 0), ((7, 0),)) is None
+
+
+def test_between_two_entries_a_cursor_is_at_one_place() -> None:
+    ledgers = ((3, 4), (7, 0), (9, 5), (11, 0))
+    for position, place in (
+        (pack(3, 3), pack(3, 3)),
+        (pack(3, 4), pack(9, 0)),
+        (pack(7, 0), pack(9, 0)),
+        (pack(9, 0), pack(9, 0)),
+        (pack(9, 5), pack(9, 5)),
+        (pack(11, 0), pack(11, 0)),
+        (pack(1, 5), pack(3, 0)),
+    ):
+        assert next_entry(position, ledgers) == place

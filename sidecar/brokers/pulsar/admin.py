@@ -49,6 +49,11 @@ class Standing:
     #: ledgers in order, with the number of their entries
     ledgers: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """There is no message, and so nothing that keeps a ledger: Pulsar will put another in its place."""
+        return not any(entries for _, entries in self.ledgers)
+
 
 class Admin:
     """Every call waits for the answer, `timeout` seconds at the most. Raises `Unavailable`, `Refused`, `NotFound`."""
@@ -104,7 +109,8 @@ class Admin:
         if standing.last[1] < 0:
             return LaneEnd(standing.start, max(standing.start, after(*standing.last)))
         last = await self._ask("GET", f"{names.path(name)}/lastMessageId")
-        end = pack(last["ledgerId"], last["entryId"], last.get("batchIndex", -1)) + 1
+        # When all of it was removed, Pulsar has forgotten what was the last.
+        end = pack(last["ledgerId"], last["entryId"], last.get("batchIndex", -1)) + 1 or standing.start
         return LaneEnd(min(standing.start, end), end)
 
     async def subscribed(self, name: str, group: str) -> Subscribed | None:

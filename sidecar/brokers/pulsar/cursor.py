@@ -1,8 +1,10 @@
 """A group of Pulsar that is read by ranges: a durable subscription that nobody is connected to.
 
 Its exact position and the token of its reader are stored as properties of the subscription, in one step. Pulsar's own
-cursor follows, entry by entry, so that the backlog is true and what was read can be removed. Where the cursor is not
-where it was left, workers or a tool have moved it since, and it counts.
+cursor follows, entry by entry, so that what was read can be removed; it rests on the last entry of a ledger that was
+read to its end, so that this ledger stays while the reader is there (see `ledgers.resting_place`). Where the cursor is
+not where it was left, workers or a tool have moved it since, and it counts; but in a lane without messages, Pulsar
+itself moves it on to a new ledger now and then.
 
 Pulsar cannot compare and store in one step. So the token is compared first, and a commit that is under way in the very
 moment in which another reader attaches may still be stored. It may mislead whoever looks at the lag until the new
@@ -18,7 +20,8 @@ from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.cursor import Attached, Cursor, Standing, check_token
 from sidecar.brokers.fencing import Fence, decode, encode, newest
 from sidecar.brokers.pulsar.discovery import Discovery
-from sidecar.brokers.pulsar.positions import unpack
+from sidecar.brokers.pulsar.ledgers import next_entry, resting_place
+from sidecar.brokers.pulsar.positions import pack
 from sidecar.errors import Refused
 from sidecar.model import Lane
 from sidecar.tokens import following
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 #: properties of the subscription: who may commit, the position, and where Pulsar's cursor was left
 _FENCE, _POSITION, _CURSOR = "offramp-ranges", "offramp-position", "offramp-cursor"
+#: and whether the entry that it was left on was read, and whether the lane was empty
+_READ, _EMPTY = "offramp-read", "offramp-empty"
 
 
 class _Entry(NamedTuple):
@@ -39,6 +44,11 @@ class _Entry(NamedTuple):
     cursor: int
     fence: Fence | None
     has_consumers: bool
+    #: everything from the position to the first message is known to be bare: there was none when the position was
+    #: stored, and the cursor waits for the first that comes
+    bare_until: int | None
+    #: the entry at the cursor was read
+    read: bool
 
 
 class PulsarCursor(Cursor):
@@ -69,7 +79,7 @@ class PulsarCursor(Cursor):
         names = await self._discovery.lanes()
         if standing.positions:
             fence = Fence(attached, pinned=True)
-            await asyncio.gather(*(self._describe(names[lane], at, fence) for lane, at in standing.positions.items()))
+            await asyncio.gather(*(self._describe_again(names[lane], entries[lane], fence) for lane in entries))
         else:
             # A group that has no position yet has to carry the token somewhere.
             carrier = names[min(names)]
@@ -92,6 +102,12 @@ class PulsarCursor(Cursor):
         self._check_unconsumed(entries)
         attached = _standing(entries).attached
         await self._move_all(entries, positions, Fence(attached, pinned=True) if attached else None)
+
+    async def passed(self, lane: Lane, position: int) -> int:
+        entry = (await self._entries()).get(lane)
+        if entry is None or entry.position is None or entry.bare_until is None or position < entry.position:
+            return position
+        return max(position, entry.bare_until)
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -127,34 +143,47 @@ class PulsarCursor(Cursor):
             if lane in positions:
                 await self._move(names[lane], positions[lane], fence)
             elif positions:
-                await self._describe(names[lane], entries[lane].cursor, fence)
+                await self._describe_again(names[lane], entries[lane], fence)
 
     async def _move(self, name: str, position: int, fence: Fence | None) -> None:
         await self._admin.subscribe(name, self._group)
+        standing = await self._admin.standing(name)
         end = await self._admin.end(name)
-        # By whole entries. A position within one leaves it to be counted; at the end of the lane nothing is left.
-        ledger, entry, _ = unpack(position if position < end.end else end.end - 1)
-        if end.start < end.end:
-            await self._admin.move(name, self._group, ledger, entry, after=position >= end.end)
-        await self._describe(name, position, fence)
+        rest = resting_place(position, standing.ledgers)
+        read = False
+        if rest is not None:
+            await self._admin.move(name, self._group, rest.ledger, rest.entry, after=False)
+            # A position within an entry leaves it to be counted, unless it is the end of the lane.
+            read = position >= min(end.end, pack(rest.ledger, rest.entry + 1))
+        await self._describe(name, position, fence, read=read, empty=rest is None)
 
-    async def _describe(self, name: str, position: int, fence: Fence | None) -> None:
-        left_at = (await self._admin.standing(name)).cursors[self._group]
+    async def _describe_again(self, name: str, entry: _Entry, fence: Fence | None) -> None:
+        """As it is, but for the fence."""
+        position = entry.cursor if entry.position is None else entry.position
+        await self._describe(name, position, fence, read=entry.read, empty=entry.bare_until is not None)
+
+    async def _describe(self, name: str, position: int, fence: Fence | None, *, read: bool, empty: bool) -> None:
+        standing = await self._admin.standing(name)
+        left_at = next_entry(standing.cursors[self._group], standing.ledgers)
         properties = {_POSITION: str(position), _CURSOR: str(left_at)}
         if fence is not None:
             properties[_FENCE] = encode(fence)
+        properties |= dict.fromkeys([_READ] * read + [_EMPTY] * empty, "yes")
         await self._admin.describe(name, self._group, properties)
 
     async def _entries(self) -> dict[Lane, _Entry]:
         names = await self._discovery.lanes()
         found = await asyncio.gather(*(self._entry(name) for name in names.values()))
         entries = {lane: entry for lane, entry in zip(names, found, strict=True) if entry is not None}
-        if _standing(entries).positions:
+        known = _standing(entries)
+        if known.positions:
             # Pulsar keeps only what somebody waits for, so a lane that came later is the group's as soon as it is seen.
             for lane in names.keys() - entries.keys():
                 await self._admin.subscribe(names[lane], self._group)
                 made = await self._entry(names[lane])
                 if made is not None:
+                    fence = Fence(known.attached, pinned=True) if known.attached else None
+                    await self._describe_again(names[lane], made, fence)
                     entries[lane] = made
         return entries
 
@@ -163,19 +192,26 @@ class PulsarCursor(Cursor):
         standing = await self._admin.standing(name)
         if subscribed is None or self._group not in standing.cursors:
             return None
-        cursor = standing.cursors[self._group]
+        cursor = next_entry(standing.cursors[self._group], standing.ledgers)
         properties = subscribed.properties
         fence = decode(properties.get(_FENCE, ""))
+        stored = properties.get(_POSITION, "")
+        is_left = properties.get(_CURSOR) == str(cursor)
+        was_empty = _EMPTY in properties or (standing.is_empty and not stored)
+        bare_until = standing.start if was_empty and cursor == standing.start else None
         position: int | None = cursor
         if fence is not None and not fence.pinned:
             position = None
-        elif properties.get(_CURSOR) == str(cursor) and properties.get(_POSITION, "").isdecimal():
-            position = int(properties[_POSITION])
-        return _Entry(position, cursor, fence, subscribed.has_consumers)
+        elif (is_left or bare_until is not None) and stored.isdecimal():
+            position = int(stored)
+        return _Entry(position, cursor, fence, subscribed.has_consumers, bare_until, is_left and _READ in properties)
 
     async def _end(self, name: str) -> LaneEnd:
         end = await self._admin.end(name)
-        return replace(end, backlog=await self._admin.backlog(name, self._group))
+        found = await self._admin.subscribed(name, self._group)
+        if found is None:
+            return replace(end, backlog=-1)
+        return replace(end, backlog=max(0, found.backlog - (_READ in found.properties)))
 
 
 def _standing(entries: Mapping[Lane, _Entry]) -> Standing:

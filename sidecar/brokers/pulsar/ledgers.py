@@ -4,9 +4,10 @@ Positions are made of ledger, entry and place in a batch, so that their distance
 entries each ledger has, and how many messages an entry holds is known from those that were read.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sidecar.brokers.pulsar.positions import pack, unpack
+from sidecar.brokers.pulsar.positions import Id, pack, unpack
 from sidecar.model import Run
 
 
@@ -57,3 +58,31 @@ class Ledgers:
             if start.ledger <= ledger <= stop.ledger:
                 count += max(0, min(last, entries) - first)
         return count
+
+
+def next_entry(position: int, ledgers: Sequence[tuple[int, int]]) -> int:
+    """One place for all positions between two entries, such as the end of a ledger and the start of the next: where the
+    second begins. Pulsar's cursor may be at any of them. After the last entry, the position itself."""
+    ledger, entry, _ = unpack(position)
+    for one, entries in ledgers:
+        if one == ledger and entry < entries:
+            break
+        if one > ledger and entries:
+            return pack(one, 0)
+    return position
+
+
+def resting_place(position: int, ledgers: Sequence[tuple[int, int]]) -> Id | None:
+    """The entry on which Pulsar's cursor waits for a reader that is at a position; None if there is no entry at all.
+
+    It is the one that is read next. But where the reader has come to the end of a ledger it is the last one of that:
+    Pulsar removes ledgers that every cursor has left, and with it would go the only proof that nothing was lost between
+    this position and the next ledger.
+    """
+    ledger, entry, _ = unpack(position)
+    filled = [(one, entries) for one, entries in ledgers if entries]
+    before = [(one, entries) for one, entries in filled if one <= ledger]
+    if not before:
+        return Id(filled[0][0], 0) if filled else None
+    last, entries = before[-1]
+    return Id(last, min(entry, entries - 1) if last == ledger else entries - 1)
