@@ -150,13 +150,17 @@ def test_consumers_of_another_type_are_told_apart(pulsar: PulsarServer) -> None:
                     pass
 
 
-def test_the_backlog_is_told(pulsar: PulsarServer) -> None:
+@pytest.mark.parametrize("kind", list(SubscriptionType))
+def test_the_backlog_is_told(pulsar: PulsarServer, kind: SubscriptionType) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
 
     @play
     async def _() -> None:
-        async with running(pulsar) as broker, consuming(broker, topic, group="group") as consumer:
+        async with (
+            running(pulsar, subscription_type=kind) as broker,
+            consuming(broker, topic, group="group") as consumer,
+        ):
             await broker.publish(topic, [Message(None, value, lane=0) for value in numbered(7)])
             await consumer.take(7)
             await consumer.source._measure()  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """Message ids of Pulsar as positions, and which message stands where."""
 
+import pulsar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,13 @@ def test_ids_that_do_not_fit_are_consumed_all_the_same() -> None:
     assert positions == sorted(set(positions))
     assert held.take(Commit(positions[-1] + 1)).before == messages
     assert not len(held)
+
+
+def test_what_is_held_can_be_counted_with_ids_of_the_library() -> None:
+    held = Held()
+    first, *_ = [held.arrive(pulsar.MessageId(-1, 4, entry, -1)._msg_id) for entry in range(3)]
+    held.take(Commit(first, (Run(pack(4, 1), pack(4, 2)),)))
+    assert len(held) == 2
 
 
 def test_one_ack_speaks_for_all_before_it_only_while_all_is_in_order() -> None:

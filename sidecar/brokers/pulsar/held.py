@@ -59,7 +59,9 @@ class Held:
 
     def __len__(self) -> int:
         """Messages that are not acked."""
-        return len(self._ids) - self._ids.count(None)
+        # Not by `count`, which would compare: the library's ids refuse to be compared with None.
+        with self._lock:
+            return sum(message is not None for message in self._ids)
 
     def clear(self, start: int = 0, *, sought: bool = False) -> None:
         """Everything is forgotten; what arrives next stands at `start` or later. `sought`: what arrives first may lie
