@@ -29,7 +29,7 @@ from offramp.v1 import admin_pb2, admin_pb2_grpc, publish_pb2, publish_pb2_grpc
 T = TypeVar("T")
 
 #: seconds that anything may take on a busy machine before the test gives up
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def eventually(look: Callable[[], T], what: str = "", patience: float = PATIENCE) -> T:
