@@ -139,10 +139,10 @@ class Fetcher:
     async def _call_alone(
         self, request: pb.FetchRequest, subscription: WatchedSubscription, directory: Directory
     ) -> pb.FetchResponse:
-        answer = await fetch_alone(request, subscription, directory)
+        answer = await fetch_alone(request, subscription, directory, _all_is_read)
         if self._has("a reply is lost"):
             del request.settlements[:]
-            answer = await fetch_alone(request, subscription, directory)
+            answer = await fetch_alone(request, subscription, directory, _all_is_read)
         return pb.FetchResponse.FromString(answer)
 
     async def _call(self, request: pb.FetchRequest, session: FetchSession) -> pb.FetchResponse:
@@ -153,9 +153,9 @@ class Fetcher:
         if self._has("a call is repeated while it waits"):
             answer = await self._twice(request, session)
         else:
-            answer = await session.fetch(request)
+            answer = await session.fetch(request, _all_is_read)
         if self._has("a reply is lost"):
-            again = await session.fetch(request)
+            again = await session.fetch(request, _all_is_read)
             if again != answer:
                 self.world.broken("the protocol", f"seq {request.seq} was answered otherwise the second time")
         if self._has("an answer is given up"):
@@ -164,7 +164,7 @@ class Fetcher:
 
     async def _begin(self, request: pb.FetchRequest, session: FetchSession) -> None:
         """A call that its client gives up after a while."""
-        call = self.world.loop.create_task(session.fetch(request))
+        call = self.world.loop.create_task(session.fetch(request, _all_is_read))
         try:
             await asyncio.sleep(self.world.rng.uniform(0.0, 0.3))
         finally:
@@ -173,11 +173,11 @@ class Fetcher:
 
     async def _twice(self, request: pb.FetchRequest, session: FetchSession) -> bytes:
         """A call, and the same again while the first one still waits."""
-        first = self.world.loop.create_task(session.fetch(request))
+        first = self.world.loop.create_task(session.fetch(request, _all_is_read))
         first.add_done_callback(_hear)
         try:
             await asyncio.sleep(self.world.rng.uniform(0.0, 0.3))
-            answer = await session.fetch(request)
+            answer = await session.fetch(request, _all_is_read)
         finally:
             if not first.done():
                 await asyncio.sleep(0)
@@ -194,7 +194,7 @@ class Fetcher:
         wrong.CopyFrom(request)
         wrong.seq = self.world.rng.choice([seq for seq in (self._seq - 2, self._seq + 1, self._seq + 5) if seq >= 0])
         try:
-            await session.fetch(wrong)
+            await session.fetch(wrong, _all_is_read)
         except OutOfTurn:
             return
         self.world.broken("the protocol", f"seq {wrong.seq} was answered, the turn was {self._seq}")
@@ -217,3 +217,7 @@ def _to_proto(word: Settlement) -> record_pb2.Settlement:
         if part.retry_after is not None:
             piece.retry_after_ms = round(part.retry_after * 1_000)
     return out
+
+
+def _all_is_read() -> None:
+    """No answer lies unread, so there may be another."""
