@@ -1,12 +1,13 @@
 """Writing records aside: to the dead-letter topic or the retry topic. What is not written holds the commit back."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.brokers.base import Broker
-from sidecar.errors import BrokerError, NotFound, Refused
+from sidecar.errors import BrokerError, NotFound, Refused, TooLarge
 from sidecar.lanes import LanePhase
 from sidecar.model import Message
 from sidecar.retry import Backoff
@@ -14,6 +15,8 @@ from sidecar.spans import Span
 
 #: messages of one write
 _BATCH = 200
+#: failures after which records are written also to a topic that could not be prepared: most of a minute
+_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +32,9 @@ class Aside:
 class AsideWriter:
     """Writes in the order given, tries until it succeeds, and says when a record is durably aside.
 
-    `done` is called with what was written; `trouble` with a sentence while writing fails, and with "" when it
-    works again. Records whose lane is gone are forgotten: whoever has the lane now will see them again.
+    What the broker refuses is tried again now and then, and keeps no other record from being written. `done` is called
+    with what was written; `trouble` with a sentence while writing fails, and with "" when it works again. Records
+    whose lane is gone are forgotten: whoever has the lane now will see them again.
     """
 
     def __init__(
@@ -49,11 +53,17 @@ class AsideWriter:
         self._pending: deque[Aside] = deque()
         #: those that the broker did not take alone. They go alone from then on: a write that fails may have been done
         #: in part, and its other records would be written again and again
-        self._refused: set[Aside] = set()
+        self._refused: deque[Aside] = deque()
+        #: since one of those was last taken
+        self._refusals = 0
+        #: when the first of those is tried again, on the loop's clock
+        self._retry_at = 0.0
+        #: topics that are as they should be, or that take records at least
+        self._prepared: set[str] = set()
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._pending) + len(self._refused)
 
     def add(self, aside: Aside) -> None:
         self._pending.append(aside)
@@ -64,62 +74,134 @@ class AsideWriter:
         #: so many of the next ones go alone: one of them was refused
         alone = 0
         while True:
-            await self._wake.wait()
-            group = self._next(1 if failures or alone else _BATCH)
+            retried = self._retry_is_due()
+            group = [self._refused[0]] if retried else self._next(1 if failures or alone else _BATCH)
             if not group:
                 failures = alone = 0
             if troubled and not (failures or alone or self._refused):
                 troubled = False
                 self._trouble("")
             if not group:
-                self._wake.clear()
+                await self._something_to_do()
                 continue
-            alone = max(0, alone - 1)
+            if not retried:
+                alone = max(0, alone - 1)
             try:
+                if group[0].topic not in self._prepared:
+                    await self._prepare(group[0].topic, failures)
                 await self._write(group)
             except BrokerError as error:
-                failures, troubled = failures + 1, True
+                troubled = True
                 what = "park" if group[0].parked else "dead-letter"
                 self._trouble(
                     f"cannot {what} records to {group[0].topic}: {error}. Their commit is held back until it works."
                 )
-                if isinstance(error, Refused):
-                    if len(group) > 1:
-                        alone = len(group)
-                    else:
-                        # It must not keep the others from being written.
-                        self._refused.add(group[0])
-                        self._pending.rotate(-1)
-                await asyncio.sleep(self._backoff.wait(failures))
+                if not isinstance(error, Refused):
+                    failures += 1
+                    await asyncio.sleep(self._backoff.wait(failures))
+                    continue
+                if len(group) > 1:
+                    alone = len(group)
+                else:
+                    self._was_refused(retried=retried)
+                # There may be many, and a broker that refuses without asking anybody never waits.
+                await asyncio.sleep(0)
                 continue
             failures = 0
+            self._prepared.add(group[0].topic)
             for _ in group:
-                self._forget_first()
+                (self._refused if retried else self._pending).popleft()
+            if retried:
+                # What was in their way may be gone for all of them.
+                self._refusals, self._retry_at = 0, 0.0
             self._done(group)
+
+    async def _something_to_do(self) -> None:
+        """Wait for a new record, or until one that was refused may be tried again."""
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._retry_at if self._refused else None):
+                await self._wake.wait()
+
+    def _retry_is_due(self) -> bool:
+        """Whether the first of those that were refused goes next."""
+        while self._refused and _is_gone(self._refused[0]):
+            self._refused.popleft()
+        if not self._refused or asyncio.get_running_loop().time() < self._retry_at:
+            return False
+        self._refused = deque(aside for aside in self._refused if not _is_gone(aside))
+        return True
+
+    def _was_refused(self, *, retried: bool) -> None:
+        """The broker did not take the next one, alone: others go first now."""
+        if retried:
+            self._refused.rotate(-1)
+        else:
+            self._refused.append(self._pending.popleft())
+            if len(self._refused) > 1:
+                return
+            self._refusals = 0
+        self._refusals += 1
+        self._retry_at = asyncio.get_running_loop().time() + self._backoff.wait(self._refusals)
 
     def _next(self, most: int) -> list[Aside]:
         """The next ones for one topic, without those whose lane is gone."""
-        while self._pending and self._pending[0].span.lane.phase is LanePhase.GONE:
-            self._forget_first()
+        while self._pending and _is_gone(self._pending[0]):
+            self._pending.popleft()
         group: list[Aside] = []
         for aside in self._pending:
-            if len(group) == most or (group and aside.topic != group[0].topic):
-                break
-            if aside.span.lane.phase is LanePhase.GONE or (group and aside in self._refused):
+            if len(group) == most or (group and aside.topic != group[0].topic) or _is_gone(aside):
                 break
             group.append(aside)
-            if aside in self._refused:
-                break
         return group
 
-    def _forget_first(self) -> None:
-        self._refused.discard(self._pending.popleft())
+    async def _prepare(self, topic: str, failures: int) -> None:
+        """Before the first write: a broker that makes topics on the fly would not make it as it should be."""
+        try:
+            await self._broker.ensure_topic(topic, self._own_topics.get(topic, 1))
+        except Refused:
+            # Somebody else may have made it. If not, the write will tell.
+            pass
+        except BrokerError:
+            # Where topics are made by another API, that may be out of reach for good while writing works.
+            if failures < _TRIES:
+                raise
 
     async def _write(self, group: Sequence[Aside]) -> None:
         topic = group[0].topic
         messages = [aside.message for aside in group]
         try:
+            await self._publish(topic, messages)
+        except (NotFound, Refused) as error:
+            last = None if isinstance(error, TooLarge) else await self._last_lane(topic, messages)
+            if last is None:
+                raise
+            # The topic was made with fewer lanes than are set now: the longest waits share its last one.
+            await self._broker.publish(topic, [_up_to(last, message) for message in messages])
+
+    async def _publish(self, topic: str, messages: Sequence[Message]) -> None:
+        try:
             await self._broker.publish(topic, messages)
         except NotFound:
             await self._broker.ensure_topic(topic, self._own_topics.get(topic, 1))
             await self._broker.publish(topic, messages)
+
+    async def _last_lane(self, topic: str, messages: Sequence[Message]) -> int | None:
+        """None if all messages are for lanes that the topic has, or if nobody can tell."""
+        furthest = max((message.lane for message in messages if message.lane is not None), default=0)
+        if not furthest:
+            return None
+        try:
+            last = len(await self._broker.lane_ends(topic)) - 1
+        except BrokerError:
+            # Why they were not written says more than this.
+            return None
+        return last if 0 <= last < furthest else None
+
+
+def _up_to(last: int, message: Message) -> Message:
+    return message if message.lane is None else replace(message, lane=min(message.lane, last))
+
+
+def _is_gone(aside: Aside) -> bool:
+    return aside.span.lane.phase is LanePhase.GONE

@@ -104,11 +104,13 @@ class Books:
         if self.lanes.get(state.lane) is state:
             del self.lanes[state.lane]
         self.forget_waiting(state)
+        # Workers have their copies, and leases keep the lane as long as they are remembered.
+        state.window.clear()
         touched = []
         for lease in self.leases.held():
             mine = [span for span in lease.spans if span.lane is state]
             for span in mine:
-                # The worker has its copy; this one is needed no more.
+                # What was parked has a copy that the window does not know.
                 span.chunk.drop(span.start, span.stop)
             if mine:
                 touched.append(lease)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sidecar.books import Books
 from sidecar.brokers.base import SeekTarget, Source
-from sidecar.errors import BrokerError, LaneGone
+from sidecar.errors import BrokerError, LaneGone, Stopping
 from sidecar.lanes import LanePhase, LaneState
 from sidecar.model import Commit, Lane
 from sidecar.retry import Backoff
@@ -36,6 +36,8 @@ class Committing:
         self._committed = committed
         self._wanted = asyncio.Event()
         self._turn = asyncio.Lock()
+        #: seeks that are under way, whether or not somebody waits for them
+        self._seeks: set[asyncio.Task[Mapping[Lane, int]]] = set()
 
     def want(self) -> None:
         """Something was settled."""
@@ -112,10 +114,45 @@ class Committing:
         return True
 
     async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        """Move lanes. Their leases become stale. Raises what `Source.seek` raises; then nothing was moved."""
+        """Move lanes. Their leases become stale. Raises what `Source.seek` raises: `LaneGone` if only some were moved,
+        anything else if none was; `Stopping`: perhaps they were, and perhaps not. If the caller is cancelled, it is
+        done all the same."""
+        # The broker may have moved already. One that went on without its turn would undo a later one, and one that
+        # stopped half-way would leave the lane to commits of its earlier epoch.
+        seek = asyncio.create_task(self._seek(targets))
+        self._seeks.add(seek)
+        seek.add_done_callback(self._seeks.discard)
+        try:
+            return await asyncio.shield(seek)
+        except asyncio.CancelledError:
+            if seek.cancelled():
+                raise Stopping("the sidecar is stopping; ask again in a moment") from None
+            raise
+
+    async def close(self) -> None:
+        """Give up the seeks that are under way. The source must be closed next."""
+        seeks = [*self._seeks]
+        for seek in seeks:
+            seek.cancel()
+        await asyncio.gather(*seeks, return_exceptions=True)
+
+    async def _seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         async with self._turn:
             before = [self._books.lanes[lane] for lane in targets if lane in self._books.lanes]
-            positions = await self._source.seek(targets)
-            # The new epoch may have begun already while the call was under way: only the old one ends here.
-            self._lost([state for state in before if state.phase is not LanePhase.GONE])
+            try:
+                positions = await self._source.seek(targets)
+            except LaneGone as error:
+                self._end([state for state in before if state.lane not in error.lanes])
+                raise
+            except BrokerError:
+                # The broker may have the targets as committed, and another life of the lanes would start there.
+                for state in before:
+                    state.ledger.commit_failed()
+                self.want()
+                raise
+            self._end(before)
             return positions
+
+    def _end(self, moved: Iterable[LaneState]) -> None:
+        # The new epoch may have begun already while the call was under way: only the old one ends here.
+        self._lost([state for state in moved if state.phase is not LanePhase.GONE])

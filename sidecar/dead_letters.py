@@ -1,7 +1,7 @@
 """Records that failed for good: how they are written, listed and sent back."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sidecar import parking
@@ -28,8 +28,10 @@ HEADERS = (
     "offramp-dead-lettered-at",
 )
 _READ_BYTES = 1 << 20
-_REDRIVE_BATCH = 500
-_READ_AHEAD = 1_000
+#: records and bytes that are sent back in one write
+_REDRIVE_BATCH, _REDRIVE_BYTES = 500, 1 << 20
+#: records and bytes of a listing that are read beyond its limit before those that will not be in it are dropped
+_READ_AHEAD, _READ_AHEAD_BYTES = 1_000, 4 << 20
 #: of a look at the newest: records and bytes that are read at the most, and by how much further back each look goes
 _LOOK_AT, _LOOK_BYTES, _FURTHER = 1_000, 4 << 20, 16
 
@@ -67,7 +69,7 @@ def write(span: Span, *, group: str, reason: str, worker: str, wall_ms: int) -> 
         datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds"),
     )
     said = tuple(Header(name, str(value).encode()) for name, value in zip(HEADERS, values, strict=True))
-    return Message(record.key, record.value, (*record.headers, *said))
+    return Message(record.key, record.value, (*record.headers, *said), aside=True)
 
 
 def read(record: Record) -> DeadLetter | None:
@@ -94,19 +96,29 @@ def read(record: Record) -> DeadLetter | None:
 
 
 async def list_dead_letters(
-    broker: Broker, settings: SubscriptionSettings, *, limit: int = 0, ids: Collection[str] = ()
+    broker: Broker,
+    settings: SubscriptionSettings,
+    *,
+    limit: int = 0,
+    ids: Collection[str] = (),
+    payloads: bool = True,
 ) -> list[DeadLetter]:
-    """Dead letters of the subscription's group, oldest first. `limit` = 0: all. `ids`: only these.
+    """Dead letters of the subscription's group, oldest first. `limit` = 0: all. `ids`: only these. Without `payloads`
+    they have no key, no value and no headers.
 
     One that was written twice, because its write and the commit are not one step, is listed once.
     """
     found: dict[str, DeadLetter] = {}
+    ahead = 0
     async for letter in _all(broker, settings):
-        if not ids or letter.id in ids:
-            found.setdefault(letter.id, letter)
-        if limit and len(found) > 2 * limit + _READ_AHEAD:
+        if letter.id in found or (ids and letter.id not in ids):
+            continue
+        found[letter.id] = letter if payloads else replace(letter, record=_bare(letter.record))
+        ahead += _size(found[letter.id].record)
+        if limit and (len(found) > 2 * limit + _READ_AHEAD or (len(found) > limit and ahead > _READ_AHEAD_BYTES)):
             # There may be millions: only the oldest so far can be among the oldest in the end.
             found = {letter.id: letter for letter in _oldest_first(found.values())[:limit]}
+            ahead = 0
     letters = _oldest_first(found.values())
     return letters[:limit] if limit else letters
 
@@ -147,14 +159,16 @@ async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collec
     # One that was written twice is sent once.
     sent: dict[str, None] = {}
     waiting: list[Message] = []
+    size = 0
     async for letter in _all(broker, settings):
         if letter.id in sent or (ids and letter.id not in ids):
             continue
         sent[letter.id] = None
         waiting.append(parking.redriven(_frame(letter.record), letter.topic, wall_ms=wall_ms))
-        if len(waiting) == _REDRIVE_BATCH:
+        size += _size(letter.record)
+        if len(waiting) == _REDRIVE_BATCH or size >= _REDRIVE_BYTES:
             await broker.publish(settings.retry_topic, waiting)
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         await broker.publish(settings.retry_topic, waiting)
     return list(sent)
@@ -169,6 +183,15 @@ def _number(text: str, limit: int = 1 << 63) -> int:
 
 def _oldest_first(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
     return sorted(letters, key=lambda letter: (letter.dead_lettered_ms, letter.id))
+
+
+def _bare(record: Record) -> Record:
+    return Record(None, None, (), record.lane, record.position, record.timestamp_ms, record.ref)
+
+
+def _size(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
 
 
 def _frame(record: Record) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 from sidecar.books import Books
 from sidecar.budget import Budget
@@ -12,7 +13,7 @@ from sidecar.model import ClosedBy, Delivery
 from sidecar.picks import Pick, Room
 from sidecar.retry import Backoff, OutageGuard
 from sidecar.sessions import Session
-from sidecar.settings import SubscriptionSettings
+from sidecar.settings import BatchSettings, SubscriptionSettings
 from sidecar.spans import Parcel, redeliveries
 from sidecar.tracing import Spans
 
@@ -57,6 +58,7 @@ class Delivering:
         #: gets nothing until it has nothing in hand
         self._held_back: Session | None = None
         self._held_back_until = 0.0
+        self._room_within = lru_cache(maxsize=64)(partial(_room_within, settings.batch))
         self._pump_is_due = False
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -102,6 +104,9 @@ class Delivering:
         now = self._clock.now()
         dispatcher = self._books.dispatcher
         passed_over: list[Session] = []
+        if self._held_back is not None and not dispatcher.has_suspect(now):
+            # Its record went, or moved away. The next one gets a session, and a time to wait for it, of its own.
+            self._held_back = None
         while self._hungry and self._may_deliver(now) and not dispatcher.idle(now):
             session = next(iter(self._hungry))
             del self._hungry[session]
@@ -118,9 +123,9 @@ class Delivering:
                     self._hungry[session] = None
                 continue
             passed_over.append(session)
-            if not too_large:
+            if not too_large and not dispatcher.has_suspect(now):
                 break
-            # Nothing for this worker; another one may take larger messages.
+            # Nothing for this worker; another one may take larger messages, or have nothing in hand.
         if passed_over:
             self._hungry = {**dict.fromkeys(passed_over), **self._hungry}
         self.set_alarm(now)
@@ -187,12 +192,10 @@ class Delivering:
         return dispatcher.pick(room, now)
 
     def _room(self, session: Session) -> Room:
-        hard = session.hard_bytes
-        # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
-        room = min(int(self._settings.batch.bytes), max(hard - _BESIDE * self._settings.batch.records, hard * 3 // 8))
+        room = self._room_within(session.hard_bytes)
         if session.credit.bytes:
-            room = min(room, max(1, session.credit.bytes - session.unsettled_bytes))
-        return Room(room, hard)
+            return room._replace(bytes=min(room.bytes, max(1, session.credit.bytes - session.unsettled_bytes)))
+        return room
 
     def _deliver(self, session: Session, pick: Pick, now: float) -> None:
         spans, books = pick.spans, self._books
@@ -231,3 +234,10 @@ class Delivering:
         session.consumer.deliver(
             Delivery(lease.id, topic, lanes, frames, lease.records, lease.size, told, limit, pick.closed_by)
         )
+
+
+def _room_within(batch: BatchSettings, hard_bytes: int) -> Room:
+    """For a client that takes so many bytes."""
+    # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
+    frames = max(hard_bytes - _BESIDE * batch.records, hard_bytes * 3 // 8)
+    return Room(min(int(batch.bytes), frames), hard_bytes)

@@ -59,6 +59,8 @@ class Dispatcher:
                 if not left:
                     parcel.state = ParcelState.GONE
                 touched.append(parcel)
+        self._returned.prune()
+        self._suspects.prune()
         return touched
 
     def idle(self, now: float) -> bool:

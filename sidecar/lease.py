@@ -1,13 +1,15 @@
 """One batch in the hands of one worker, and what its settlements mean. Pure."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from sidecar.errors import InvalidRequest
 from sidecar.model import Outcome, Part, Range, Run, Settlement
 from sidecar.runs import RunSet
-from sidecar.spans import Parcel, ParcelState, Span, between, count
+from sidecar.spans import Parcel, ParcelState, Span, between, count, size
 
 Holder = TypeVar("Holder")
 
@@ -51,7 +53,7 @@ class Lease(Generic[Holder]):
         self.holder = holder
         self.spans = spans
         self.records = count(spans)
-        self.size = sum(span.size for span in spans)
+        self.size = size(spans)
         self.phase = LeasePhase.HELD
         self.granted = now
         #: seconds from the delivery after which it ends whatever happens
@@ -140,11 +142,16 @@ def spread(records: int, settlement: Settlement) -> list[Part]:
 def settled_otherwise(lease: Lease[Holder], parts: Iterable[Part]) -> tuple[Range, ...]:
     """Ranges of the parts that were settled before with another outcome, or refused before."""
     stale = RunSet()
+    # No two of them overlap, so each part looks only at those that it meets.
+    said = sorted(lease.outcomes)
+    firsts = [first for first, _, _ in said]
     for part in parts:
-        for first, records, outcome in lease.outcomes:
+        end = part.first + part.count
+        for first, records, outcome in islice(said, max(0, bisect_right(firsts, part.first) - 1), None):
+            if first >= end:
+                break
             if outcome is not part.outcome:
-                start, stop = max(first, part.first), min(first + records, part.first + part.count)
-                stale.add(Run(start, stop))
+                stale.add(Run(max(first, part.first), min(first + records, end)))
         for run in lease.refused or ():
             stale.add(Run(max(run.start, part.first), min(run.stop, part.first + part.count)))
     return tuple(Range(run.start, run.stop - run.start) for run in stale)

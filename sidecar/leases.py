@@ -1,6 +1,7 @@
 """Batches in the hands of workers. Pure: grant, extend, settle, expire(now)."""
 
 import heapq
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Generic
@@ -160,10 +161,12 @@ class Leases(Generic[Holder]):
         for range_ in settled_otherwise(lease, parts):
             stale.add(Run(range_.first, range_.first + range_.count))
         done: list[Settled] = []
+        firsts = [part.first for part in parts]
         for index, single in still_waiting(lease):
-            part = next((p for p in parts if p.first <= index < p.first + p.count), None)
-            if part is None:
+            at = bisect_right(firsts, index) - 1
+            if at < 0 or index >= parts[at].first + parts[at].count:
                 continue
+            part = parts[at]
             stale.discard(Run(index, index + 1))
             # What is to be retried waits for that already; an ack or a reject that comes late spares the retry.
             if part.outcome in (Outcome.ACK, Outcome.REJECT):

@@ -40,6 +40,8 @@ class Message:
     lane: int | None = None
     #: milliseconds since 1970; 0: now
     timestamp_ms: int = 0
+    #: Offramp writes it aside. It was taken once and has grown since, so what an adapter takes from apps is no measure
+    aside: bool = False
 
 
 class Place(NamedTuple):
@@ -154,8 +156,7 @@ class Part:
     retry_after: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What a worker says of a lease. `outcome` is None exactly when only the parts are settled (`partial`)."""
 
     lease: bytes

@@ -110,7 +110,7 @@ def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: i
         "company": history.company,
     }
     headers = (*record.headers, Header(HEADER, json.dumps(said).encode()))
-    return Message(record.key, record.value, headers, lane=lane_for(wait, lanes))
+    return Message(record.key, record.value, headers, lane=lane_for(wait, lanes), aside=True)
 
 
 def _read(header: Header) -> dict[str, Any] | None:

@@ -42,7 +42,7 @@ class RangedSubscription:
         self.clock = clock or Clock()
         self.counters = Counters()
         self.meters = Meters()
-        self.log = LogReading(settings, broker)
+        self.log = LogReading(settings, broker, self.clock)
         #: a bug ended its loop: only a new process will help
         self.broken = ""
         self.draining = False
@@ -121,19 +121,13 @@ class RangedSubscription:
         until = {lane: start.get(lane, lanes[lane].start) for lane in lanes}
         runs: dict[Lane, Run] = {}
         for lane, position in start.items():
-            end = lanes[lane]
-            if position > end.end:
-                raise Removed(
-                    f"{lane} ends at {end.end}: there never was a position {position}, or the topic was made anew",
-                    end.start,
-                    end.end,
-                )
+            end = await self.log.ends_for(lane, position, lanes[lane])
             # What was removed cannot be planned; that it was, whoever reads the range will be told.
             runs[lane] = Run(max(position, end.start), min(end.end, ceiling.get(lane, end.end)))
         runs = {lane: run for lane, run in runs.items() if run.start < run.stop and not self.paused_because}
         if runs:
             waiting = await self.broker.survey(runs)
-            sizes = await self.log.sizes({lane: run.start for lane, run in runs.items()}) if limits.bytes else {}
+            sizes = await self.log.sizes(runs) if limits.bytes else {}
             until.update(plan(waiting, sizes, limits, turn=turn_of(start)))
         return until, lanes
 
@@ -143,12 +137,7 @@ class RangedSubscription:
             lanes = await self._look_at_lanes()
             self._check_lanes(positions)
             for lane, position in positions.items():
-                if position > lanes[lane].end:
-                    raise Removed(
-                        f"{lane} ends at {lanes[lane].end}: position {position} cannot be committed",
-                        lanes[lane].start,
-                        lanes[lane].end,
-                    )
+                await self.log.ends_for(lane, position, lanes[lane])
             try:
                 async with asyncio.timeout(self.settings.commit_timeout):
                     await self._cursor.commit(_given(token), positions)
@@ -226,7 +215,9 @@ class RangedSubscription:
         where it is, and its next commit counts if it is further on."""
         async with self._control():
             await self._look_at_lanes()
-            positions = {lane: (await self._find([lane], target))[lane] for lane, target in targets.items()}
+            positions: dict[Lane, int] = {}
+            for target in set(targets.values()):
+                positions |= await self._find([lane for lane in targets if targets[lane] == target], target)
             await self._cursor.move(positions)
             self._standing = await self._cursor.look()
             return positions

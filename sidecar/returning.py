@@ -30,6 +30,10 @@ class Returning:
     def put_back(self, parcel: Parcel, now: float) -> None:
         self._returns.add(parcel, now)
 
+    def prune(self) -> None:
+        """Let go of parcels that stopped waiting."""
+        self._returns.prune()
+
     def next_due(self) -> float | None:
         """When the next parcel becomes due that is not due yet."""
         return self._returns.next_due()
@@ -52,6 +56,9 @@ class Returning:
 
     def _pick(self, room: Room, now: float, last: LaneState | None, *, probing: bool) -> Pick | None:
         due = self._returns.due(now)
+        if not due:
+            # The usual case, once for each batch.
+            return None
         passed: list[Parcel] = []
         self._leased = []
         pick: Pick | None = None

@@ -50,28 +50,38 @@ class Ring:
         return min((end for end in ends if end > now), default=None)
 
     def pick(self, room: Room, now: float) -> Pick | None:
-        batching = self._batching
-        waiting_topics = self._lingering(now) if batching.linger else ()
+        waiting_topics = self._lingering(now) if self._batching.linger else ()
+        if self._ring and not waiting_topics:
+            # The usual case: the lane whose turn it is has something. Others are not even looked at.
+            pick = self._pick_from(next(iter(self._ring)), room)
+            if pick is not None:
+                return pick
         for first in [*self._ring]:
-            if first.lane.topic in waiting_topics:
-                continue
-            spans = self._take(first, batching.records, room)
-            if not spans:
-                continue
-            records, bytes_ = count(spans), size(spans)
-            if self._order is not Order.LANE:
-                for lane in [*self._ring]:
-                    if records >= batching.records or bytes_ >= room.bytes:
-                        break
-                    if lane.lane.topic == first.lane.topic and lane is not first:
-                        more = self._take(lane, batching.records - records, room, bytes_)
-                        spans += more
-                        records += count(more)
-                        bytes_ += size(more)
-            if records >= batching.records:
-                return Pick(spans, ClosedBy.RECORDS)
-            return Pick(spans, ClosedBy.BYTES if self._has_more(first) else ClosedBy.LINGER)
+            if first.lane.topic not in waiting_topics:
+                pick = self._pick_from(first, room)
+                if pick is not None:
+                    return pick
         return None
+
+    def _pick_from(self, first: LaneState, room: Room) -> Pick | None:
+        """A batch that begins with this lane."""
+        most = self._batching.records
+        spans = self._take(first, most, room)
+        if not spans:
+            return None
+        records, bytes_ = count(spans), size(spans)
+        if records < most and self._order is not Order.LANE:
+            for lane in [*self._ring]:
+                if records >= most or bytes_ >= room.bytes:
+                    break
+                if lane.lane.topic == first.lane.topic and lane is not first:
+                    more = self._take(lane, most - records, room, bytes_)
+                    spans += more
+                    records += count(more)
+                    bytes_ += size(more)
+        if records >= most:
+            return Pick(spans, ClosedBy.RECORDS)
+        return Pick(spans, ClosedBy.BYTES if self._has_more(first) else ClosedBy.LINGER)
 
     def _has_more(self, first: LaneState) -> bool:
         """Whether there is more that could have gone into a batch which began with this lane."""

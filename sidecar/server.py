@@ -114,7 +114,7 @@ class Sidecar:
         self._directory = Directory(
             self._boot, {prefix: self._subscription(prefix, name) for prefix, name in prefixes.items()}
         )
-        #: those whose broker is open
+        #: those whose broker is open, until they are drained
         self._started: list[AnySubscription] = []
         self._services = Services(
             ConsumerService(self._directory, settings.listen),
@@ -179,7 +179,6 @@ class Sidecar:
         self._draining = True
         began = time.monotonic()
         await asyncio.gather(*(self._drain(subscription, deadline) for subscription in self._started))
-        self._started.clear()
         log.info("drained", seconds=time.monotonic() - began)
         # Streams end only now, so that every settlement was answered; publishes end with the server.
         self._services.stop()
@@ -227,6 +226,9 @@ class Sidecar:
 
     async def _start_subscription(self, subscription: AnySubscription) -> None:
         await self._connections[subscription.settings.broker].opened.wait()
+        if self._draining:
+            # Nobody would drain it.
+            return
         await subscription.start()
         self._started.append(subscription)
 
@@ -236,6 +238,7 @@ class Sidecar:
         except Exception as error:
             # The others still have something to lose, and so do the workers.
             log.bug("a subscription could not be drained", error, subscription=subscription.settings.name)
+        self._started.remove(subscription)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -13,7 +13,7 @@ from sidecar.budget import Budget
 from sidecar.clock import Clock
 from sidecar.delivering import Delivering
 from sidecar.lanes import LanePhase
-from sidecar.lease import Lease, LeasePhase, Settled, forget_records
+from sidecar.lease import Lease, LeasePhase, Settled, forget_records, forget_unless_waiting
 from sidecar.model import Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
 from sidecar.retry import Backoff, OutageGuard, RejectWatch
 from sidecar.sessions import Session
@@ -63,7 +63,13 @@ class Settling:
         )
         self.delivering: Delivering
 
-    def settle(self, settlement: Settlement, now: float) -> SettleResult:
+    def settle(self, settlements: Iterable[Settlement], now: float) -> list[SettleResult]:
+        """Take the word of workers, which must have passed `Leases.check`."""
+        results = [self._settle(settlement, now) for settlement in settlements]
+        self._settled()
+        return results
+
+    def _settle(self, settlement: Settlement, now: float) -> SettleResult:
         books = self._books
         began = time_ns() if self._spans is not None else 0
         result, lease, settled = books.leases.settle(settlement)
@@ -93,7 +99,6 @@ class Settling:
         if self._held is not None and self._held.state is not ParcelState.WAITING:
             self._held = None
             self._books.note("oversized", "")
-        self._settled()
         return result
 
     def session_ended(self, session: Session, how: SessionEnd, now: float) -> None:
@@ -105,10 +110,12 @@ class Settling:
             failed = _failed(lease, spans)
             if how is SessionEnd.LOST:
                 counters.abandoned += count(spans)
-                self._apply(self._verdicts.abandoned(failed, now, alone=alone), lease, now, "WORKER_DIED", heirs=True)
+                moves = self._verdicts.abandoned(failed, now, alone=alone, in_outage=self._guard.down)
+                self._apply(moves, lease, now, "WORKER_DIED", heirs=True)
             else:
                 counters.released += count(spans)
                 self._apply(self._verdicts.released(failed), lease, now, "released", heirs=True)
+            forget_unless_waiting(lease)
         self._settled()
 
     def expire(self, now: float) -> None:
@@ -122,6 +129,7 @@ class Settling:
                     _failed(lease, spans), now, reason="EXPIRED", doubtful=True, in_outage=in_outage
                 )
                 self._apply(moves, lease, now, "EXPIRED", heirs=True)
+            forget_unless_waiting(lease)
             self._settled()
 
     def relieve(self, now: float) -> None:
@@ -157,15 +165,16 @@ class Settling:
     def _settle_part(self, lease: Lease[Session], settled: Settled, now: float, *, in_outage: bool) -> None:
         spans, part, named, meant = settled
         counters = self._books.counters
-        failed = Failed(spans, named, meant, lease.origin, lease.setbacks, lease.apart)
         self.rejects.settled(part.count, rejected=part.outcome is Outcome.REJECT)
+        if part.outcome is Outcome.ACK:
+            counters.acked += part.count
+            self._books.settle(spans)
+            self._budget.success(now - lease.granted, len(self._books.leases) + 1, now)
+            if self._guard.success(now):
+                self._recovered(now)
+            return
+        failed = Failed(spans, named, meant, lease.origin, lease.setbacks, lease.apart)
         match part.outcome:
-            case Outcome.ACK:
-                counters.acked += part.count
-                self._books.settle(spans)
-                self._budget.success(now - lease.granted, len(self._books.leases) + 1, now)
-                if self._guard.success(now):
-                    self._recovered()
             case Outcome.NACK:
                 counters.nacked += part.count
                 if not part.retry_after:
@@ -201,9 +210,9 @@ class Settling:
             self.delivering.outage_began(now)
         return in_outage
 
-    def _recovered(self) -> None:
+    def _recovered(self, now: float) -> None:
         self._books.note("outage", "")
-        self._budget.restart(len(self._books.leases))
+        self._budget.restart(len(self._books.leases), now)
 
     def _end(self, lease: Lease[Session]) -> list[Span]:
         """End a lease without a word of its worker. Answers what is unsettled of it and still ours."""

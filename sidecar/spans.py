@@ -19,7 +19,7 @@ class History(NamedTuple):
     failures: int = 0
     #: those of them that speak against the record: not while the handler was known to be down
     strikes: int = 0
-    #: lost sessions among them
+    #: lost sessions among those that speak against it
     deaths: int = 0
     #: an earlier outcome is not known
     doubtful: bool = False

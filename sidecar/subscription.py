@@ -162,11 +162,16 @@ class Subscription:
         """Stop at once. What is not committed is replayed."""
         self.draining = True
         self._delivering.close()
+        # Before anything is waited for: nobody commits what is settled from now on, so it must not be said to count.
+        lanes = [*self.books.lanes]
+        for state in [*self.books.lanes.values()]:
+            self.books.lane_is_gone(state)
         tasks = [*self._tasks, *self._assigning.leaving]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._source.release([*self.books.lanes])
+        await self._committing.close()
+        await self._source.release(lanes)
         await self._source.close()
         if self._spans is not None:
             self._spans.close()
@@ -214,8 +219,7 @@ class Subscription:
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
         """Take the word of workers. Raises `InvalidRequest` before anything is applied."""
         self.check(settlements)
-        now = self._up_to_date()
-        return [self._settling.settle(settlement, now) for settlement in settlements]
+        return self._settling.settle(settlements, self._up_to_date())
 
     # Operators
 

@@ -2,7 +2,7 @@
 
 - A failing batch is split until the failing record is alone; only then do attempts count.
 - A record whose worker died twice is delivered alone; when that kills its worker too, it is given up.
-- While the handler is down nothing is split and nothing is given up.
+- While the handler is down nothing is split, nothing is given up, and nothing speaks against a record.
 """
 
 import random
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sidecar.retry import Backoff, OutageGuard, halves
 from sidecar.settings import Exhausted, SubscriptionSettings
-from sidecar.spans import Span, count
+from sidecar.spans import SUSPECTED, Span, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,11 @@ class Verdicts:
         after = self._backoff.wait(setbacks) if retry_after is None else retry_after
         return [Back(spans, after, True, failed.origin, setbacks)]
 
-    def abandoned(self, failed: Failed, now: float, *, alone: bool) -> list[Move]:
-        """After the session was lost: the worker died with these records in its hands; `alone`: and with no others."""
+    def abandoned(self, failed: Failed, now: float, *, alone: bool, in_outage: bool = False) -> list[Move]:
+        """After the session was lost: the worker died with these records in its hands; `alone`: and with no others.
+
+        `in_outage`: as in `failed`.
+        """
         together: list[Span] = []
         moves: list[Move] = []
         alone = alone and failed.meant == 1
@@ -107,13 +110,13 @@ class Verdicts:
             died = span.with_history(
                 history._replace(
                     failures=history.failures + 1,
-                    strikes=history.strikes + 1,
-                    deaths=history.deaths + 1,
+                    strikes=history.strikes + (not in_outage),
+                    deaths=history.deaths + (not in_outage),
                     doubtful=True,
                     first_failed=now if history.first_failed is None else history.first_failed,
                 )
             )
-            if died.history.deaths == 1:
+            if died.history.deaths < SUSPECTED:
                 together.append(died)
                 continue
             alone_from_now_on = died.with_history(died.history._replace(company=1))

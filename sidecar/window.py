@@ -53,6 +53,14 @@ class Window:
         self._tracked = max(self._tracked, position)
         self._drop_committed()
 
+    def clear(self) -> None:
+        """Free all that arrived: the lane is gone."""
+        for chunk, _, _ in self._chunks:
+            chunk.drop(0, len(chunk.frames))
+        self._chunks.clear()
+        self._records = self._bytes = 0
+        self._before = None
+
     def before(self) -> int:
         """Records before this position may be delivered."""
         if self._before is None:

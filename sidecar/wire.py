@@ -107,15 +107,16 @@ def key_of(frame: bytes) -> bytes | None:
     return frame[at + 1 : at + 1 + length]
 
 
-def encode_batch(tag: bytes, delivery: Delivery) -> list[bytes]:
-    """A batch as a field of a response. The pieces are to be joined with those of other fields."""
+def encode_batch(tag: bytes, delivery: Delivery) -> tuple[list[bytes], int]:
+    """A batch as a field of a response, and its bytes. The pieces are to be joined with those of other fields."""
     place = _encode_place(delivery.topic, delivery.lanes)
     tail = _encode_tail(int(delivery.lease_for * 1000), delivery.closed_by)
     if delivery.redeliveries:
         tail = _encode_redeliveries(delivery.redeliveries) + tail
     lease = delivery.lease
     length = 2 + len(lease) + len(place) + delivery.size + len(tail)
-    return [tag, varint(length), b"\x0a", varint(len(lease)), lease, place, *delivery.frames, tail]
+    head = b"%b%b\x0a%b%b%b" % (tag, varint(length), varint(len(lease)), lease, place)
+    return [head, *delivery.frames, tail], len(head) + delivery.size + len(tail)
 
 
 @lru_cache(maxsize=1024)

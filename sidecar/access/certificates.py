@@ -63,6 +63,10 @@ def _check(listen: ListenSettings) -> float:
         server.load_cert_chain(listen.tls_certificate, listen.tls_key, password=_no_password)
     except ssl.SSLError as error:
         raise StartError(_why_not_loaded(listen, error)) from error
+    except OSError as error:
+        # It was there a moment ago. Which of the two is gone, nobody is told.
+        which = f"listen.tls_certificate: {listen.tls_certificate} or its key {listen.tls_key}"
+        raise StartError(f"{which} cannot be read: {error.strerror}") from error
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     # The certificate is its own authority here: who signed it is for clients to judge.
@@ -104,6 +108,8 @@ def _load_authorities(context: ssl.SSLContext, setting: str, path: str) -> None:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
         raise StartError(f"{setting}: {path} has no certificate in PEM form") from error
+    except OSError as error:
+        raise StartError(f"{setting}: {path} cannot be read: {error.strerror}") from error
 
 
 def _why_not_loaded(listen: ListenSettings, error: ssl.SSLError) -> str:

@@ -93,9 +93,17 @@ class Keys:
 
     async def run(self) -> None:
         """Look again and again, if there is anything to look at."""
+        told = ""
         while self._has_files:
             await asyncio.sleep(EVERY)
-            await self.look()
+            try:
+                await self.look()
+                told = ""
+            except Exception as error:
+                # What nobody foresaw must not end the rotation: certificates expire, and tokens are taken away.
+                if repr(error) != told:
+                    log.bug("a look at certificates and tokens failed; it goes on", error)
+                told = repr(error)
 
     async def look(self) -> None:
         """Take what the files hold now, if it is good."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sidecar.brokers.cursor import Counted, Cursor, Stretch
-from sidecar.errors import Refused
+from sidecar.errors import NotFound, Refused
 from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
 
 
@@ -198,8 +198,10 @@ class Source(ABC):
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         """Move lanes; answers the positions they moved to, once the broker has them durably as committed.
 
-        No commit is in flight meanwhile. The next `poll` that has anything of these lanes starts with their
-        `Assigned`; nothing fetched before the seek arrives after it. Raises `NotFound`, `Unavailable`, `LaneGone`.
+        No commit and no other seek is in flight meanwhile; only if `close` comes next is it cancelled. The next `poll`
+        that has anything of these lanes starts with their `Assigned`; nothing fetched before the seek arrives after
+        it. Raises `LaneGone` for lanes that moved away (the others are moved), `NotFound` and `Unavailable`: then no
+        lane is moved, though the broker may have it committed.
         """
 
     @abstractmethod
@@ -238,11 +240,24 @@ class Broker(ABC):
 
     @abstractmethod
     async def ensure_topic(self, topic: str, lanes: int) -> None:
-        """Make the topic if it is missing. An existing one is left as it is."""
+        """Make the topic if it is missing, and see to it that what is written to it stays. An existing one is
+        otherwise left as it is.
+
+        Called in each life before the first write to a topic of the group's own, also where `publish` makes topics on
+        the fly, and again after its `NotFound`. Raises `Unavailable`, and `Refused` if somebody else must make it.
+        """
 
     @abstractmethod
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
         """Asks the broker. Raises `NotFound`, `Unavailable`."""
+
+    async def written(self, lane: Lane) -> int:
+        """The next position that will be written, asked of the broker. It lies beyond the end of the lane where what is
+        written cannot be read yet, as in a transaction that is open. Raises `NotFound`, `Unavailable`."""
+        ends = await self.lane_ends(lane.topic)
+        if lane not in ends:
+            raise NotFound(f"There is no lane {lane}.")
+        return ends[lane].end
 
     @abstractmethod
     def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:

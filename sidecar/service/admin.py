@@ -119,6 +119,7 @@ class AdminService:
             settings,
             limit=request.limit or _DEFAULT_LETTERS,
             ids=(request.id,) if request.id else (),
+            payloads=not request.without_payload,
         )
         response = pb.ListDeadLettersResponse()
         room = _LETTERS_BYTES

@@ -105,6 +105,9 @@ class FetchSession(Pull):
         self.look_again()
         if want.credit.batches:
             await self._collect(turn, me, want, lease, limit, check)
+        elif self._session.credit.batches:
+            # Of the call that was replaced, which leaves it to this one.
+            self._session.grant(_NO_BATCHES)
         turn.answer, leases = self.answer(turn.results, want.credit.batches, limit)
         ending.release(self._subscription, self.take_back())
         self._subscription.written(leases)

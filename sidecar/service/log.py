@@ -121,7 +121,7 @@ class LogService:
         broker = self._brokers.usable(subscription.settings.broker)
         if isinstance(subscription, RangedSubscription):
             return subscription
-        return LogReading(subscription.settings, broker)
+        return LogReading(subscription.settings, broker, subscription.clock)
 
 
 def _tell_ends(context: Context, start: int, end: int) -> None:

@@ -49,8 +49,7 @@ class Outbox:
         self._changed.set()
 
     def add_delivery(self, delivery: Delivery) -> None:
-        pieces = encode_batch(CONSUME_BATCH_TAG, delivery)
-        size = sum(map(len, pieces))
+        pieces, size = encode_batch(CONSUME_BATCH_TAG, delivery)
         self._batches.append(_Batch(delivery.lease, pieces, size))
         self._batches_bytes += size
         self._changed.set()

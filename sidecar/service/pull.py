@@ -91,8 +91,8 @@ class Pull:
         room = limit - sum(map(len, pieces))
         leases: list[bytes] = []
         while self._deliveries and len(leases) < batches:
-            batch = encode_batch(FETCH_BATCH_TAG, self._deliveries[0])
-            room -= sum(map(len, batch))
+            batch, size = encode_batch(FETCH_BATCH_TAG, self._deliveries[0])
+            room -= size
             if pieces and room < 0:
                 break
             pieces.extend(batch)

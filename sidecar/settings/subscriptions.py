@@ -146,8 +146,8 @@ class BudgetSettings:
 
     concurrency: int = setting("Most batches in flight. 0: no limit.", 0, at_least=0)
     adaptive: bool = setting(
-        "Find the number of batches in flight: lowered on OVERLOADED, failures and growing latency, raised "
-        "while all is well, started low after a stall.",
+        "Find the number of batches in flight at which most gets done: it climbs while more at once gets more done, "
+        "and falls when batches take longer instead, on OVERLOADED and on failures; started low after a stall.",
         False,
     )
     rate: float = setting("Most records a second. 0: no limit.", 0.0, at_least=0.0)

@@ -1,11 +1,14 @@
 """Promise 7: memory is bounded."""
 
 import asyncio
+import gc
+import weakref
 
+from sidecar.brokers.base import SeekTo
 from sidecar.model import Lane
 from sidecar.settings import Bytes, MemorySettings
 from sidecar.subscription import Subscription
-from tests.promises.stage import Stage, numbered, promise
+from tests.promises.stage import Stage, needs, numbered, promise
 from tests.promises.timing import leap, until
 from tests.promises.worker import Batch
 
@@ -89,6 +92,24 @@ class MemoryIsBounded:
         worker.batches[0].ack()
         await stage.commits(topic, at[99] + 1)
         assert (subscription.status().buffered_records, subscription.status().buffered_bytes) == (0, 0)
+
+    @promise
+    @needs("seeks")
+    async def test_a_lane_that_is_gone_is_kept_by_no_lease_that_ended(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(topic, *numbered(10))
+        subscription = await stage.subscribe(topic)
+        dying, slow = stage.worker(subscription), stage.worker(subscription, lease=10.0)
+        await dying.next()
+        await slow.next()
+        lane = weakref.ref(subscription.books.lanes[Lane(topic, 0)])
+        await subscription.seek({Lane(topic, 0): SeekTo.END})
+        dying.die()
+        await leap(10.0)
+        await until(lambda: subscription.counters.expired or not subscription.books.leases.held())
+        await stage.turn_around(subscription)
+        gc.collect()
+        assert lane() is None
 
     @promise
     async def test_the_broker_is_polled_also_when_every_lane_is_paused(self, stage: Stage) -> None:

@@ -104,6 +104,24 @@ class DrainIsOrderly:
         assert [(batch.values, batch.attempt) for batch in batches] == [([b"1"], 1), ([b"2"], 1)]
 
     @promise
+    async def test_what_is_said_to_count_while_it_stops_is_committed_and_nothing_counts_after(
+        self, stage: Stage
+    ) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(51))
+        subscription = await stage.subscribe(topic)
+        *batches, last = await stage.worker(subscription, credit=51).take(51)
+        draining = asyncio.create_task(subscription.drain(0.0))
+        for batch in batches:
+            batch.ack()
+            await asyncio.sleep(0)
+        await draining
+        assert last.ack().status is SettleStatus.STALE
+        counted = [batch for batch in batches if batch.results[0].status is SettleStatus.SETTLED]
+        assert counted == batches[: len(counted)]
+        assert stage.committed(topic) == at[len(counted) - 1] + 1
+
+    @promise
     async def test_a_drain_with_two_seconds_left_is_a_good_one(self, stage: Stage) -> None:
         """Commits are continuous, so that there is little left to do."""
         topic = await stage.topic()

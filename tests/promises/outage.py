@@ -71,6 +71,36 @@ class AnOutageIsNotPoison:
         assert subscription.status().state is SubscriptionState.RUNNING
 
     @promise
+    async def test_workers_that_die_in_an_outage_are_not_held_against_their_records(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(topic, b"probe")
+        subscription = await stage.subscribe(topic, retry=retry(attempts=3))
+        worker = stage.worker(subscription)
+        (await worker.next()).nack("down")
+        worker.leave()
+        async with hurry():
+            for _ in range(5):
+                dying = stage.worker(subscription)
+                await dying.next()
+                dying.die()
+        await stage.publish(topic, b"other")
+        since: list[Batch] = []
+
+        def handler(batch: Batch) -> None:
+            if batch.values == [b"other"]:
+                batch.ack()
+                return
+            if subscription.status().state is SubscriptionState.RUNNING:
+                since.append(batch)
+            batch.nack("deadlock", retry_after=0.0)
+
+        stage.worker(subscription, handler)
+        async with hurry():
+            await until(lambda: subscription.counters.dead_lettered)
+        assert len(since) == 2, "the failure by which the outage was noticed counts, and none in it"
+        assert since[0].attempt > 6
+
+    @promise
     async def test_a_failing_batch_is_not_split_while_nothing_has_succeeded(self, stage: Stage) -> None:
         topic = await stage.topic()
         await stage.publish(topic, *numbered(8))

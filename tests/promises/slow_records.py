@@ -228,6 +228,21 @@ class OneSlowRecordHoldsUpNobodyElse:
         assert values(worker.batches) == [b"sooner"] * 3
 
     @promise
+    async def test_long_waits_are_parked_also_in_a_retry_topic_with_fewer_lanes_than_set(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        settings = stage.settings(topic)
+        await stage.broker.ensure_topic(settings.retry_topic, 1)
+        subscription = await stage.start(settings)
+        await stage.turn_around(subscription)
+        at = await stage.publish(topic, b"later", b"now")
+        worker = stage.worker(subscription, lambda b: b.nack(retry_after=3600.0) if b.values == [b"later"] else b.ack())
+        await stage.commits(topic, at[-1] + 1)
+        worker.handler = Batch.ack
+        await until(lambda: subscription.counters.unparked)
+        await leap(3600.0)
+        await until(lambda: not stage.audit.unsettled(topic))
+
+    @promise
     async def test_records_that_only_wait_are_parked_when_they_fill_the_window(self, stage: Stage) -> None:
         topic = await stage.topic()
         subscription = await stage.subscribe(

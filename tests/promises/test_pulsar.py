@@ -1,6 +1,7 @@
 """The promises on Pulsar, with each type of subscription."""
 
 import os
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ class WhoGetsWhat(NothingIsLost, OrderAsChosen, RebalanceIsSafe, ARestartForgets
     """The promises that depend on it. The others are the same with all types: all of them are long."""
 
 
-Some: type = Promises if os.environ.get("OFFRAMP_TEST_LONG") else WhoGetsWhat
+Some: Any = Promises if os.environ.get("OFFRAMP_TEST_LONG") else WhoGetsWhat
 
 
 class TestExclusive(Promises):
@@ -29,7 +30,7 @@ class TestExclusive(Promises):
         return PulsarHarness(pulsar, SubscriptionType.EXCLUSIVE)
 
 
-class TestFailover(Some):
+class TestFailover(Some):  # type: ignore[misc]
     @pytest.fixture
     def harness(self, pulsar: PulsarServer) -> Harness:
         return PulsarHarness(pulsar, SubscriptionType.FAILOVER)
@@ -41,7 +42,7 @@ class TestShared(Promises):
         return PulsarHarness(pulsar, SubscriptionType.SHARED)
 
 
-class TestKeyShared(Some):
+class TestKeyShared(Some):  # type: ignore[misc]
     @pytest.fixture
     def harness(self, pulsar: PulsarServer) -> Harness:
         return PulsarHarness(pulsar, SubscriptionType.KEY_SHARED)

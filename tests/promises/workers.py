@@ -1,9 +1,11 @@
 """Promise 6: workers are not bound to partitions."""
 
-from sidecar.model import Lane
+from sidecar.brokers.base import SeekTo
+from sidecar.model import Credit, Lane
 from sidecar.settings import BudgetSettings
-from tests.promises.stage import Stage, batches_of, numbered, promise, values
-from tests.promises.timing import until
+from sidecar.subscription import Subscription
+from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry, values
+from tests.promises.timing import leap, until
 from tests.promises.worker import Batch
 
 
@@ -58,6 +60,40 @@ class WorkersAreNotBoundToPartitions:
         assert (worker.untaken, worker.session.unsettled) == (0, 3)
 
     @promise
+    async def test_a_record_that_must_be_alone_goes_to_whoever_has_nothing_in_hand(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic, retry=retry(first=20.0))
+        await _suspect(stage, subscription, topic)
+        busy, also_busy, free = (stage.worker(subscription, credit=2) for _ in range(3))
+        await stage.publish(topic, *numbered(3))
+        await busy.next()
+        await also_busy.next()
+        (await free.next()).ack()
+        await leap(20.0)
+        assert (await free.next()).values == [b"suspect"]
+        assert not busy.untaken
+
+    @promise
+    @needs("seeks")
+    async def test_a_worker_that_was_kept_free_in_vain_is_kept_free_again(self, stage: Stage) -> None:
+        topic, slow = await stage.topic(), await stage.topic()
+        subscription = await stage.subscribe(topic, slow, retry=retry(first=20.0))
+        await _suspect(stage, subscription, topic)
+        worker = stage.worker(subscription, credit=2)
+        await stage.publish(slow, b"slow")
+        in_hand = await worker.next()
+        await leap(20.0)
+        await subscription.seek({Lane(topic, 0): SeekTo.END})
+        await leap(20.0)
+        worker.session.grant(Credit(1))
+        await _suspect(stage, subscription, topic)
+        worker.session.grant(Credit(2))
+        await leap(20.0)
+        in_hand.ack()
+        assert (await worker.next()).values == [b"suspect"]
+        assert worker.session.solitary
+
+    @promise
     async def test_a_backlogged_lane_does_not_starve_a_trickling_one(self, stage: Stage) -> None:
         topic = await stage.topic(lanes=2)
         await stage.publish(topic, *numbered(2000), lane=0)
@@ -86,3 +122,12 @@ class WorkersAreNotBoundToPartitions:
             stage.worker(subscription, handler)
         await stage.commits(topic, at[19] + 1)
         await until(lambda: most == 3)
+
+
+async def _suspect(stage: Stage, subscription: Subscription, topic: str) -> None:
+    """A record that two workers died with."""
+    await stage.publish(topic, b"suspect")
+    for _ in range(2):
+        dying = stage.worker(subscription)
+        await dying.next()
+        dying.die()

@@ -9,10 +9,12 @@ import pytest
 
 from sidecar.batching import Batching
 from sidecar.books import Books
-from sidecar.dispatcher import Dispatcher, Room
+from sidecar.dispatcher import Dispatcher
 from sidecar.model import Chunk, Order, Outcome, Part, Run, Settlement
+from sidecar.picks import Room
 from sidecar.runs import RunSet
 from sidecar.settings import BatchSettings, Bytes, WindowSettings
+from sidecar.spans import Parcel
 from tests.kit import chunk, lane_state
 
 FEW, MANY = 10, 1_000
@@ -113,6 +115,23 @@ def test_a_settlement_with_one_exception_costs_the_same_for_ten_records_and_for_
         return calls_of(settle)
 
     assert calls(FEW) == calls(MANY)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_saying_many_parts_twice_costs_by_parts(ends: bool) -> None:
+    """As a client does that did not hear the answer. `ends`: the lease ended, and its records still wait."""
+
+    def calls(records: int) -> int:
+        leases = Way(1, Order.NONE).books.leases
+        (span,) = lane_state().track(chunk([*range(records)]), 0.0)
+        lease = leases.grant(None, [span], 0.0, 1.0, 1.0)  # type: ignore[arg-type]
+        parts = tuple(Part(at, 1, (Outcome.ACK, Outcome.NACK)[at % 2]) for at in range(records))
+        if ends:
+            lease.heirs.append(Parcel([*leases.end(lease)], 0.0, ancestor=lease))
+        leases.settle(Settlement(lease.id, None, parts=parts))
+        return calls_of(lambda: leases.settle(Settlement(lease.id, None, parts=parts)))
+
+    assert calls(400) < 5 * calls(100)
 
 
 def test_a_run_set_costs_by_runs() -> None:

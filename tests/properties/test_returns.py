@@ -33,6 +33,10 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
         data.draw(st.sampled_from(self.waiting())).state = state
 
     @rule()
+    def those_that_stopped_waiting_are_let_go(self) -> None:
+        self.returns.prune()
+
+    @rule()
     def the_first_that_is_due_goes(self) -> None:
         due = self.returns.due(self.now)
         if due:

@@ -190,8 +190,8 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
             first_failed = now if first_failed is None else first_failed
             doubtful = doubtful or event.what in ("expired", "lost")
         failures += counts
-        strikes += counts and (event.what == "lost" or not event.in_outage)
-        deaths += event.what == "lost"
+        strikes += counts and not event.in_outage
+        deaths += event.what == "lost" and not event.in_outage
         others_succeeded = not guarded or (
             first_failed is not None and last_success is not None and last_success >= first_failed
         )
@@ -225,7 +225,7 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
 def _happens(verdicts: Verdicts, event: Event, failed: Failed, now: float) -> list[Move]:
     match event.what:
         case "lost":
-            return verdicts.abandoned(failed, now, alone=True)
+            return verdicts.abandoned(failed, now, alone=True, in_outage=event.in_outage)
         case "released":
             return verdicts.released(failed)
         case "overloaded":
@@ -257,7 +257,7 @@ def _expected_wait(event: Event, failures: int, deaths: int, setbacks: int, *, g
         return 30.0
     match event.what:
         case "lost":
-            return 0.0 if deaths == 1 else _backoff(deaths - 1)
+            return 0.0 if deaths <= 1 else _backoff(deaths - 1)
         case "released":
             return 0.0
         case "overloaded":

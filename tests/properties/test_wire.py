@@ -85,8 +85,8 @@ def measured(delivery: Delivery) -> Delivery:
 @given(st.lists(deliveries.map(measured), max_size=3))
 def test_batches_are_read_as_they_were_written(batches: list[Delivery]) -> None:
     """In either response, with any number of them in one."""
-    consumed = b"".join(piece for each in batches for piece in wire.encode_batch(wire.CONSUME_BATCH_TAG, each))
-    fetched = b"".join(piece for each in batches for piece in wire.encode_batch(wire.FETCH_BATCH_TAG, each))
+    consumed = b"".join(_encoded(wire.CONSUME_BATCH_TAG, each) for each in batches)
+    fetched = b"".join(_encoded(wire.FETCH_BATCH_TAG, each) for each in batches)
     read = consumer_pb2.ConsumeResponse.FromString(consumed).batches
     assert list(read) == list(consumer_pb2.FetchResponse.FromString(fetched).batches)
     assert len(read) == len(batches)
@@ -100,3 +100,10 @@ def test_batches_are_read_as_they_were_written(batches: list[Delivery]) -> None:
         ] == list(delivery.redeliveries)
         assert batch.lease_for_ms == int(delivery.lease_for * 1000)
         assert int(batch.closed_by) == int(delivery.closed_by)
+
+
+def _encoded(tag: bytes, delivery: Delivery) -> bytes:
+    pieces, size = wire.encode_batch(tag, delivery)
+    encoded = b"".join(pieces)
+    assert len(encoded) == size
+    return encoded

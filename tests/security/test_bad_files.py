@@ -1,14 +1,19 @@
 """Certificates, keys and tokens that are not good: one clear sentence each, and no start."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sidecar.access import certificates, tokens
+from sidecar.access import keys as keys_module
 from sidecar.access.keys import Keys
+from sidecar.access.tokens import Tokens
 from sidecar.errors import StartError
 from sidecar.settings import ClientSettings, ListenSettings
+from tests.e2e.harness import PATIENCE
 from tests.security.authority import Authority, Pair
 from tests.security.kit import TOKENS, Secured, secret_file
 
@@ -93,6 +98,53 @@ def test_authorities_of_clients_that_are_none(authority: Authority, tmp_path: Pa
     nonsense.write_text("x")
     pair = authority.sign("localhost")
     assert complaint(pair, nonsense) == f"listen.tls_client_ca: {nonsense} has no certificate in PEM form"
+
+
+@pytest.mark.parametrize("gone", ["certificate", "key", "authorities"])
+def test_a_file_that_goes_away_between_its_reading_and_its_check(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    pair = authority.sign("localhost")
+    authorities = tmp_path / "ca.pem"
+    authorities.write_bytes(authority.certificate.read_bytes())
+    read = certificates._contents
+
+    def and_remove(listen: ListenSettings) -> tuple[bytes, bytes, bytes | None]:
+        contents = read(listen)
+        {"certificate": pair.certificate, "key": pair.key, "authorities": authorities}[gone].unlink()
+        return contents
+
+    monkeypatch.setattr(certificates, "_contents", and_remove)
+    assert complaint(pair, authorities).endswith("cannot be read: No such file or directory")
+
+
+def test_a_look_that_fails_in_a_way_nobody_foresaw_is_told_once_and_does_not_end_the_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = secret_file(tmp_path / "token", TOKENS["app"])
+    keys = Keys(ListenSettings(), {"app": ClientSettings(name="app", token_file=str(path), consume=("*",))})
+    reads = []
+    enough = asyncio.Event()
+
+    def fail(clients: object) -> Tokens:
+        reads.append(clients)
+        if len(reads) == 3:
+            loop.call_soon_threadsafe(enough.set)
+        raise MemoryError("the machine is full")
+
+    async def body() -> None:
+        running = asyncio.create_task(keys.run())
+        async with asyncio.timeout(PATIENCE):
+            await enough.wait()
+        assert not running.done()
+        running.cancel()
+
+    monkeypatch.setattr(tokens, "read", fail)
+    monkeypatch.setattr(keys_module, "EVERY", 0.0)
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        runner.run(body())
+    assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
 @pytest.mark.parametrize(

@@ -148,11 +148,13 @@ def fat(sidecar: Sidecar) -> float:
 
 
 SMALL = {"orders": {"topics": ["orders"], "memory": {"bytes": "8MiB"}, "window": {"bytes": "64MiB"}}}
+#: much more than gRPC and the socket take before a write has to wait
+LARGE = {"orders": {"topics": ["orders"], "memory": {"bytes": "32MiB"}, "window": {"bytes": "64MiB"}}}
 
 
 def test_a_client_that_does_not_read_is_cut_off_and_its_batches_go_to_others(tmp_path: Path) -> None:
     with (
-        Sidecar(tmp_path, subscriptions=SMALL, listen={"unread": "1s"}) as sidecar,
+        Sidecar(tmp_path, subscriptions=LARGE, listen={"unread": "1s"}) as sidecar,
         grpc.insecure_channel(sidecar.target, [("grpc.max_receive_message_length", -1)]) as channel,
     ):
         with_backlog(sidecar, 120)

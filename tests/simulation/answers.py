@@ -30,7 +30,8 @@ class Answers(Deliveries):
         self._note_largest()
         self.flow.session_changed(session)
 
-    def session_ended(self, session: Any, how: SessionEnd) -> None:
+    def session_ended(self, session: Any, how: SessionEnd, *, down: bool) -> None:
+        """`down`: the subscription says that the handler is."""
         self.catch_up()
         self.world.happened("session ends", self.world.names[session], how.value)
         held = self.sessions.pop(session, {})
@@ -48,7 +49,7 @@ class Answers(Deliveries):
             unit = [hand.items[index] for index in hand.unsaid()]
             if how is SessionEnd.LOST:
                 self.exercised("a worker dies")
-                self._died(unit, alone=alone)
+                self._died(unit, alone=alone, down=down)
             else:
                 self._came_back(unit, 0.0)
 
@@ -268,18 +269,19 @@ class Answers(Deliveries):
         for item in unit:
             item.not_before = item.ready = self.world.now + after
 
-    def _died(self, unit: Sequence[Item], *, alone: bool) -> None:
-        """Its worker is gone. Only a record that was in its hands with nothing else can be blamed for that."""
+    def _died(self, unit: Sequence[Item], *, alone: bool, down: bool) -> None:
+        """Its worker is gone. Only a record that was in its hands with nothing else can be blamed for that, and none
+        while the handler is down: what fails then says nothing about a record."""
         now = self.world.now
         for item in unit:
             item.failures += 1
-            item.strikes += 1
-            item.deaths += 1
+            item.strikes += not down
+            item.deaths += not down
             item.doubt = Doubt.MUST
             item.reason = "WORKER_DIED"
             if item.first_failed is None:
                 item.first_failed = now
-            if item.deaths == 1:
+            if item.deaths <= 1:
                 item.not_before = item.ready = now
                 continue
             item.not_before = now + self._shortest(item.deaths - 1)
@@ -287,7 +289,7 @@ class Answers(Deliveries):
             item.waits = True
             item.alone = True
             item.epoch.suspects.append(item)
-            if item.deaths >= 3 and alone:
+            if item.deaths >= 3 and alone and not down:
                 item.can_end = self._others_succeed(item, self._success_at_most())
                 if self.settings.retry.exhausted is Exhausted.DROP and item.can_end:
                     self._perhaps_dropped(item)

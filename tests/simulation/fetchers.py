@@ -207,9 +207,8 @@ def _hear(call: "asyncio.Task[bytes]") -> None:
 
 
 def _to_proto(word: Settlement) -> record_pb2.Settlement:
-    out = record_pb2.Settlement(lease=word.lease, reason=word.reason, partial=word.outcome is None)
-    if word.outcome is not None:
-        out.outcome = word.outcome.value
+    outcome = record_pb2.Outcome.Name(word.outcome or 0)
+    out = record_pb2.Settlement(lease=word.lease, outcome=outcome, reason=word.reason, partial=word.outcome is None)
     if word.retry_after is not None:
         out.retry_after_ms = round(word.retry_after * 1_000)
     for part in word.parts:

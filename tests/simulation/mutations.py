@@ -1,5 +1,6 @@
 """Plausible mistakes, made in the shipped code while a simulation runs. Each must be found."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -174,13 +175,10 @@ def _settled_runs_are_forgotten(init: Any) -> Any:
     return wrong
 
 
-def _delivers_when_stopped(may_deliver: Any) -> Any:
-    def wrong(self: Delivering, now: float) -> bool:
-        stopped, self.stopped = self.stopped, False
-        try:
-            return bool(may_deliver(self, now))
-        finally:
-            self.stopped = stopped
+def _delivers_while_draining(drain: Any) -> Any:
+    async def wrong(self: Subscription, deadline: float) -> None:
+        asyncio.get_running_loop().call_soon(setattr, self._delivering, "stopped", False)
+        await drain(self, deadline)
 
     return wrong
 
@@ -300,7 +298,7 @@ MUTATIONS = (
         9, "acks beyond the position are forgotten by the next life", Ledger, "__init__", _settled_runs_are_forgotten
     ),
     Mutation(10, "the last commit of a drain is left out", Subscription, "drain", _drains_without_a_commit),
-    Mutation(10, "stopping does not stop deliveries", Delivering, "_may_deliver", _delivers_when_stopped),
+    Mutation(10, "a drain does not stop deliveries", Subscription, "drain", _delivers_while_draining),
     Mutation(11, "a failing batch counts against each of its records", Verdicts, "failed", _company_counts, also=2),
     Mutation(11, "a failing batch is not cut in the middle", verdicts, "halves", _halves_are_not_halves),
     Mutation(12, "a record is given up while nothing else succeeds", OutageGuard, "may_give_up", _always_gives_up),

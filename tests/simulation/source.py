@@ -316,10 +316,10 @@ class SimSource(Source):
         if self._faults.strikes("seek fails"):
             raise Unavailable("the seek failed")
         missing = [lane for lane in lanes if lane not in self.readings or self.readings[lane].leaving]
-        if missing:
-            raise LaneGone(missing)
         positions = {}
         for lane, target in lanes.items():
+            if lane in missing:
+                continue
             log = self.readings[lane].log
             if isinstance(target, AtPosition):
                 position = min(max(target.position, log.start), log.end)
@@ -338,6 +338,8 @@ class SimSource(Source):
             # The new epoch may begin while the answer is on its way.
             await self._pause_a_moment()
         self._truth.lanes_gone_before_seek_returns(positions)
+        if missing:
+            raise LaneGone(missing)
         return positions
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:

@@ -60,7 +60,7 @@ class Copy:
         #: bytes of what a worker gets: see `Storage.publish`
         self.size = len(self.frame)
         #: how the handler fares with it: good, poison or killer
-        self.kind = self.root.kind if origin else "good"
+        self.kind: str = self.root.kind if origin else "good"
         #: what happened to it before it was parked
         self.failures = 0
         self.strikes = 0

@@ -62,7 +62,9 @@ class WatchedSubscription(Subscription):
         super().session_changed(session)
 
     def session_ended(self, session: Session, how: SessionEnd) -> None:
-        self.truth.session_ended(session, how)
+        # Leases that expire in this very moment come first, and may be what an outage is seen by.
+        self._up_to_date()
+        self.truth.session_ended(session, how, down=self.guard.down)
         super().session_ended(session, how)
 
     def written(self, leases: Iterable[bytes]) -> None:
@@ -95,6 +97,12 @@ class WatchedSubscription(Subscription):
         self.truth.paused = False
         self.truth.resumed_at = self.clock.now()
         super().resume()
+
+    async def close(self) -> None:
+        if self.truth.draining:
+            # Nothing is committed from now on, so nothing that is said may count.
+            self.truth.released(self._source, [*self.truth.epochs])
+        await super().close()
 
     async def drain(self, deadline: float) -> None:
         self.truth.draining = True

@@ -63,7 +63,7 @@ class Worker:
         self._life += 1
         session.grant(self.credit)
 
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
         self.world.loop.call_later(seconds, action)
 
     def leave(self, how: SessionEnd) -> None:

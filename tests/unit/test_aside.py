@@ -6,31 +6,37 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from sidecar.aside import Aside, AsideWriter
 from sidecar.brokers.memory import MemoryBroker
-from sidecar.errors import BrokerError, NotFound, TooLarge, Unavailable
+from sidecar.errors import BrokerError, NotFound, Refused, TooLarge, Unavailable
 from sidecar.lanes import LanePhase, LaneState
 from sidecar.model import Message, Place
 from sidecar.retry import Backoff
 from tests.kit import NoJitter, lane_state, span_of
+from tests.simulation.loop import VirtualLoop
 
 DEAD, RETRY = "orders.offramp.dead", "orders.offramp.retry"
 
 
 class FailingBroker(MemoryBroker):
-    """Raises what `failures` holds, one for each write, and then works. Never takes a record called `huge`."""
+    """Raises what `failures` holds, one for each write, and then works. Never takes a record called `huge`.
+
+    The same with `failures_to_make` for topics.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.failures: list[BrokerError] = []
+        self.failures_to_make: list[BrokerError] = []
         self.writes: list[tuple[str, list[bytes | None]]] = []
         self.made: list[tuple[str, int]] = []
         #: what stands before a record that is refused is written
         self.in_part = False
+        self.takes_all = False
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
         if self.failures:
             raise self.failures.pop(0)
         values = [message.value for message in messages]
-        if b"huge" in values:
+        if b"huge" in values and not self.takes_all:
             if self.in_part:
                 self.writes.append((topic, values[: values.index(b"huge")]))
             raise TooLarge("it is larger than the topic takes")
@@ -38,6 +44,8 @@ class FailingBroker(MemoryBroker):
         return await super().publish(topic, messages)
 
     async def ensure_topic(self, topic: str, lanes: int) -> None:
+        if self.failures_to_make:
+            raise self.failures_to_make.pop(0)
         self.made.append((topic, lanes))
         await super().ensure_topic(topic, lanes)
 
@@ -51,7 +59,7 @@ class Desk:
         self.troubles: list[str] = []
         self.changed = asyncio.Event()
         self.writer = AsideWriter(
-            self.broker, {RETRY: 8, DEAD: 1}, Backoff(0.0, 1.0, 0.0, 0.0, NoJitter()), self._done, self._trouble
+            self.broker, {RETRY: 8, DEAD: 1}, Backoff(0.1, 2.0, 10.0, 0.0, NoJitter()), self._done, self._trouble
         )
 
     def _done(self, written: Sequence[Aside]) -> None:
@@ -74,6 +82,8 @@ class Desk:
 
 
 def running(story: Callable[[Desk], Awaitable[None]]) -> None:
+    """In virtual time: what waits is not waited for."""
+
     async def run() -> None:
         desk = Desk()
         task = asyncio.create_task(desk.writer.run())
@@ -83,7 +93,8 @@ def running(story: Callable[[Desk], Awaitable[None]]) -> None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
 
 
 def test_records_for_one_topic_are_written_together_in_the_order_given() -> None:
@@ -114,13 +125,68 @@ def test_a_write_is_tried_until_it_succeeds_and_only_then_is_it_done() -> None:
     running(story)
 
 
-def test_a_topic_that_is_missing_is_made_with_the_lanes_it_should_have() -> None:
+def test_a_topic_is_made_before_the_first_write_to_it_with_the_lanes_it_should_have() -> None:
+    """A broker that makes topics on the fly would not make it as it should be."""
+
     async def story(desk: Desk) -> None:
-        desk.broker.failures = [NotFound("no such topic")]
+        for number in range(3):
+            desk.add(b"%d" % number, topic=RETRY)
+            desk.add(b"%d" % number)
+        await desk.written(6)
+        assert desk.broker.made == [(RETRY, 8), (DEAD, 1)]
+        assert desk.troubles == []
+
+    running(story)
+
+
+def test_a_topic_that_went_missing_is_made_again() -> None:
+    async def story(desk: Desk) -> None:
         desk.add(b"1", topic=RETRY)
         await desk.written(1)
-        assert desk.broker.made == [(RETRY, 8)]
+        desk.broker.failures = [NotFound("no such topic")]
+        desk.add(b"2", topic=RETRY)
+        await desk.written(2)
+        assert desk.broker.made == [(RETRY, 8)] * 2
         assert desk.troubles == []
+
+    running(story)
+
+
+def test_nothing_is_written_while_a_topic_cannot_be_made_for_the_moment() -> None:
+    async def story(desk: Desk) -> None:
+        desk.broker.failures_to_make = [Unavailable("no controller")] * 3
+        desk.add(b"1")
+        await desk.written(1)
+        assert desk.broker.made == [(DEAD, 1)]
+        assert "no controller" in desk.troubles[0]
+
+    running(story)
+
+
+def test_a_topic_that_may_not_be_made_is_written_to_all_the_same() -> None:
+    """Somebody has made it, or the write tells what is wrong."""
+
+    async def story(desk: Desk) -> None:
+        await desk.broker.ensure_topic(DEAD, 1)
+        desk.broker.failures_to_make = [Refused("no right to make topics")]
+        desk.add(b"1")
+        await desk.written(1)
+        assert desk.troubles == []
+
+    running(story)
+
+
+def test_where_nobody_can_be_asked_to_make_topics_records_are_written_in_the_end() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.broker.ensure_topic(DEAD, 1)
+        desk.broker.failures_to_make = [Unavailable("nobody listens there")] * 1000
+        desk.add(b"1")
+        await asyncio.sleep(60.0)
+        assert desk.done == [b"1"]
+        began = asyncio.get_running_loop().time()
+        desk.add(b"2")
+        await desk.written(2)
+        assert asyncio.get_running_loop().time() == began, "it is asked no more"
 
     running(story)
 
@@ -134,6 +200,60 @@ def test_a_record_that_the_broker_never_takes_does_not_keep_others_from_being_wr
         assert sorted(filter(None, desk.done)) == [b"2", b"3"]
         assert len(desk.writer) == 1, "it still holds the commit back"
         assert any("larger than the topic takes" in trouble for trouble in desk.troubles)
+
+    running(story)
+
+
+def test_records_that_are_refused_keep_no_other_waiting_however_many_they_are() -> None:
+    async def story(desk: Desk) -> None:
+        for _ in range(300):
+            desk.add(b"huge")
+        await asyncio.sleep(60.0)
+        began = asyncio.get_running_loop().time()
+        desk.add(b"parked", topic=RETRY)
+        await desk.written(1)
+        assert asyncio.get_running_loop().time() == began
+
+    running(story)
+
+
+def test_once_a_refused_record_is_taken_the_others_are_tried_at_once() -> None:
+    async def story(desk: Desk) -> None:
+        for _ in range(300):
+            desk.add(b"huge")
+        await asyncio.sleep(60.0)
+        desk.broker.takes_all = True
+        began = asyncio.get_running_loop().time()
+        await desk.written(300)
+        assert asyncio.get_running_loop().time() - began <= 10.0
+        await asyncio.sleep(0)
+        assert desk.troubles[-1] == ""
+
+    running(story)
+
+
+def test_what_was_refused_is_tried_again_while_others_keep_coming() -> None:
+    async def story(desk: Desk) -> None:
+        desk.add(b"huge")
+        await asyncio.sleep(1.0)
+        desk.broker.takes_all = True
+        for number in range(100):
+            desk.add(b"%d" % number)
+            await asyncio.sleep(0.1)
+        assert b"huge" in desk.done
+
+    running(story)
+
+
+def test_a_refused_record_is_forgotten_with_its_lane_also_behind_others() -> None:
+    async def story(desk: Desk) -> None:
+        gone = lane_state(1)
+        desk.add(b"huge")
+        desk.add(b"huge", state=gone)
+        await asyncio.sleep(1.0)
+        gone.phase = LanePhase.GONE
+        await asyncio.sleep(10.0)
+        assert len(desk.writer) == 1
 
     running(story)
 

@@ -106,6 +106,15 @@ def test_nothing_of_a_lane_that_is_gone_counts_any_more(books: Books) -> None:
     assert {span.lane for span in deliver(books).spans} == {staying}
 
 
+def test_what_arrived_of_a_lane_that_is_gone_is_freed_though_a_worker_has_some_of_it() -> None:
+    books = Books("orders", Dispatcher(Batching(BatchSettings(records=1)), Order.NONE), b"boot")
+    state = arrive(books, 3)
+    (span,) = deliver(books).spans
+    books.lane_is_gone(state)
+    assert span.chunk.frames == [b""] * 3
+    assert state.window.first_from(0) is None, "nor does it refer to where it was"
+
+
 def test_leases_that_hold_records_of_a_lane_that_is_gone_are_named(books: Books) -> None:
     going = arrive(books, 3, number=0)
     arrive(books, 2, number=1)

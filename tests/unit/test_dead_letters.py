@@ -1,13 +1,16 @@
 """Records that failed for good: how they are written, listed and sent back."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from sidecar import dead_letters, parking
 from sidecar.brokers.memory import MemoryBroker
-from sidecar.model import Chunk, Header, Lane, Record, Run
+from sidecar.model import Chunk, Header, Lane, Message, Place, Record, Run
 from sidecar.spans import History
 from sidecar.wire import decode_frame
 from tests.kit import lane_state, span_of, subscription_settings
@@ -17,11 +20,17 @@ WALL = 1_700_000_000_000
 
 
 async def bury(
-    broker: MemoryBroker, *positions: int, group: str = "orders", wall_ms: int = WALL, reason: str = "no"
+    broker: MemoryBroker,
+    *positions: int,
+    group: str = "orders",
+    wall_ms: int = WALL,
+    reason: str = "no",
+    size: int | None = None,
 ) -> None:
     """Dead-letter records of lane 2 at these positions."""
     for position in positions:
-        span = span_of([position], state=lane_state(2), history=History(failures=5))
+        sizes = None if size is None else [size]
+        span = span_of([position], state=lane_state(2), sizes=sizes, history=History(failures=5))
         message = dead_letters.write(span, group=group, reason=reason, worker="php-7", wall_ms=wall_ms)
         await broker.publish(SETTINGS.dead_letter_topic, [message])
 
@@ -126,6 +135,50 @@ def test_redrive_of_everything_brings_everything_back_once(monkeypatch: pytest.M
         assert end.end == 5
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("wanted", [{"limit": 2}, {"limit": 100, "payloads": False}])
+def test_large_dead_letters_are_listed_without_having_all_of_them_in_memory(wanted: dict[str, Any]) -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(40), size=1 << 20)
+        with measured() as peak:
+            letters = await dead_letters.list_dead_letters(broker, SETTINGS, **wanted)
+        assert [letter.record.position for letter in letters] == sorted(range(40), key=str)[: wanted["limit"]]
+        assert all(bool(letter.record.value) is wanted.get("payloads", True) for letter in letters)
+        assert peak() < 16 << 20
+
+    asyncio.run(story())
+
+
+def test_large_dead_letters_are_redriven_a_few_megabytes_at_a_time() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(40), size=1 << 20)
+        publish, together = broker.publish, []
+
+        async def watched(topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+            together.append(sum(len(message.value or b"") for message in messages))
+            return await publish(topic, messages)
+
+        broker.publish = watched  # type: ignore[method-assign]
+        assert len(await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)) == 40
+        assert max(together) < 3 << 20
+
+    asyncio.run(story())
+
+
+@contextmanager
+def measured() -> Iterator[Callable[[], int]]:
+    """Afterwards it tells how many bytes were in use at once."""
+    tracemalloc.start()
+    try:
+        yield lambda: peak
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 async def latest(broker: MemoryBroker, limit: int) -> tuple[list[str], int]:

@@ -1,8 +1,11 @@
 """Records that came back and wait for their next delivery."""
 
+import gc
+import weakref
+
 from sidecar.returns import Returns
 from sidecar.spans import Parcel, ParcelState
-from tests.kit import span_of
+from tests.kit import lane_state, span_of
 
 
 def parcel(due: float) -> Parcel:
@@ -43,3 +46,17 @@ def test_a_parcel_that_stopped_waiting_is_passed_over() -> None:
     parked.state = ParcelState.ASIDE
     assert returns.next_due() == 2.0
     assert [*returns] == [late]
+
+
+def test_of_parcels_that_stopped_waiting_few_are_kept_until_they_would_be_due() -> None:
+    returns = Returns()
+    lanes = []
+    for _ in range(10_000):
+        state = lane_state()
+        lanes.append(weakref.ref(state))
+        parked = Parcel([span_of(1, state=state)], 3600.0)
+        returns.add(parked, now=0.0)
+        parked.state = ParcelState.ASIDE
+        del state, parked
+    gc.collect()
+    assert sum(lane() is not None for lane in lanes) < 2_000

@@ -5,6 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from offramp.v1 import consumer_pb2
 from sidecar.errors import Exhausted
 from sidecar.service.unread import Unread
 from tests.unit.fetching import Session, refused, values
@@ -80,6 +81,24 @@ def test_the_next_number_ends_a_call_that_still_waits(tmp_path: Path) -> None:
             assert (await refused(waiting))[0] == grpc.StatusCode.ABORTED
             await kit.publish([b"a"])
             assert values(await following) == [b"a"]
+
+    run(body())
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+def test_a_call_that_wants_nothing_leaves_no_credit_of_the_one_that_it_replaced(tmp_path: Path, seq: int) -> None:
+    """What is delivered between calls would wait in vain for somebody to fetch it."""
+
+    async def body() -> None:
+        async with serving(tmp_path) as kit:
+            session = await Session.open(kit)
+            waiting = session.fetch(seq=1)
+            await kit.until(lambda status: status.sessions[0].credit_batches == 1)
+            await session.fetch(seq=seq, want=consumer_pb2.Credit(batches=0))
+            assert (await refused(waiting))[0] == grpc.StatusCode.ABORTED
+            assert (await kit.status()).sessions[0].credit_batches == 0
+            await kit.publish([b"a"])
+            assert values(await (await Session.open(kit)).fetch()) == [b"a"]
 
     run(body())
 

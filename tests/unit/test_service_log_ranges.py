@@ -208,7 +208,7 @@ def test_ranges_beyond_the_most_at_a_time_wait_their_turn(tmp_path: Path, monkey
     run(body())
 
 
-def test_what_is_removed_while_it_is_read_is_told_in_the_end(tmp_path: Path) -> None:
+def test_what_is_removed_while_it_is_read_is_told(tmp_path: Path) -> None:
     async def body() -> None:
         async with ranged(tmp_path) as (kit, reader):
             for _ in range(12):
@@ -220,7 +220,7 @@ def test_what_is_removed_while_it_is_read_is_told_in_the_end(tmp_path: Path) -> 
             async with refused(OUT_OF_RANGE, "the broker has removed", "of what was to be read"):
                 async for answer in answers:
                     seen += [record.position for record in answer.records]
-            # What came before and after is in order.
+            # What came before it is in order.
             assert seen == sorted(seen)
             assert len(seen) < 12_000
 

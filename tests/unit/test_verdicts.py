@@ -133,6 +133,15 @@ def test_a_record_that_was_there_among_others_when_a_worker_died_is_not_blamed()
     assert back(verdicts().abandoned(failed(span_of(1, history=twice)), NOW, alone=False)).after == 2.0
 
 
+def test_a_worker_that_dies_while_the_handler_is_down_does_not_speak_against_its_record() -> None:
+    move = back(verdicts().abandoned(failed(span_of(1)), NOW, alone=True, in_outage=True))
+    assert (move.after, move.apart) == (0.0, True)
+    assert move.spans[0].history == History(failures=1, doubtful=True, first_failed=NOW)
+    twice = History(failures=2, strikes=2, deaths=2, doubtful=True, first_failed=NOW - 1.0)
+    move = back(verdicts().abandoned(failed(span_of(1, history=twice)), NOW, alone=True, in_outage=True))
+    assert move.spans[0].history == twice._replace(failures=3, company=1)
+
+
 def test_a_release_comes_back_at_once_and_counts_nothing() -> None:
     move = back(verdicts().released(failed(span_of(3))))
     assert move.after == 0.0
