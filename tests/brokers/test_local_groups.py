@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.brokers.base import Assigned, AtPosition, SourceSpec, Start
+from sidecar.brokers.base import Assigned, SourceSpec, Start
 from sidecar.errors import NotFound, Refused, TooLarge, Unavailable
 from sidecar.model import Commit, Header, Lane, Message, Run
+from sidecar.settings import BatchSettings, SubscriptionSettings
+from sidecar.subscription import Subscription
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish, running
+from tests.promises.audit import Audit
+from tests.promises.timing import until
+from tests.promises.worker import Worker
 
 
 def test_groups_are_listed_with_where_they_are(tmp_path: Path) -> None:
@@ -153,27 +158,30 @@ def test_a_commit_past_the_end_of_the_lane_is_refused(tmp_path: Path) -> None:
     play(body)
 
 
-def test_a_seek_whose_caller_is_gone_is_done_to_the_end(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
-            await publish(broker, "topic", *numbered(10))
-            await consumer.take(10)
-            consumer.forget()
-            seek = asyncio.create_task(consumer.source.seek({Lane("topic", 0): AtPosition(7)}))
-            await asyncio.sleep(0)
-            seek.cancel()
-            assert await consumer.take(3) == [b"7", b"8", b"9"]
-            assert consumer.events == [Assigned(Lane("topic", 0), 7)]
-
-    play(body)
-
-
 def test_a_record_over_the_limit_is_too_large(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path, max_record_bytes=2000) as broker:
             await broker.publish("topic", [Message(b"k" * 500, b"v" * 1000, (Header("n" * 250, b"h" * 250),))])
             with pytest.raises(TooLarge, match="A record of 2,001 bytes is larger than `max_record_bytes`"):
                 await broker.publish("topic", [Message(b"k" * 500, b"v" * 1001, (Header("n" * 250, b"h" * 250),))])
+
+    play(body)
+
+
+def test_a_record_as_large_as_the_limit_can_be_parked_and_dead_lettered(tmp_path: Path) -> None:
+    """Offramp adds headers of its own, which the one who published it cannot have counted."""
+
+    async def body() -> None:
+        async with running(tmp_path, lanes=1, max_record_bytes=2000) as broker:
+            await broker.publish("topic", [Message(None, b"v" * 2000)] * 2)
+            settings = SubscriptionSettings(name="orders", topics=("topic",), batch=BatchSettings(records=1))
+            subscription = Subscription(settings, broker, prefix=bytes(10))
+            await subscription.start()
+            worker = Worker(subscription, Audit())
+            (await worker.next()).nack(retry_after=3600.0)
+            (await worker.next()).reject()
+            await until(lambda: subscription.counters.parked and subscription.counters.dead_lettered, "both are aside")
+            await subscription.close()
 
     play(body)
 

@@ -1,17 +1,26 @@
-"""A seek of the embedded broker while a poll is under way, at the worst moments."""
+"""A seek of the embedded broker while a poll is under way, or whose caller goes away, at the worst moments."""
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sidecar.brokers.base import Assigned, AtPosition, Polled
+import pytest
+
+from sidecar.brokers.base import Assigned, AtPosition, AtTime, Polled, SeekTarget
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.brokers.local.store import Store
+from sidecar.errors import Stopping
 from sidecar.model import Lane
+from sidecar.settings import Seconds, SubscriptionSettings
+from sidecar.subscription import Subscription
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish
+from tests.promises.audit import Audit
+from tests.promises.timing import until
+from tests.promises.worker import Worker
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,6 +106,99 @@ def test_a_seek_that_fails_leaves_the_lane_where_it_was(tmp_path: Path) -> None:
         await broker.close()
 
     play(body)
+
+
+def test_a_seek_whose_caller_has_gone_does_not_undo_a_later_one(tmp_path: Path) -> None:
+    async def body() -> None:
+        broker = await _filled(tmp_path)
+        async with _subscribed(broker) as subscription:
+            broker.reads_may_return.clear()
+            broker.has_read.clear()
+            others = asyncio.all_tasks()
+            await _give_up(subscription, AtTime(0), when=broker.has_read.wait())
+            later = asyncio.create_task(subscription.seek({LANE: AtPosition(10)}))
+            await asyncio.wait([later], timeout=0.1)
+            broker.reads_may_return.set()
+            assert await later == {LANE: 10}
+            await _end_of_all_but(others)
+            assert await _cursor(broker) == 10
+            worker = Worker(subscription, Audit())
+            await until(lambda: worker.batches, "something is delivered")
+            assert worker.batches[0].records[0].position == 10
+        await broker.close()
+
+    play(body)
+
+
+def test_while_a_seek_goes_on_whose_caller_has_gone_nothing_of_before_is_committed(tmp_path: Path) -> None:
+    async def body() -> None:
+        broker = await _filled(tmp_path)
+        async with _subscribed(broker) as subscription:
+            worker = Worker(subscription, Audit())
+            await until(lambda: worker.batches, "something is delivered")
+            broker.writes_may_return.clear()
+            broker.has_written.clear()
+            others = asyncio.all_tasks()
+            await _give_up(subscription, AtPosition(90), when=broker.has_written.wait())
+            broker.has_written.clear()
+            worker.batches[0].ack()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await broker.has_written.wait()
+            broker.writes_may_return.set()
+            await _end_of_all_but(others)
+            assert await _cursor(broker) == 90
+        await broker.close()
+
+    play(body)
+
+
+def test_whoever_waits_for_a_seek_when_the_sidecar_stops_is_told_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        broker = await _filled(tmp_path)
+        async with _subscribed(broker) as subscription:
+            broker.writes_may_return.clear()
+            broker.has_written.clear()
+            seek = asyncio.create_task(subscription.seek({LANE: AtPosition(90)}))
+            await broker.has_written.wait()
+        with pytest.raises(Stopping):
+            await seek
+        await broker.close()
+
+    play(body)
+
+
+async def _give_up(subscription: Subscription, target: SeekTarget, *, when: Awaitable[object]) -> None:
+    """Ask for a seek and go away before it is answered."""
+    seek = asyncio.create_task(subscription.seek({LANE: target}))
+    await when
+    seek.cancel()
+    await asyncio.wait([seek])
+    assert seek.cancelled()
+
+
+async def _end_of_all_but(others: "Collection[asyncio.Task[Any]]") -> None:
+    """What was begun since then is over."""
+    if begun := asyncio.all_tasks().difference(others):
+        await asyncio.wait(begun, timeout=5.0)
+
+
+async def _cursor(broker: LocalBroker) -> int:
+    """Where the group is, as a sidecar finds it that starts now."""
+    (group,) = await broker.groups()
+    return group.positions[LANE]
+
+
+@contextlib.asynccontextmanager
+async def _subscribed(broker: LocalBroker) -> AsyncIterator[Subscription]:
+    settings = SubscriptionSettings(name="orders", topics=("topic",), commit_every=Seconds(0.01))
+    subscription = Subscription(settings, broker, prefix=bytes(10))
+    await subscription.start()
+    try:
+        await until(subscription.lanes, "the lane is there")
+        yield subscription
+    finally:
+        await subscription.close()
 
 
 async def _fail_to_seek(broker: SlowBroker, seek: Any) -> None:

@@ -94,9 +94,10 @@ class LocalBroker(Broker):
         if not messages:
             return []
         sizes = [_size(message) for message in messages]
-        if max(sizes) > self._options.max_record_bytes:
+        largest = max((size for size, message in zip(sizes, messages, strict=True) if not message.aside), default=0)
+        if largest > self._options.max_record_bytes:
             raise TooLarge(
-                f"A record of {max(sizes):,} bytes is larger than `max_record_bytes`, which is "
+                f"A record of {largest:,} bytes is larger than `max_record_bytes`, which is "
                 f"{self._options.max_record_bytes:,}."
             )
         return await self.write(lambda store: store.append(topic, messages), publishes=True, size=sum(sizes))

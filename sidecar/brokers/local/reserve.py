@@ -13,7 +13,7 @@ class Reserve:
 
     def __init__(self, path: Path, size: int) -> None:
         self._path = path
-        self._size = size
+        self.size = size
         #: False: the reserve is in use, so the disk is full
         self.held = False
 
@@ -24,8 +24,8 @@ class Reserve:
         except OSError:
             return False
         try:
-            _allocate(handle, self._size + spare)
-            os.ftruncate(handle, self._size)
+            _allocate(handle, self.size + spare)
+            os.ftruncate(handle, self.size)
             os.fsync(handle)
             self.held = True
         except OSError:
@@ -36,7 +36,7 @@ class Reserve:
 
     def hold_again(self) -> bool:
         """Make the file anew, if there is as much room again beside it: or it would be given up the next moment."""
-        return self.hold(spare=self._size)
+        return self.hold(spare=self.size)
 
     def give_up(self) -> None:
         """Free the space. Harmless when it is free already."""

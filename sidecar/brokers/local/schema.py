@@ -17,6 +17,8 @@ from sidecar.errors import Corrupt, OfframpError, OutOfRoom, StartError, Unavail
 _APPLICATION = 0x4F465250
 _VERSION = 1
 _PAGE = 4096
+#: seconds that are waited for whoever else uses the file
+_PATIENCE = 5.0
 
 _SCHEMA = f"""
 PRAGMA page_size = {_PAGE};
@@ -127,10 +129,17 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def checkpoint(connection: sqlite3.Connection) -> None:
+def checkpoint(connection: sqlite3.Connection, patience: float = _PATIENCE) -> bool:
     """Copy the journal into the database, so that it is written from its start again. It keeps its room on the disk:
-    what it has, settling can go on with when there is nothing else. Waits for readers."""
-    connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    what it has, settling can go on with when there is nothing else.
+
+    Waits so many seconds for readers at the most; False: some were still in the way."""
+    connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}").fetchall()
+    try:
+        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(_PATIENCE * 1000)}").fetchall()
+    return not busy
 
 
 def is_full(error: sqlite3.Error) -> bool:

@@ -1,7 +1,7 @@
 """One group's consumption of the local broker."""
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -64,8 +64,8 @@ class LocalSource(Source):
         self._broker = broker
         self._group = 0
         self._lanes: dict[Lane, _Reading] = {}
-        #: the lane that is first in turn at the next poll
-        self._turn = 0
+        #: the lane that is first at the next poll, and the one from which on others go along
+        self._first = self._turn = 0
         self._events: list[LaneEvent] = []
         self._wake = asyncio.Event()
 
@@ -142,8 +142,25 @@ class LocalSource(Source):
         unknown = [str(lane) for lane in lanes if lane not in self._lanes]
         if unknown:
             raise NotFound(f"Group {self.spec.group!r} has no lane {', '.join(unknown)}.")
-        # Shielded: once the cursors are moved on disk, they must be moved here too.
-        return await asyncio.shield(asyncio.ensure_future(self._seek(lanes)))
+        readings = {lane: self._lanes[lane] for lane in lanes}
+        for reading in readings.values():
+            reading.seeking = True
+            reading.epoch += 1
+        try:
+            positions = {
+                lane: await self._broker.resolve(readings[lane].view, target) for lane, target in lanes.items()
+            }
+            commits = {readings[lane].view.id: Commit(position) for lane, position in positions.items()}
+            await self._broker.write(lambda store: store.cursors.save(self._group, commits))
+        finally:
+            for reading in readings.values():
+                reading.seeking = False
+            self._wake.set()
+        for lane, position in positions.items():
+            self._mend(readings[lane])
+            readings[lane].next, readings[lane].settled = position, ()
+            self.tell(Assigned(lane, position))
+        return positions
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:
         return {lane: LaneEnd(reading.view.start, reading.view.end) for lane, reading in self._lanes.items()}
@@ -171,40 +188,24 @@ class LocalSource(Source):
         self._lanes[view.lane] = _Reading(view, commit.position, commit.beyond)
         self.tell(Assigned(view.lane, commit.position, commit.beyond, first))
 
-    async def _seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        readings = {lane: self._lanes[lane] for lane in lanes}
-        for reading in readings.values():
-            reading.seeking = True
-            reading.epoch += 1
-        try:
-            positions = {
-                lane: await self._broker.resolve(readings[lane].view, target) for lane, target in lanes.items()
-            }
-            commits = {readings[lane].view.id: Commit(position) for lane, position in positions.items()}
-            await self._broker.write(lambda store: store.cursors.save(self._group, commits))
-        finally:
-            for reading in readings.values():
-                reading.seeking = False
-            self._wake.set()
-        for lane, position in positions.items():
-            self._mend(readings[lane])
-            readings[lane].next, readings[lane].settled = position, ()
-            self.tell(Assigned(lane, position))
-        return positions
-
     def _choose(self, max_records: int) -> list[_Reading]:
-        """The lanes to read next. The first is another one each time: it gets a record even if that is large. The
-        others stand by their backlog, so that what a trickling lane leaves of its share goes to the others."""
+        """The lanes to read next. The first is another one each time, each lane in its turn: it gets a record even if
+        that is large. The others stand by their backlog, so that what a trickling lane leaves of its share goes to the
+        others."""
         self._skip_removed()
         lanes = list(self._lanes.values())
-        turn = self._turn % len(lanes) if lanes else 0
-        ready = [index for index in (*range(turn, len(lanes)), *range(turn)) if lanes[index].backlog > 0]
+        ready = [index for index, reading in enumerate(lanes) if reading.backlog > 0]
         if not ready:
             return []
-        chosen = ready[: max(1, max_records // _LEAST_SHARE)]
-        self._turn = ready[len(chosen)] if len(chosen) < len(ready) else ready[0] + 1
-        first, *others = (lanes[index] for index in chosen)
-        return [first, *sorted(others, key=lambda reading: reading.backlog)]
+        first = _from(ready, self._first)[0]
+        # Those that go along have a turn of their own, as many steps at once: a lane with little need not wait until it
+        # is the first. If that moved the first one, too, it might always be one of the same few.
+        others = [index for index in _from(ready, self._turn) if index != first]
+        del others[max(0, max_records // _LEAST_SHARE - 1) :]
+        self._first = first + 1
+        if others:
+            self._turn = others[-1] + 1
+        return [lanes[first], *sorted((lanes[index] for index in others), key=lambda reading: reading.backlog)]
 
     def _skip_removed(self) -> None:
         """Retention may have taken what was not read."""
@@ -243,3 +244,9 @@ class LocalSource(Source):
         if reading.damaged:
             reading.damaged = False
             self.tell(Trouble(f"damage in {reading.view.lane}", ""))
+
+
+def _from(indexes: Sequence[int], start: int) -> list[int]:
+    """The same ones, all around, from the first that is not below `start`."""
+    at = bisect_left(indexes, start)
+    return [*indexes[at:], *indexes[:at]]

@@ -1,6 +1,7 @@
 """Group commit: one thread writes, and many callers share one transaction and one sync of the disk."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
@@ -23,6 +24,9 @@ _GROUP_BYTES = 2 << 20
 _GROUP_JOBS = 1_000
 #: seconds between attempts to make the reserve anew
 _RESERVE_RETRY = 1.0
+#: seconds after which it is tried again to begin the journal anew, and those that each try may keep callers waiting for
+#: readers: reads are short, and those that begin meanwhile are not in the way
+_JOURNAL_RETRY, _JOURNAL_PATIENCE = 1.0, 0.1
 
 
 @dataclass(slots=True, eq=False)
@@ -59,12 +63,13 @@ class Writer:
         self._connection = connection
         self._path = path
         self._reserve = reserve
+        self._journal = path.with_name(path.name + "-wal")
         self._on_change = on_change
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
-        self._retry_reserve_at = 0.0
+        self._retry_reserve_at = self._retry_journal_at = 0.0
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="offramp-local-writer", daemon=True)
         self._thread.start()
@@ -94,6 +99,8 @@ class Writer:
             if not self._reserve.held:
                 self._refill()
             self._tell(jobs, changes)
+            if self._reserve.held:
+                self._shorten_journal()
         self._store.close()
 
     def _take(self) -> tuple[list[_Job], bool]:
@@ -174,6 +181,17 @@ class Writer:
         except sqlite3.Error:
             return
         self._reserve.hold_again()
+
+    def _shorten_journal(self) -> None:
+        """SQLite copies it into the database now and then, but begins it anew only if it meets no reader just then.
+        With readers that take turns it would grow for ever, past what the reserve has room for."""
+        if time.monotonic() < self._retry_journal_at:
+            return
+        done = False
+        with contextlib.suppress(OSError, sqlite3.Error):
+            done = self._journal.stat().st_size <= self._reserve.size or checkpoint(self._connection, _JOURNAL_PATIENCE)
+        if not done:
+            self._retry_journal_at = time.monotonic() + _JOURNAL_RETRY
 
     def _no_room(self) -> OutOfRoom:
         return OutOfRoom(

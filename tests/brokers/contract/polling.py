@@ -167,3 +167,16 @@ class Fairness:
             lambda: sum(chunk.lane.number == 0 for chunk in consumer.chunks) >= 4, max_bytes=100_000, max_records=2000
         )
         assert sum(len(chunk.frames) for chunk in consumer.chunks) < 30_000
+
+    @scenario
+    async def test_among_many_lanes_each_has_its_turn_with_a_large_record(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=14)
+        await stage.publish(topic, *[bytes(90_000)] * 2, lane=1)
+        for lane in (0, *range(2, 14)):
+            await stage.publish(topic, *[bytes(100)] * 3_000, lane=lane)
+        consumer = await stage.consume(topic)
+        await consumer.until(lambda: len(consumer.assigned()) == 14, max_records=1)
+        await consumer.until(
+            lambda: sum(chunk.lane.number == 1 for chunk in consumer.chunks) >= 2, max_bytes=100_000, max_records=2000
+        )
+        assert sum(len(chunk.frames) for chunk in consumer.chunks) < 30_000
