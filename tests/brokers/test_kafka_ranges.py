@@ -6,14 +6,17 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.fencing import Fence
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.cursor import KafkaCursor
-from sidecar.errors import Fenced
+from sidecar.errors import Fenced, Removed
 from sidecar.model import Lane, Run
+from sidecar.planning import Limits
+from sidecar.ranged import RangedSubscription
+from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from sidecar.wire import decode_frame
 from tests.brokers.harness import PATIENCE, numbered
 from tests.brokers.kafka import name, running, transaction
@@ -129,5 +132,48 @@ def test_a_commit_that_was_under_way_when_another_reader_attached_does_not_bring
                 await made.cursor.commit(old.token, {lane: 9})
             assert (await there.look()).attached == new
             await there.close()
+
+    play(body)
+
+
+def test_a_reader_within_an_open_transaction_has_nothing_yet_and_goes_on_after_it(kafka: KafkaServer) -> None:
+    """Kafka's own tools put groups at the end of what is written, whether or not it is committed."""
+
+    async def body() -> None:
+        async with group(kafka) as made:
+            lane, other = made.lanes
+            kafka.publish(made.name, b"seen")
+            producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+            producer.init_transactions(20)
+            producer.begin_transaction()
+            producer.produce(made.name, b"within", partition=0)
+            assert producer.flush(20) == 0
+            tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
+            tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
+            tool.close()
+            settings = SubscriptionSettings(
+                name="orders", topics=(made.name,), group=made.name, mode=SubscriptionMode.RANGES
+            )
+            reading = RangedSubscription(settings, made.broker)
+            attached, start = await reading.attach("clicks")
+            assert await reading.resolve_start(attached.token, None) == start == {lane: 2, other: 0}
+            assert (await reading.plan(start, Limits(), {}))[0] == start
+            assert await reading.commit(attached.token, start) == start
+            end = await reading.bounds(lane, Run(2, 9))
+            assert [frames async for frames in reading.read(lane, Run(2, 9), end, 1 << 20)] == []
+            for beyond in (reading.plan({lane: 3}, Limits(), {}), reading.bounds(lane, Run(3, 9))):
+                with pytest.raises(Removed, match="there never was a position 3"):
+                    await beyond
+            await asyncio.to_thread(producer.commit_transaction, 20)
+            kafka.publish(made.name, b"after")
+            async with asyncio.timeout(PATIENCE):
+                while (await made.cursor.lanes())[lane].end < 4:  # noqa: ASYNC110 - the broker does not call back
+                    await asyncio.sleep(0.02)
+            until, _ = await reading.plan(start, Limits(), {})
+            assert until == {lane: 4, other: 0}
+            end = await reading.bounds(lane, Run(2, 4))
+            pieces = [frames async for frames in reading.read(lane, Run(2, 4), end, 1 << 20)]
+            assert [decode_frame(frame).value for frames in pieces for frame in frames] == [b"after"]
+            await reading.close()
 
     play(body)

@@ -52,6 +52,21 @@ class Message:
         return None
 
 
+class Tidings(Message):
+    """An error of a lane; without a position where the library has none to tell."""
+
+    def __init__(self, code: int, lane: Lane, position: int | None) -> None:
+        super().__init__(lane, position or 0)
+        self._code = code
+        self._at = position
+
+    def error(self) -> Any:
+        return KafkaError(self._code)
+
+    def offset(self) -> Any:
+        return self._at
+
+
 class Library:
     """Stands in for a consumer: gives what is put into `first`, and calls back within `consume`."""
 
@@ -90,11 +105,13 @@ class Ear:
 
     def __init__(self) -> None:
         self.lanes: list[Reading] = []
+        self.astray: list[Lane] = []
 
     def arrived(self, readings: list[Reading]) -> None:
         self.lanes += readings
 
-    def strayed(self, reading: Reading) -> None: ...
+    def strayed(self, reading: Reading) -> None:
+        self.astray.append(reading.lane)
 
     def watch(self, request: Request) -> None: ...
 
@@ -210,6 +227,23 @@ def test_a_position_that_is_to_be_stored_first_is_tried_again_by_whoever_asked()
     commits.answered(unknown, [TopicPartition(KEPT.topic, KEPT.number, 3)])
     assert isinstance(answers[0], LaneGone)
     assert vanished == []
+
+
+@pytest.mark.parametrize(
+    ("position", "stuck"),
+    [
+        pytest.param(10, True, id="removed by retention"),
+        pytest.param(None, True, id="the log was cut"),
+        pytest.param(9, False, id="told of an earlier place"),
+    ],
+)
+def test_where_a_lane_goes_on_whose_position_is_gone_is_found_out(position: int | None, stuck: bool) -> None:
+    thread = Thread()
+    thread.brings(KEPT, *range(10))
+    tidings: Any = Tidings(KafkaError._AUTO_OFFSET_RESET, KEPT, position)
+    thread.member._take_in([tidings])
+    assert thread.ear.astray == [KEPT] * stuck
+    assert thread.member._readings[KEPT].phase is (Phase.STUCK if stuck else Phase.ACTIVE)
 
 
 @pytest.mark.parametrize("paused", [False, True])

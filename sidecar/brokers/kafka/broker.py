@@ -120,6 +120,10 @@ class KafkaBroker(Broker):
         found = await self.admin.topic(topic)
         return await self.admin.ends(Lane(topic, number) for number in range(found.lanes))
 
+    async def written(self, lane: Lane) -> int:
+        await self._check(lane)
+        return (await self.admin.written([lane]))[lane]
+
     async def topics(self, wanted: Collection[str]) -> Collection[str]:
         return await self.admin.fitting(wanted)
 
@@ -128,9 +132,7 @@ class KafkaBroker(Broker):
         return await resolve(self.admin, {Lane(topic, number): target for number in range(found.lanes)})
 
     async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
-        found = await self.admin.topic(lane.topic)
-        if not 0 <= lane.number < found.lanes:
-            raise NotFound(f"There is no lane {lane}.")
+        await self._check(lane)
         end = (await self.admin.ends([lane]))[lane]
         reader = RangeReader(self.options, self.reasons, self.chatter, lane, run, end)
         async with contextlib.aclosing(reader.chunks(max_bytes)) as chunks:  # type: ignore[type-var]
@@ -141,6 +143,12 @@ class KafkaBroker(Broker):
         publisher, self._publisher, self._admin = self._publisher, None, None
         if publisher is not None:
             await asyncio.shield(publisher.close())
+
+    async def _check(self, lane: Lane) -> None:
+        """Raises `NotFound`."""
+        found = await self.admin.topic(lane.topic)
+        if not 0 <= lane.number < found.lanes:
+            raise NotFound(f"There is no lane {lane}.")
 
     async def _known(self, topic: str) -> Topic:
         """Asked once in a while: without it, the library would wait for a topic that is missing."""

@@ -37,6 +37,7 @@ OWNED: Mapping[str, str] = {
     "request.required.acks": "an answer means that the record is safe, so it is always all",
     "transactional.id": "Offramp writes without transactions",
     "partitioner": "a key must go where Kafka's own clients send it, so it is always murmur2_random",
+    "queue.buffering.max.kbytes": "what may wait to be written is Offramp's memory, so it is always 65536",
     "log.queue": "Offramp takes the library's log lines into its own",
     "log_level": "Offramp takes the library's log lines into its own",
     "plugin.library.paths": "code is not loaded by a configuration",

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -48,13 +49,22 @@ class Request:
     topics: list[str] = field(default_factory=list)
     #: somebody looks whether Kafka has it
     watched: bool = False
+    #: answered: nothing is sent of it any more
+    over: bool = False
+
+
+class Unanswered(NamedTuple):
+    """What the library was given and will still answer for, though nobody waits for it."""
+
+    told: Mapping[Lane, tuple[int, str]]
+    sent: float
 
 
 class Commits:
     """Sent without waiting, answered within a poll.
 
     Within a rebalance no answer comes, and to wait for one in the library has no bound. So there somebody else looks
-    whether Kafka has it.
+    whether Kafka has it. The answer comes all the same, with a later poll, and says nothing of any other commit.
     """
 
     def __init__(self, readings: Mapping[Lane, Reading], vanished: Callable[[list[Lane]], None]) -> None:
@@ -63,6 +73,8 @@ class Commits:
         self._vanished = vanished
         self._waiting: deque[Request] = deque()
         self._pending: Request | None = None
+        #: by age
+        self._unanswered: deque[Unanswered] = deque()
         #: Kafka finds the metadata too large
         self._bare = False
         self.consumer: Consumer
@@ -76,11 +88,19 @@ class Commits:
         self._waiting.append(request)
 
     def serve(self) -> None:
-        """Between polls: send what is due."""
+        """Between polls: send what is due, once all answers are here. A commit that the library may still be trying
+        could arrive after a later one."""
+        now = time.monotonic()
+        if not any(now - each.sent < _ABANDONED for each in self._unanswered):
+            self.serve_within_poll()
+
+    def serve_within_poll(self) -> None:
+        """Send what is due without waiting for answers: none come."""
         now = time.monotonic()
         pending = self._pending
         if pending is not None:
             if pending.sent and now - pending.sent > _ABANDONED:
+                self._unanswered.append(Unanswered(pending.told, pending.sent))
                 self._finish(Unavailable("Kafka: cannot commit: no answer"))
             elif not pending.sent and now >= pending.due:
                 self._send()
@@ -99,15 +119,23 @@ class Commits:
         pending.watched = True
         return pending
 
-    def confirm(self, request: Request) -> None:
-        """Kafka was seen to have it."""
-        if self._pending is request:
+    def confirm(self, request: Request, told: Mapping[Lane, tuple[int, str]]) -> None:
+        """Kafka was seen to have this, which was sent of it."""
+        if self._pending is request and request.sent and request.told is told:
+            self._unanswered.append(Unanswered(told, request.sent))
             self._done(request)
 
     def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Kafka's answer to what was sent without waiting. Called within a poll."""
+        while self._unanswered and time.monotonic() - self._unanswered[0].sent > 2 * _ABANDONED:
+            self._unanswered.popleft()
+        positions = {Lane(each.topic, each.partition): each.offset for each in partitions}
+        for each in self._unanswered:
+            if _positions(each.told) == positions:
+                self._unanswered.remove(each)
+                return
         pending = self._pending
-        if pending is not None and pending.sent and self._is_for(pending, partitions):
+        if pending is not None and pending.sent and _positions(pending.told) == positions:
             self._judge(error, partitions)
 
     def end(self) -> None:
@@ -178,6 +206,7 @@ class Commits:
     def _finish(self, error: BrokerError | None) -> None:
         request, self._pending = self._pending, None
         assert request is not None
+        request.over = True
         if error is None:
             gone = [lane for lane in request.offsets if not self._owns(request, lane)]
             error = LaneGone(gone) if gone else None
@@ -190,8 +219,6 @@ class Commits:
             return False
         return request.pins or reading.phase is not Phase.ARRIVING
 
-    def _is_for(self, request: Request, partitions: list[TopicPartition]) -> bool:
-        return all(
-            (lane := Lane(each.topic, each.partition)) in request.offsets and request.offsets[lane][0] == each.offset
-            for each in partitions
-        )
+
+def _positions(told: Mapping[Lane, tuple[int, str]]) -> dict[Lane, int]:
+    return {lane: position for lane, (position, _) in told.items()}

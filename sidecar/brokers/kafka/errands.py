@@ -42,18 +42,31 @@ class Errands:
         """Find out where lanes start that were assigned."""
         trouble = f"start of {', '.join(str(reading.lane) for reading in readings)}"
         failed = False
-        while here := {reading.lane: reading for reading in readings if self._member().has(reading)}:
-            try:
-                found = await self._locating.beginnings(here)
-            except BrokerError as error:
+        left = {reading.lane: reading for reading in readings}
+        while left := {lane: reading for lane, reading in left.items() if self._member().has(reading)}:
+            error = await self._start(left, [*left])
+            if error is not None:
                 failed = True
                 self._shelf.tell(Trouble(trouble, f"where lanes start is not known: {error}"))
                 await asyncio.sleep(_AGAIN)
-                continue
-            self._member().begin({here[lane]: beginning for lane, beginning in found.items()})
-            break
         if failed:
             self._shelf.tell(Trouble(trouble, ""))
+
+    async def _start(self, left: dict[Lane, Reading], lanes: Collection[Lane]) -> BrokerError | None:
+        """Begin these lanes and take them out of those that are left. Answers why some could not be."""
+        try:
+            found = await self._locating.beginnings(lanes)
+        except BrokerError as error:
+            if len(lanes) == 1:
+                return error
+            try:
+                await self._admin.connect()
+            except BrokerError:
+                return error
+            # The cluster answers, so one lane may have no leader: it must not keep the others from starting.
+            return next(filter(None, await asyncio.gather(*(self._start(left, [lane]) for lane in lanes))), None)
+        self._member().begin({left.pop(lane): beginning for lane, beginning in found.items()})
+        return None
 
     async def lead_back(self, reading: Reading) -> None:
         """Find out where a lane goes on whose position is not there any more."""
@@ -68,12 +81,13 @@ class Errands:
             break
 
     async def confirm(self, request: Request) -> None:
-        """Look whether Kafka has a commit."""
-        while not request.is_dropped():
+        """Look whether Kafka has a commit. Also when nobody waits for it any more: others wait for their turn."""
+        told = request.told
+        while not request.over and request.told is told:
             with contextlib.suppress(BrokerError):
-                stored = await self._clerk.stored(request.told)
-                if all(stored.get(lane) == told for lane, told in request.told.items()):
-                    self._member().confirm(request)
+                stored = await self._clerk.stored(told)
+                if all(stored.get(lane) == each for lane, each in told.items()):
+                    self._member().confirm(request, told)
                     return
             await asyncio.sleep(_LOOK)
 
@@ -81,7 +95,7 @@ class Errands:
         """For ever: the lag of lanes that are paused grows, too."""
         while True:
             await asyncio.sleep(_LOOK_AT_PAUSED)
-            paused &= self._member().ends.keys()
+            paused.intersection_update(self._member().ends)
             if paused:
                 with contextlib.suppress(BrokerError):
                     self._member().note_ends(await self._admin.ends(paused))

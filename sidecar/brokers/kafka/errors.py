@@ -50,6 +50,7 @@ _MEANINGS: Mapping[int, _Meaning] = {
         TooLarge, "the message is larger than the topic takes; see its `max.message.bytes`"
     ),
     _K.RECORD_LIST_TOO_LARGE: _Meaning(TooLarge, "the message is larger than a segment of the topic's log"),
+    _K._PURGE_QUEUE: _Meaning(Unavailable, "the library's producer failed before it was sent, and was replaced"),
     _K.KAFKA_STORAGE_ERROR: _Meaning(OutOfRoom, "the broker cannot write to its disk"),
     _K.THROTTLING_QUOTA_EXCEEDED: _Meaning(OutOfRoom, "a quota of the broker is used up"),
     _K.NOT_ENOUGH_REPLICAS: _Meaning(Unavailable, "too few replicas of the lane are in sync"),

@@ -123,9 +123,7 @@ class Group:
         unknown = [str(lane) for lane in lanes if lane not in self._joined().ends]
         if unknown:
             raise NotFound(f"Group {self.spec.group!r} has no lane {', '.join(unknown)} here.")
-        positions = await resolve(self._broker.admin, lanes)
-        # Shielded: once Kafka has the new positions, the lanes must be moved, too.
-        return await asyncio.shield(asyncio.ensure_future(self._seek(positions)))
+        return await self._move(await resolve(self._broker.admin, lanes))
 
     def ends(self) -> Mapping[Lane, LaneEnd]:
         return self._joined().ends
@@ -276,10 +274,19 @@ class Group:
         finally:
             del self._unanswered[done]
 
-    async def _seek(self, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:
-        await self._commit({lane: (position, "") for lane, position in positions.items()})
-        move = self._joined().move
-        await self._asked(positions.keys(), lambda done: move(positions, lambda: self._call(_answer, done, None)))
+    async def _move(self, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:
+        gone: frozenset[Lane] = frozenset()
+        try:
+            await self._commit({lane: (position, "") for lane, position in positions.items()})
+        except LaneGone as error:
+            # Kafka has the positions of the others.
+            gone = error.lanes
+        left = {lane: position for lane, position in positions.items() if lane not in gone}
+        if left:
+            move = self._joined().move
+            await self._asked(positions.keys(), lambda done: move(left, lambda: self._call(_answer, done, None)))
+        if gone:
+            raise LaneGone(gone)
         return positions
 
 

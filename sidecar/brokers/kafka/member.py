@@ -105,8 +105,8 @@ class Member:
     def commit(self, request: Request) -> None:
         self._inbox.put(lambda: self._commits.submit(request))
 
-    def confirm(self, request: Request) -> None:
-        self._inbox.put(lambda: self._commits.confirm(request))
+    def confirm(self, request: Request, told: Mapping[Lane, tuple[int, str]]) -> None:
+        self._inbox.put(lambda: self._commits.confirm(request, told))
 
     def release(self, lanes: Collection[Lane]) -> None:
         self._inbox.put(lambda: self._rebalance.released([*lanes]))
@@ -285,18 +285,18 @@ class Member:
 
     def _hear(self, message: Message) -> None:
         error = message.error()
-        topic, number = message.topic(), message.partition()
-        position = message.offset() or 0
+        topic, number, position = message.topic(), message.partition(), message.offset()
         assert error is not None
         code = error.code()
         reading = self._readings.get(Lane(topic, number)) if topic is not None and number is not None else None
         if code == KafkaError._PARTITION_EOF:
-            if reading is not None and reading.delivers and position > reading.next and reading.believes(position):
-                reading.next = position
-                self._shelf.tell(Advanced(reading.lane, position))
+            at = position or 0
+            if reading is not None and reading.delivers and at > reading.next and reading.believes(at):
+                reading.next = at
+                self._shelf.tell(Advanced(reading.lane, at))
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            # One from before it was put to its place says nothing of its place.
-            if reading is not None and reading.delivers and position >= reading.next:
+            # One from before it was put to its place says nothing of its place. Of a log that was cut it tells none.
+            if reading is not None and reading.delivers and (position is None or position >= reading.next):
                 reading.phase = Phase.STUCK
                 self._listener.strayed(reading)
         else:

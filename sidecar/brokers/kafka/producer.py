@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
 
 from sidecar.brokers.kafka.chatter import Chatter, Reasons
-from sidecar.brokers.kafka.errors import kafka_error, translate
+from sidecar.brokers.kafka.errors import is_fatal, kafka_error, translate
 from sidecar.brokers.kafka.options import KafkaOptions
-from sidecar.brokers.kafka.properties import producing
-from sidecar.errors import BrokerError
+from sidecar.brokers.kafka.properties import QUEUE, producing
+from sidecar.errors import BrokerError, TooLarge
 from sidecar.model import Message, Place
 
 NOWHERE = Place(-1, -1)
@@ -29,7 +29,9 @@ _LAST = 5.0
 class _Call:
     """One publish: its messages, and what became of each."""
 
-    def __init__(self, topic: str, count: int, done: Callable[[], None]) -> None:
+    def __init__(self, producer: Producer, topic: str, count: int, done: Callable[[], None]) -> None:
+        #: the one that answers for all of them, also when it is replaced meanwhile
+        self.producer = producer
         self.topic = topic
         self.places: list[Place] = [NOWHERE] * count
         self.error: KafkaError | None = None
@@ -53,7 +55,7 @@ class _Call:
 
 
 class Publisher:
-    """One producer, and the thread that serves it."""
+    """One producer, and the thread that serves it, and those that it replaced until they have answered for all."""
 
     def __init__(
         self, options: KafkaOptions, reasons: Reasons, chatter: Chatter, meanwhile: Callable[[], None]
@@ -64,6 +66,8 @@ class Publisher:
         self._chatter = chatter
         self._meanwhile = meanwhile
         self._producer = self._make()
+        #: failed for good; each has calls open, perhaps
+        self._failed: list[Producer] = []
         self._calls = 0
         self._wake = threading.Event()
         self._stopping = False
@@ -72,9 +76,12 @@ class Publisher:
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
         """The topic is known to exist. Raises what `Broker.publish` raises."""
+        largest = max(len(message.value or b"") for message in messages)
+        if largest > QUEUE:
+            raise TooLarge(f"Kafka: cannot publish to {topic}: a value has {largest:,} bytes, more than {QUEUE:,}")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        call = _Call(topic, len(messages), lambda: _resolve(loop, done))
+        call = _Call(self._producer, topic, len(messages), lambda: _resolve(loop, done))
         self._calls += 1
         try:
             for index, message in enumerate(messages):
@@ -95,7 +102,7 @@ class Publisher:
             return call.places
         if call.error.code() == KafkaError.MSG_SIZE_TOO_LARGE and len(messages) > 1:
             return await self._publish_alone(topic, messages, call.places)
-        raise self._translated(call.error, topic)
+        raise self._translated(call, call.error)
 
     async def _publish_alone(self, topic: str, messages: Sequence[Message], places: list[Place]) -> Sequence[Place]:
         """A topic's limit counts for what is sent together. What alone is not too large goes alone."""
@@ -113,7 +120,7 @@ class Publisher:
     async def _produce(self, call: _Call, index: int, message: Message) -> None:
         while True:
             try:
-                self._producer.produce(
+                call.producer.produce(
                     call.topic,
                     message.value,
                     message.key,
@@ -127,11 +134,14 @@ class Publisher:
                 self._wake.set()
                 await asyncio.sleep(_FULL)
 
-    def _translated(self, error: KafkaError, topic: str) -> BrokerError:
-        if error.fatal() or error.code() == KafkaError._FATAL:
-            # It will never write again; what it had is told as failed. A new one starts afresh.
+    def _translated(self, call: _Call, error: KafkaError) -> BrokerError:
+        # Several calls may meet the same failure: only the first of them ends the producer.
+        if is_fatal(error) and call.producer is self._producer:
             self._producer = self._make()
-        return translate(self._reasons.behind(error), f"publish to {topic}")
+            # It will never write again. What it had on its way is still answered, what it had not begun is told now.
+            self._failed.append(call.producer)
+            call.producer.purge(in_flight=False, blocking=False)
+        return translate(self._reasons.behind(error), f"publish to {call.topic}")
 
     def _make(self) -> Producer:
         conf: dict[str, Any] = {**producing(self._options), "error_cb": self._reasons.heard}
@@ -146,6 +156,10 @@ class Publisher:
                 self._wake.wait(_IDLE)
                 self._wake.clear()
             self._producer.poll(0.05 if self._calls else 0)
+            for each in [*self._failed]:
+                each.poll(0)
+                if not len(each):
+                    self._failed.remove(each)
             self._meanwhile()
         self._producer.flush(_LAST)
 

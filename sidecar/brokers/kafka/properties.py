@@ -32,8 +32,9 @@ _PRODUCER: Mapping[str, str | int | bool] = {
     "sticky.partitioning.linger.ms": 0,
     # What is too large is for the broker to say.
     "message.max.bytes": 1_000_000_000,
-    "queue.buffering.max.kbytes": 64 << 10,
 }
+#: bytes of values that may wait to be written. One that is larger would wait for ever for room
+QUEUE = 64 << 20
 
 
 def instance_of(options: KafkaOptions) -> str:
@@ -109,6 +110,7 @@ def producing(options: KafkaOptions) -> "Properties":
         "enable.idempotence": True,
         "acks": "all",
         "partitioner": "murmur2_random",
+        "queue.buffering.max.kbytes": QUEUE // 1024,
         "allow.auto.create.topics": False,
     }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -29,7 +30,10 @@ _OF_THE_GROUP = frozenset((KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._AL
 
 
 class RangeReader:
-    """One run, read by one consumer of its own. Each call of it runs in some thread, one at a time."""
+    """One run, read by one consumer of its own, in a thread of its own.
+
+    On the threads of the event loop, ranges of a leader that is away would hold up whoever else needs one: commits.
+    """
 
     def __init__(
         self, options: KafkaOptions, reasons: Reasons, chatter: Chatter, lane: Lane, run: Run, end: LaneEnd
@@ -45,6 +49,8 @@ class RangeReader:
 
     async def chunks(self, max_bytes: int) -> AsyncIterator[Chunk]:
         """Ends with the run or with the lane, also where there is no record at its end."""
+        loop = asyncio.get_running_loop()
+        thread = ThreadPoolExecutor(1, "offramp-kafka-range")
         try:
             while True:
                 for chunk in self._shelf.take(_AT_A_TIME, max_bytes).chunks:
@@ -53,10 +59,11 @@ class RangeReader:
                     continue
                 if self._next >= self._stop:
                     return
-                await asyncio.to_thread(self._read)
+                await loop.run_in_executor(thread, self._read)
         finally:
-            if self._consumer is not None:
-                await asyncio.shield(asyncio.to_thread(self._consumer.close))
+            closing = loop.run_in_executor(thread, self._close)
+            thread.shutdown(wait=False)
+            await asyncio.shield(closing)
 
     def _read(self) -> None:
         """Some more records; or where there are none. Raises `Unavailable`, `Refused`, `NotFound`."""
@@ -85,6 +92,10 @@ class RangeReader:
                 raise Unavailable(f"Kafka: {self._lane} was cut or cleaned while it was read at {self._next}")
             elif error_.code() not in _OF_THE_GROUP:
                 raise self._translated(error_)
+
+    def _close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
 
     def _translated(self, error: KafkaError) -> BrokerError:
         return translate(self._reasons.behind(error), f"read {self._lane}")

@@ -74,7 +74,7 @@ class Rebalance:
                 left = began + self._bound - time.monotonic()
                 if left <= 0:
                     break
-                self._commits.serve()
+                self._commits.serve_within_poll()
                 # Its answer would come with a poll only: whoever waits for it could not let go.
                 if request := self._commits.unwatched():
                     self._watch(request)

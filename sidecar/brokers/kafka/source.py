@@ -99,8 +99,14 @@ class KafkaSource(Source):
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         positions: dict[Lane, int] = {}
+        gone: set[Lane] = set()
         for group, mine in self._by_group(lanes):
-            positions |= await group.seek({lane: lanes[lane] for lane in mine})
+            try:
+                positions |= await group.seek({lane: lanes[lane] for lane in mine})
+            except LaneGone as error:
+                gone |= error.lanes
+        if gone:
+            raise LaneGone(gone)
         return positions
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:

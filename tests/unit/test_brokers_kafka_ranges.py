@@ -1,0 +1,61 @@
+"""Reading a run, when the broker does not answer."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from sidecar.brokers.base import LaneEnd
+from sidecar.brokers.kafka import ranges
+from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka.ranges import RangeReader
+from sidecar.model import Lane, Run
+
+
+class Hanging:
+    """Stands in for a consumer of a leader that is away."""
+
+    def __init__(self) -> None:
+        self.polling, self.answers, self.closed = threading.Event(), threading.Event(), threading.Event()
+
+    def assign(self, partitions: Any) -> None: ...
+
+    def poll(self, timeout: float) -> None:
+        self.polling.set()
+        self.answers.wait(5.0)
+
+    def close(self) -> None:
+        assert self.answers.is_set(), "closed while it was polled"
+        self.closed.set()
+
+
+def test_a_range_that_waits_for_its_leader_leaves_the_threads_of_the_loop_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commits are looked at from those."""
+    library = Hanging()
+    monkeypatch.setattr(ranges, "Consumer", lambda *_, **__: library)
+
+    async def read() -> None:
+        options = KafkaOptions(servers=("nowhere:1",))
+        reader = RangeReader(options, Reasons(), Chatter(), Lane("orders", 0), Run(0, 10), LaneEnd(0, 10))
+        async for _ in reader.chunks(1 << 20):
+            pass
+
+    async def body() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        reading = asyncio.create_task(read())
+        try:
+            async with asyncio.timeout(3.0):
+                assert await asyncio.to_thread(library.polling.wait, 2.0)
+            reading.cancel()
+        finally:
+            library.answers.set()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert library.closed.is_set()
+
+    asyncio.run(body())
