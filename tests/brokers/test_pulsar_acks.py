@@ -9,7 +9,7 @@ import _pulsar
 import pulsar as library
 import pytest
 
-from sidecar.brokers.base import AtPosition
+from sidecar.brokers.base import AtPosition, AtTime, SeekTarget, SeekTo
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model import Commit, Lane, Message, Run
 from tests.brokers.harness import Consumer, numbered
@@ -117,6 +117,39 @@ def test_a_seek_into_a_batch_is_exact_and_durable(pulsar: PulsarServer) -> None:
                 assert await consumer.take(4) == numbered(10)[6:]
                 await consumer.stays_silent()
                 assert consumer.values == numbered(10)[6:]
+
+
+@pytest.mark.parametrize("there", [0, 10])
+@pytest.mark.parametrize("target", [AtTime(1 << 42), AtPosition(1 << 62), SeekTo.END])
+def test_what_is_published_while_a_seek_to_the_end_is_worked_out_is_not_skipped(
+    pulsar: PulsarServer, target: SeekTarget, there: int
+) -> None:
+    topic, group = name("topic"), name("group")
+    pulsar.make_topic(topic)
+    if there:
+        publish_batch(pulsar, topic, *numbered(there))
+    lane = Lane(topic, 0)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, subscription_type=EXCLUSIVE) as broker:
+            resolve = broker.resolve
+
+            async def resolve_slowly(*question: Any) -> int:
+                found = await resolve(*question)
+                await broker.publish(topic, [Message(None, b"meanwhile", lane=0)])
+                return found
+
+            async with consuming(broker, topic, group=group) as consumer:
+                await consumer.take(there)
+                consumer.forget()
+                broker.resolve = resolve_slowly  # type: ignore[method-assign]
+                end = (await broker.lane_ends(topic))[lane].end
+                assert await consumer.source.seek({lane: target}) == {lane: end}
+                await broker.publish(topic, [Message(None, b"after", lane=0)])
+                assert await consumer.take(2) == [b"meanwhile", b"after"]
+            # The broker has it, and not only what is before it in the same entry.
+            assert pulsar.backlog(topic, group) == 2
 
 
 @pytest.mark.parametrize("kind", [SHARED, SubscriptionType.KEY_SHARED])

@@ -1,14 +1,21 @@
 """One lane of Pulsar on a library that does what a test says."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import _pulsar
 
+from sidecar.brokers.base import LaneEnd, SourceSpec
+from sidecar.brokers.pulsar.broker import traits
 from sidecar.brokers.pulsar.lane import PulsarLane
-from sidecar.errors import Unavailable
+from sidecar.brokers.pulsar.opening import Joined
+from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
+from sidecar.brokers.pulsar.positions import pack
+from sidecar.brokers.pulsar.source import PulsarSource
+from sidecar.errors import BrokerError, Unavailable
 from sidecar.model import Lane
 
 LANE = Lane("orders", 0)
@@ -99,6 +106,9 @@ class FakeConsumer:
     def close(self) -> None:
         self.told.append("closed")
 
+    def is_connected(self) -> bool:
+        return True
+
 
 class FakeLibrary:
     """Runs calls at once, but while it is not `free` only those that receive; while it is `away`, others fail."""
@@ -141,6 +151,41 @@ class Bench:
             while not so():
                 self.woken.clear()
                 await self.woken.wait()
+
+
+class FakeOpening:
+    """Joins the one lane by these consumers in turn, by the last one for ever; raises those that are errors."""
+
+    def __init__(self, *consumers: FakeConsumer | BrokerError) -> None:
+        self.who = "me"
+        self.joins = 0
+        self._consumers = [*consumers]
+
+    async def lanes(self) -> dict[Lane, str]:
+        return {LANE: "orders"}
+
+    async def join(self, lanes: Collection[tuple[Lane, str]]) -> list[Joined]:
+        return [self._join(lane, name) for lane, name in lanes]
+
+    def _join(self, lane: Lane, name: str) -> Joined:
+        self.joins += 1
+        consumer = self._consumers.pop(0) if len(self._consumers) > 1 else self._consumers[0]
+        if isinstance(consumer, BrokerError):
+            raise consumer
+        return Joined(lane, name, consumer, pack(4, 0), first=False, ends=LaneEnd(pack(4, 0), pack(4, 0)))
+
+
+def source_on(opening: FakeOpening, *, exclusive: bool = False, **broker: Any) -> PulsarSource:
+    """Of one lane, which is joined when it is asked to look for lanes. Within a loop; `close` ends it."""
+    kind = SubscriptionType.EXCLUSIVE if exclusive else SubscriptionType.SHARED
+    options = PulsarOptions(url="pulsar://nowhere", subscription_type=kind)
+    settings = {"options": options, "library": FakeLibrary(), "admin": None, "traits": traits(kind), **broker}
+    source: Any = PulsarSource(
+        SimpleNamespace(**settings, exit=lambda source: None),  # type: ignore[arg-type]
+        SourceSpec(group="group", topics=("orders",)),
+    )
+    source._discovery = source._opening = opening
+    return source  # type: ignore[no-any-return]
 
 
 def bench(*, exclusive: bool = False, had_before: int = 0) -> Bench:

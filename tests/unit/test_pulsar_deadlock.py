@@ -1,15 +1,15 @@
 """A broker that waits for acks that it has, or forgets some: noticed in its own figures, ended by joining anew."""
 
 import asyncio
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from sidecar.brokers.base import SourceSpec
-from sidecar.brokers.pulsar.admin import Admin
+from sidecar.brokers.pulsar.admin import Admin, Subscribed
 from sidecar.brokers.pulsar.held import Held
-from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
-from sidecar.brokers.pulsar.source import PulsarSource
-from sidecar.model import Lane
+from sidecar.brokers.pulsar.options import PulsarOptions
+from sidecar.brokers.pulsar.suspicion import Suspicion
+from sidecar.model import Commit, Lane
 from tests.unit.pulsar_kit import MessageId
 
 #: as Pulsar 4.2.4 told it of a consumer that kept keys from others, and of one that does so rightly
@@ -40,42 +40,51 @@ def test_who_keeps_keys_back_without_holding_anything_is_told() -> None:
     assert (found.backlog, found.deadlocks) == (9, {("stuck", 51404)})
 
 
-def test_a_lane_is_joined_anew_if_the_same_key_is_kept_back_at_two_looks() -> None:
-    async def body() -> None:
-        options = PulsarOptions(url="pulsar://nowhere", subscription_type=SubscriptionType.KEY_SHARED)
-        broker: Any = SimpleNamespace(options=options, library=None, admin=None)
-        source = PulsarSource(broker, SourceSpec(group="group", topics=("orders",)))
-        lane: Any = SimpleNamespace(lane=Lane("orders", 0), name="orders-partition-0", failed=None)
-        me = source._opening.who
-        for looks in ([(me, 1)], [(me, 2)], [], [(me, 2)], [("another", 2)], [("another", 2)], [(me, 3)]):
-            source._end_deadlock(lane, looks)
-            assert lane.failed is None
-        source._end_deadlock(lane, [(me, 3), (me, 4)])
-        assert "waits for acks that it has" in str(lane.failed)
+@dataclass
+class Suspect:
+    """A lane."""
 
-    asyncio.run(body())
+    lane: Lane = Lane("orders", 0)
+    name: str = "orders-partition-0"
+    held: Held = field(default_factory=Held)
+    exclusive: bool = True
+
+
+def keeping_back(*deadlocks: tuple[str, int]) -> Subscribed:
+    return Subscribed(0, has_consumers=True, properties={}, deadlocks=frozenset(deadlocks))
+
+
+def counting(backlog: int) -> Subscribed:
+    return Subscribed(backlog, has_consumers=True, properties={})
+
+
+def test_a_lane_is_joined_anew_if_the_same_key_is_kept_back_at_two_looks() -> None:
+    suspicion, lane = Suspicion("me"), Suspect(exclusive=False)
+    for looks in ([("me", 1)], [("me", 2)], [], [("me", 2)], [("another", 2)], [("another", 2)], [("me", 3)]):
+        assert not suspicion.look(lane, keeping_back(*looks), 0)
+    assert "waits for acks that it has" in suspicion.look(lane, keeping_back(("me", 3), ("me", 4)), 0)
 
 
 def test_a_lane_is_joined_anew_if_the_broker_counts_at_two_looks_what_was_acked() -> None:
-    async def body() -> None:
-        broker: Any = SimpleNamespace(options=PulsarOptions(url="pulsar://nowhere"), library=None, admin=None)
-        source = PulsarSource(broker, SourceSpec(group="group", topics=("orders",)))
-        held = Held()
-        held.clear(9)
-        lane: Any = SimpleNamespace(lane=Lane("orders", 0), name="orders", failed=None, held=held, exclusive=True)
-        # Nothing is left; there is more than has come; and again, since between two looks all was well.
-        for end, backlog in ((9, 1), (9, 0), (12, 3), (9, 1), (12, 3), (9, 1)):
-            source._end_silence(lane, end, backlog)
-            assert lane.failed is None
-        source._end_silence(lane, 9, 1)
-        assert "all of which was acked" in str(lane.failed)
-        # Some of it is in hand; and what others have in hand of a shared lane is theirs.
-        lane.failed = None
-        held.arrive(MessageId(0, 0, 9))
-        shared: Any = SimpleNamespace(lane=Lane("orders", 1), name="orders", failed=None, held=Held(), exclusive=False)
-        for _ in range(3):
-            source._end_silence(lane, 10, 1)
-            source._end_silence(shared, 0, 1)
-        assert lane.failed is shared.failed is None
+    suspicion, lane = Suspicion("me"), Suspect()
+    lane.held.clear(9)
+    # Nothing is left; there is more than has come; and again, since between two looks all was well.
+    for end, backlog in ((9, 1), (9, 0), (12, 3), (9, 1), (12, 3), (9, 1)):
+        assert not suspicion.look(lane, counting(backlog), end)
+    assert "all of which was acked" in suspicion.look(lane, counting(1), 9)
+    # Some of it is in hand; and what others have in hand of a shared lane is theirs.
+    lane.held.arrive(MessageId(0, 0, 9))
+    shared = Suspect(Lane("orders", 1), exclusive=False)
+    for _ in range(3):
+        assert not suspicion.look(lane, counting(1), 10)
+        assert not suspicion.look(shared, counting(1), 0)
 
-    asyncio.run(body())
+
+def test_a_lane_that_goes_on_is_not_silent_though_acks_were_on_their_way_at_two_looks() -> None:
+    suspicion, lane = Suspicion("me"), Suspect()
+    for entry in range(5):
+        position = lane.held.arrive(MessageId(4, entry))
+        lane.held.take(Commit(position + 1))
+        # The library has not sent the ack yet, and the broker counts the one that came last.
+        assert not suspicion.look(lane, counting(1), position + 1)
+    assert "all of which was acked" in suspicion.look(lane, counting(1), position + 1)

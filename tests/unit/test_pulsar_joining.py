@@ -1,12 +1,15 @@
-"""Joining lanes of Pulsar: all of them or none, and no consumer is left behind that nobody takes from."""
+"""Joining lanes of Pulsar: all of them or none, no consumer is left behind that nobody takes from, and a group that was
+never there begins where it should."""
 
 import asyncio
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
+import pulsar
 import pytest
 
-from sidecar.brokers.base import SourceSpec
+from sidecar.brokers.base import SourceSpec, Start
 from sidecar.brokers.pulsar.admin import Standing
 from sidecar.brokers.pulsar.opening import Joined, Opening
 from sidecar.brokers.pulsar.options import PulsarOptions
@@ -77,3 +80,117 @@ def test_where_one_lane_cannot_be_joined_all_others_are_left() -> None:
         join(one, other, Refused("somebody else has it"))
     assert one.closed
     assert other.closed
+
+
+LATEST, EARLIEST = pulsar.InitialPosition.Latest, pulsar.InitialPosition.Earliest
+
+
+class Topic:
+    """A topic at Pulsar, the cursors that a group has in it, and a sidecar of that group which starts at the end."""
+
+    def __init__(self, lanes: int, *, cursors: Collection[int] = ()) -> None:
+        self.lanes = lanes
+        self.cursors = set(cursors)
+        #: where cursors were made, in order
+        self.made: list[tuple[int, pulsar.InitialPosition]] = []
+        #: lanes that cannot be joined
+        self.broken: set[int] = set()
+        self.sidecar = self.another()
+
+    def another(self) -> Opening:
+        parts: Any = self
+        spec = SourceSpec("group", ("orders",), Start.LATEST)
+        return Opening(spec, PulsarOptions(url="pulsar://nowhere"), parts, parts)
+
+    def join(self, *numbers: int, by: Opening | None = None) -> None:
+        wanted = [(Lane("orders", number), f"orders-partition-{number}") for number in numbers or range(self.lanes)]
+        asyncio.run((by or self.sidecar).join(wanted))
+
+    async def standing(self, name: str) -> Standing:
+        return Standing(0, (1, 4), {"group": 7} if _number(name) in self.cursors else {})
+
+    async def subscribe(self, name: str, group: str, *, initial_position: Any, **settings: object) -> Consumer:
+        number = _number(name)
+        # Others come to know of it only now.
+        await asyncio.sleep(0)
+        if number in self.broken:
+            raise Unavailable("the connection is lost")
+        if number not in self.cursors:
+            self.cursors.add(number)
+            self.made.append((number, initial_position))
+        return Consumer()
+
+    async def run(self, doing: str, call: Any, *arguments: object) -> Any:
+        return call(*arguments)
+
+    async def leave(self, one: Consumer) -> None:
+        one.closed = True
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def test_a_new_group_starts_at_the_end_of_all_lanes() -> None:
+    topic = Topic(3)
+    topic.join()
+    assert dict(topic.made) == dict.fromkeys(range(3), LATEST)
+
+
+def test_a_sidecar_that_starts_beside_another_of_a_new_group_starts_at_the_end_too() -> None:
+    topic = Topic(4)
+    topic.broken = {0, 1, 2}
+    with pytest.raises(Unavailable):
+        topic.join()
+    # This is as far as the other has come, or it is dead: its last lane came first.
+    assert topic.cursors == {3}
+    topic.broken.clear()
+    topic.join(by=topic.another())
+    assert dict(topic.made) == dict.fromkeys(range(4), LATEST)
+
+
+def test_a_first_join_that_fails_in_part_starts_at_the_end_when_it_is_repeated() -> None:
+    for broken in range(4):
+        topic = Topic(4)
+        topic.broken = {broken}
+        with pytest.raises(Unavailable):
+            topic.join()
+        topic.broken.clear()
+        topic.join()
+        assert dict(topic.made) == dict.fromkeys(range(4), LATEST)
+
+
+def test_lanes_that_came_later_are_read_from_their_start_whoever_joins_them() -> None:
+    topic = Topic(6, cursors=range(3))
+    topic.broken = {4}
+    with pytest.raises(Unavailable):
+        topic.join()
+    # Not the last one first: the one before it would not look new any more.
+    assert topic.made == [(3, EARLIEST)]
+    topic.broken.clear()
+    topic.join(by=topic.another())
+    assert topic.made == [(3, EARLIEST), (4, EARLIEST), (5, EARLIEST)]
+
+
+def test_lanes_that_come_while_a_sidecar_consumes_are_read_from_their_start() -> None:
+    topic = Topic(3)
+    topic.join()
+    topic.join(3, 4)
+    assert topic.made[3:] == [(3, EARLIEST), (4, EARLIEST)]
+
+
+def test_a_topic_that_comes_while_a_sidecar_consumes_is_read_from_its_start() -> None:
+    topic = Topic(2)
+    # It consumes a pattern of topics that fits none yet.
+    asyncio.run(topic.sidecar.join([]))
+    topic.join()
+    assert topic.made == [(0, EARLIEST), (1, EARLIEST)]
+
+
+def test_a_lane_whose_cursor_was_lost_while_a_sidecar_consumed_is_read_from_its_start() -> None:
+    topic = Topic(3)
+    topic.join()
+    # As when the topic is made anew.
+    topic.cursors.clear()
+    topic.join()
+    assert dict(topic.made[3:]) == dict.fromkeys(range(3), EARLIEST)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sidecar.brokers.pulsar.held import Held
 from sidecar.brokers.pulsar.lane import whole_entries
 from sidecar.brokers.pulsar.names import full, lane_for, path, pattern, short, split
-from sidecar.brokers.pulsar.positions import Id, after, pack, unpack
+from sidecar.brokers.pulsar.positions import Id, after, end, pack, unpack
 from sidecar.brokers.pulsar.records import key_and_headers, key_and_properties
 from sidecar.model import Commit, Header, Run
 from tests.unit.pulsar_kit import MessageId
@@ -26,6 +26,12 @@ def test_an_id_that_does_not_fit_has_no_position() -> None:
     assert pack(1 << 30, 0) == pack(0, 1 << 22) == pack(0, 0, 1 << 11) == pack(-1, -1) == -1
     assert after(3, -1) == pack(3, 0)
     assert after(3, 7) == pack(3, 8)
+
+
+def test_the_end_lies_after_the_last_message_also_if_that_has_no_position() -> None:
+    assert end(3, 7, -1) == pack(3, 7) + 1
+    assert end(3, 7, 2_047) == end(3, 7, 5_000) == pack(3, 8)
+    assert end(1 << 30, 0, 0) == end(-1, -1, -1) == -1
 
 
 def test_what_arrives_in_order_stands_at_its_id() -> None:

@@ -4,10 +4,14 @@ options      what can be set, and `checks`: what options and subscriptions must 
 broker       the contract's Broker: owns all the others
 source       the contract's Source: one group's consumption, as the event loop sees it
 lane         one lane of it: one consumer of the library
-shelf        pure: records of a lane that have arrived and were not taken yet, in turn with the other lanes'
+turns        pure: what a poll takes of the lanes that have something
+opening      joining a lane: where the group is in it, and a consumer that goes on from there
+firsts       pure: which lanes a group begins with, and which came later
 held         pure: which message stands at which position, from its arrival to its ack
 positions    pure: message ids as ascending numbers
 records      pure: messages to frames, and what is published to messages
+suspicion    pure: lanes that stand still by a mistake of the broker
+resting      pure: lanes that fail as soon as they are joined anew
 names        pure: topics as Pulsar calls them
 discovery    which lanes there are
 admin        the admin API: topics, cursors, ends of lanes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.brokers.base import LaneEnd
-from sidecar.brokers.pulsar import names
+from sidecar.brokers.pulsar import names, positions
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import after, pack
@@ -62,7 +62,9 @@ class Admin:
         self._options = options
         self._library = library
         self.url = (options.admin_url or _beside(options.url)).rstrip("/")
-        self._tls: ssl.SSLContext | None = None
+        #: it is there: it has answered before, if only by a refusal
+        self.answers = False
+        self._made: urllib.request.OpenerDirector | None = None
 
     async def partitions(self, name: str) -> int:
         """Of a partitioned topic; 0 if it has none. Raises `NotFound`."""
@@ -74,8 +76,12 @@ class Admin:
         await self._ask("PUT", f"{names.path(name)}/partitions", lanes, fine=_CONFLICT)
 
     async def keep(self, name: str) -> None:
-        """A subscription that nobody consumes: Pulsar removes what no subscription waits for, and then the topic."""
-        await self._ask("PUT", f"{names.path(name)}/subscription/{KEEPER}", fine=_CONFLICT)
+        """A subscription that nobody consumes: Pulsar removes what no subscription waits for, and then the topic. Where
+        one waits for it, all is well: what its consumers have dealt with would stay for ever otherwise."""
+        for lane in await self.lanes(name):
+            stats = await self._ask("GET", f"{names.path(lane)}/stats")
+            if not any(one["isDurable"] for one in stats["subscriptions"].values()):
+                await self.subscribe(lane, KEEPER)
 
     async def lanes(self, name: str) -> list[str]:
         """The topics that a topic consists of. Raises `NotFound`."""
@@ -109,8 +115,12 @@ class Admin:
         if standing.last[1] < 0:
             return LaneEnd(standing.start, max(standing.start, after(*standing.last)))
         last = await self._ask("GET", f"{names.path(name)}/lastMessageId")
-        # When all of it was removed, Pulsar has forgotten what was the last.
-        end = pack(last["ledgerId"], last["entryId"], last.get("batchIndex", -1)) + 1 or standing.start
+        if last["entryId"] < 0:
+            # All of it was removed, and Pulsar has forgotten what was the last.
+            return LaneEnd(standing.start, standing.start)
+        end = positions.end(last["ledgerId"], last["entryId"], last.get("batchIndex", -1))
+        if end < 0:
+            raise Refused(f"Pulsar: {name} has no position for its end: there is room for {positions.LIMITS}")
         return LaneEnd(min(standing.start, end), end)
 
     async def subscribed(self, name: str, group: str) -> Subscribed | None:
@@ -147,7 +157,13 @@ class Admin:
         await self._ask("PUT", f"{names.path(name)}/subscription/{group}/properties", properties)
 
     async def _ask(self, method: str, path: str, body: object = None, *, fine: int = 0) -> Any:
-        return await self._library.run(f"ask {self.url}", self._call, method, path, body, fine)
+        try:
+            found = await self._library.run(f"ask {self.url}", self._call, method, path, body, fine)
+        except (Refused, NotFound):
+            self.answers = True
+            raise
+        self.answers = True
+        return found
 
     def _call(self, method: str, path: str, body: object, fine: int) -> Any:
         before, _, query = path.partition("?")
@@ -156,7 +172,7 @@ class Admin:
         headers = {"Content-Type": "application/json", "Accept": "application/json", **self._credentials()}
         request = urllib.request.Request(url, method=method, data=data, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=self._options.timeout, context=self._context()) as answer:
+            with self._opener().open(request, timeout=self._options.timeout) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -172,13 +188,28 @@ class Admin:
         token = token_of(self._options)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _context(self) -> ssl.SSLContext | None:
-        if self._tls is None and self.url.startswith("https"):
-            self._tls = ssl.create_default_context(cafile=self._options.tls_ca or None)
-            self._tls.check_hostname = self._options.tls_check_hostname
-            if self._options.tls_certificate:
-                self._tls.load_cert_chain(self._options.tls_certificate, self._options.tls_key)
-        return self._tls
+    def _opener(self) -> urllib.request.OpenerDirector:
+        if self._made is None:
+            made: list[urllib.request.BaseHandler] = [_Onward()]
+            if self.url.startswith("https"):
+                tls = ssl.create_default_context(cafile=self._options.tls_ca or None)
+                tls.check_hostname = self._options.tls_check_hostname
+                if self._options.tls_certificate:
+                    tls.load_cert_chain(self._options.tls_certificate, self._options.tls_key)
+                made.append(urllib.request.HTTPSHandler(context=tls))
+            self._made = urllib.request.build_opener(*made)
+        return self._made
+
+
+class _Onward(urllib.request.HTTPRedirectHandler):
+    """A broker sends who asks for a topic on to the broker that has it. Python goes there only to read."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if code in (307, 308):
+            return urllib.request.Request(newurl, req.data, req.headers, method=req.get_method())
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _refusal(error: urllib.error.HTTPError, asked: str) -> BrokerError:

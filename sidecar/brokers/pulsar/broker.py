@@ -1,6 +1,7 @@
 """Apache Pulsar behind the adapter contract."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 
@@ -16,8 +17,11 @@ from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
 from sidecar.brokers.pulsar.producers import Producers
 from sidecar.brokers.pulsar.ranges import Ranges
 from sidecar.brokers.pulsar.source import PulsarSource
-from sidecar.errors import NotFound, Refused
+from sidecar.errors import NotFound, Refused, Unavailable
+from sidecar.logs import Log
 from sidecar.model import Chunk, Lane, Message, Place, Run
+
+log = Log("pulsar")
 
 
 def traits(kind: SubscriptionType) -> Traits:
@@ -64,23 +68,44 @@ class PulsarBroker(Broker):
 
     async def ensure_topic(self, topic: str, lanes: int) -> None:
         name = self._full(topic)
-        if await self.library.partitions(name) != [name]:
-            # It has partitions, so that the admin API, which may be out of reach, need not be asked.
-            return
+        is_own = any(name == self._full(own) for source in self._sources for own in source.spec.own_topics)
+        found = await self._partitions(name)
         try:
-            await self.admin.partitions(name)
+            if found in ([], [name]):
+                await self._make(name, lanes)
+            if not is_own:
+                # Dead letters, which no group consumes.
+                await self._keep(name)
+        except Unavailable as error:
+            # Where the admin API has never answered there is none: what exists, or is made by a write, must do.
+            if is_own or not found or self.admin.answers:
+                raise
+            log.warning("whether a topic is kept is not known", topic=topic, error=str(error))
+
+    async def _partitions(self, name: str) -> list[str]:
+        """As the library has it, which needs no admin API. None: there is no such topic, and a write makes none."""
+        try:
+            return await self.library.partitions(name)
         except NotFound:
-            await self._make(name, lanes)
+            return []
 
     async def _make(self, name: str, lanes: int) -> None:
+        """Unless it is there without partitions, which the library cannot tell from one that is missing."""
+        with contextlib.suppress(NotFound):
+            await self.admin.partitions(name)
+            return
         try:
             await self.admin.make(name, lanes)
         except (Refused, NotFound) as error:
             text = f"{error}. Make {name} with {lanes} partitions yourself, or let this role make it"
             raise Refused(text) from error
-        if not any(name == self._full(own) for source in self._sources for own in source.spec.own_topics):
-            # Dead letters, which no group consumes.
+
+    async def _keep(self, name: str) -> None:
+        try:
             await self.admin.keep(name)
+        except (Refused, NotFound) as error:
+            # Letters are better there than nowhere.
+            log.warning("a topic cannot be kept from being removed by Pulsar", topic=name, error=str(error))
 
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
         lanes = [(Lane(topic, number), name) for number, name in numbered(await self.admin.lanes(self._full(topic)))]

@@ -148,9 +148,11 @@ class PulsarLane:
         return await self._library.run(f"find the end of {self.name}", self._consumer.get_last_message_id)
 
     async def seek(self, position: int, *, at_end: bool) -> None:
-        """Go on at a position, or at the end, which is at that position. What lies before it in the same entry is acked
-        as it arrives, so that the place is exact within a batch, too."""
-        to = _pulsar.MessageId.latest if at_end else pulsar.MessageId(-1, *unpack(position)[:2], -1)._msg_id
+        """Go on at a position. What lies before it in the same entry is acked as it arrives, so that the place is exact
+        within a batch, too. `at_end`: nothing of that entry lies after it, and so the next one comes, when it does."""
+        ledger, entry, place = unpack(position)
+        # Not to Pulsar's own end: that has moved if something was published since this one was found.
+        to = pulsar.MessageId(-1, ledger, entry + 1 if at_end and place else entry, -1)._msg_id
         async with self._turn:
             # An ack of before that came after it would take it back.
             await self._acked()

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import pulsar
 
 from sidecar.brokers.base import LaneEnd, SourceSpec, Start
+from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.admin import Admin, Standing
+from sidecar.brokers.pulsar.firsts import Firsts
 from sidecar.brokers.pulsar.lane import receive_policy
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
-from sidecar.brokers.pulsar.positions import pack
 from sidecar.errors import BrokerError, NotFound
 from sidecar.model import Lane
 
@@ -47,26 +48,32 @@ class Opening:
         self._admin = admin
         #: for those who look at the consumers of a subscription
         self.who = f"offramp-{socket.gethostname()}-{os.urandom(3).hex()}"
-        #: topics that the group was in before it was opened, or since
-        self._known: set[str] = set()
+        #: lanes were joined
+        self._begun = False
 
     async def join(self, lanes: Collection[tuple[Lane, str]]) -> list[Joined]:
         """All of them or none. Raises what the broker says to the first that fails."""
-        standings = await asyncio.gather(*(self._standing(name) for _, name in lanes))
-        for (lane, _), standing in zip(lanes, standings, strict=True):
-            if standing is not None and self._spec.group in standing.cursors:
-                self._known.add(lane.topic)
-        wanted = zip(lanes, standings, strict=True)
-        done = await asyncio.gather(
-            *(self._join(lane, name, standing) for (lane, name), standing in wanted), return_exceptions=True
-        )
-        joined = [one for one in done if isinstance(one, Joined)]
-        failed = [one for one in done if isinstance(one, BaseException)]
-        if failed:
-            await asyncio.gather(*(self._library.leave(one.consumer) for one in joined))
-            raise failed[0]
-        self._known.update(lane.topic for lane, _ in lanes)
+        found = dict(zip(lanes, await asyncio.gather(*(self._standing(name) for _, name in lanes)), strict=True))
+        there = {lane for (lane, _), one in found.items() if one is not None and self._spec.group in one.cursors}
+        firsts = Firsts(there, begun=self._begun)
+        turns = firsts.turns(lane for lane, _ in lanes if self._may_skip(lane))
+        joined: list[Joined] = []
+        for turn in sorted({0, *turns.values()}):
+            wanted = [(lane, name, one) for (lane, name), one in found.items() if turns.get(lane, 0) == turn]
+            done = await asyncio.gather(
+                *(self._join(*one, is_first=firsts.is_first(one[0])) for one in wanted), return_exceptions=True
+            )
+            joined += [one for one in done if isinstance(one, Joined)]
+            failed = [one for one in done if isinstance(one, BaseException)]
+            if failed:
+                await asyncio.gather(*(self._library.leave(one.consumer) for one in joined))
+                raise failed[0]
+        self._begun = True
         return joined
+
+    def _may_skip(self, lane: Lane) -> bool:
+        """What was there before the group came need not be read."""
+        return self._spec.start is Start.LATEST and lane.topic not in self._spec.own_topics
 
     async def _standing(self, name: str) -> Standing | None:
         """None: not known. The admin API may be out of reach where the broker is not."""
@@ -77,9 +84,9 @@ class Opening:
         except BrokerError:
             return None
 
-    async def _join(self, lane: Lane, name: str, standing: Standing | None) -> Joined:
+    async def _join(self, lane: Lane, name: str, standing: Standing | None, *, is_first: bool) -> Joined:
         own = lane.topic in self._spec.own_topics
-        latest = self._spec.start is Start.LATEST and not own and lane.topic not in self._known
+        latest = is_first and self._may_skip(lane)
         kind = self._options.subscription_type
         if own and kind is SubscriptionType.KEY_SHARED:
             # Parked records wait for nobody, so that keys need not stay together.
@@ -104,7 +111,7 @@ class Opening:
             # Nobody would take from it; but it would stay, connect anew whenever it must, and keep its share for ever.
             await self._library.leave(consumer)
             raise
-        end = max(standing.start, pack(last.ledger_id(), last.entry_id(), last.batch_index()) + 1)
+        end = max(standing.start, positions.end(last.ledger_id(), last.entry_id(), last.batch_index()))
         start = standing.cursors.get(self._spec.group)
         first = start is None
         if start is None:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 LEDGER_BITS, ENTRY_BITS, BATCH_BITS = 30, 22, 11
 _LEDGERS, _ENTRIES, _BATCH = 1 << LEDGER_BITS, 1 << ENTRY_BITS, 1 << BATCH_BITS
 _LEDGER_SHIFT = ENTRY_BITS + BATCH_BITS
+#: for people
+LIMITS = f"{_BATCH:,} messages in a batch, {_ENTRIES:,} entries in a ledger, {_LEDGERS:,} ledgers"
 
 
 class Id(NamedTuple):
@@ -37,6 +39,13 @@ def unpack(position: int) -> Id:
     """The id at a position."""
     entry = position >> BATCH_BITS & _ENTRIES - 1
     return Id(position >> _LEDGER_SHIFT, entry, position & _BATCH - 1)
+
+
+def end(ledger: int, entry: int, index: int) -> int:
+    """The position from which on everything lies after a message that is the last one; -1 if it does not fit."""
+    position = pack(ledger, entry, index)
+    # Of a place that does not fit at least its entry is known.
+    return position + 1 if position >= 0 else pack(ledger, entry + 1)
 
 
 def after(ledger: int, entry: int) -> int:

@@ -6,8 +6,9 @@ from typing import Any
 
 from sidecar.brokers.base import LaneEnd
 from sidecar.brokers.pulsar.library import Library
-from sidecar.brokers.pulsar.positions import pack, unpack
+from sidecar.brokers.pulsar.positions import LIMITS, Id, pack, unpack
 from sidecar.brokers.pulsar.records import encode_one
+from sidecar.errors import Refused
 from sidecar.model import Chunk, Lane, Run
 
 #: messages read at a time
@@ -42,6 +43,7 @@ class Ranges:
         size = 0
         async with aclosing(self._messages(name, run)) as messages:
             async for message, position in messages:
+                _check(name, message, position)
                 frame = encode_one(message, lane.number, position)
                 if frames and size + len(frame) > max_bytes:
                     yield Chunk(lane, positions, frames)
@@ -58,6 +60,7 @@ class Ranges:
         async with aclosing(self._messages(name, Run(ends.start, ends.end))) as messages:
             async for message, position in messages:
                 if (message.event_timestamp() or message.publish_timestamp()) >= timestamp_ms:
+                    _check(name, message, position)
                     return position
         return ends.end
 
@@ -69,23 +72,34 @@ class Ranges:
             self._per_entry[name] = before + _WEIGHT * (average - before)
 
     async def _messages(self, name: str, run: Run) -> AsyncGenerator[tuple[Any, int], None]:
-        ledger, entry, _ = unpack(max(0, run.start))
-        reader = await self._library.reader(name, (ledger, entry - 1))
+        """With their positions, or -1 for those that have none: they lie within the run, between the others."""
+        start, stop = unpack(max(0, run.start)), unpack(run.stop)
+        reader = await self._library.reader(name, (start.ledger, start.entry - 1))
         try:
             while True:
                 batch: list[Any] = await self._library.run(f"read {name}", _read, reader)
                 self._count(name, batch)
                 for message in batch:
                     id_ = message.message_id()
-                    position = pack(id_.ledger_id(), id_.entry_id(), id_.batch_index())
-                    if position >= run.stop:
+                    found = Id(id_.ledger_id(), id_.entry_id(), max(0, id_.batch_index()))
+                    if found >= stop:
                         return
-                    if position >= run.start:
-                        yield message, position
+                    if found >= start:
+                        yield message, pack(*found)
                 if not batch:
                     return
         finally:
             await self._library.leave(reader)
+
+
+def _check(name: str, message: Any, position: int) -> None:
+    if position < 0:
+        id_ = message.message_id()
+        where = f"{id_.ledger_id()}:{id_.entry_id()}:{max(0, id_.batch_index())}"
+        raise Refused(
+            f"Pulsar: message {where} of {name} has no position, and cannot be read by range: there is room for "
+            f"{LIMITS}. A group that consumes by leases gets it"
+        )
 
 
 def _read(reader: Any) -> list[Any]:

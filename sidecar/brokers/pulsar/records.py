@@ -20,6 +20,8 @@ from sidecar.wire import encode_frame, encode_header, varint
 KEY = "offramp-key"
 #: all headers, as a list of pairs with values in base64, where a map of texts cannot tell them
 HEADERS = "offramp-headers"
+#: the one header of a record whose properties cannot be read
+UNREADABLE = "offramp-unreadable"
 
 
 class Taken(NamedTuple):
@@ -52,8 +54,12 @@ def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
         position = place(id_, ledger, entry, index)
         if position < 0:
             continue
-        key, headers = message.partition_key().encode(), b""
-        properties = message.properties()
+        headers = b""
+        try:
+            key = message.partition_key().encode()
+            properties = message.properties()
+        except UnicodeDecodeError:
+            key, properties = _readable(message)
         if properties:
             found, headers = _read(properties, key)
             head = b"" if found is None else b"\x0a" + varint(len(found)) + found
@@ -77,17 +83,28 @@ def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
 
 def encode_one(message: Any, lane: int, position: int) -> bytes:
     """One frame, of a message that is read without a group."""
-    key: bytes | None = message.partition_key().encode() or None
-    headers: tuple[Header, ...] = ()
-    properties = message.properties()
-    if properties:
-        key, headers = key_and_headers(properties, key or b"")
+    text, properties = _readable(message)
+    key, headers = key_and_headers(properties, text) if properties else (text or None, ())
     value = None if message.has_null_value() else message.data()
     id_ = message.message_id()
     ref = b"%d:%d:%d" % (id_.ledger_id(), id_.entry_id(), max(0, id_.batch_index()))
     return encode_frame(
         key, value, headers, lane, position, message.event_timestamp() or message.publish_timestamp(), ref
     )
+
+
+def _readable(message: Any) -> tuple[bytes, dict[str, str]]:
+    """The key and the properties of a message. The library takes both for UTF-8, and not all that write keep to that.
+    Of a key it tells what it could not read; of properties it gives all or none."""
+    try:
+        key = message.partition_key().encode()
+    except UnicodeDecodeError as error:
+        key = error.object
+    try:
+        properties = message.properties()
+    except UnicodeDecodeError:
+        properties = {UNREADABLE: "properties"}
+    return key, properties
 
 
 def build(message: Message) -> Any:

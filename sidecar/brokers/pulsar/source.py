@@ -17,11 +17,14 @@ from sidecar.brokers.base import (
     SourceSpec,
     Trouble,
 )
+from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.discovery import Discovery
 from sidecar.brokers.pulsar.lane import PulsarLane
 from sidecar.brokers.pulsar.opening import Joined, Opening
 from sidecar.brokers.pulsar.options import SubscriptionType
-from sidecar.brokers.pulsar.positions import pack
+from sidecar.brokers.pulsar.resting import Resting
+from sidecar.brokers.pulsar.suspicion import Suspicion
+from sidecar.brokers.pulsar.turns import take_in_turn
 from sidecar.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
 from sidecar.logs import Log
 from sidecar.model import Chunk, Commit, Lane
@@ -58,12 +61,10 @@ class PulsarSource(Source):
         self._discovering = asyncio.Lock()
         #: lanes that were not connected at the last look
         self._were_away: set[Lane] = set()
-        #: what was told of connections and of discovery
-        self._away = self._blind = ""
-        #: hashes of keys that waited for this sidecar for nothing at the last look
-        self._deadlocked: dict[Lane, frozenset[int]] = {}
-        #: lanes in which nothing was left to ack at the last look, but for the broker
-        self._silent: set[Lane] = set()
+        self._resting = Resting()
+        #: troubles as they were told, by what they are about
+        self._told: dict[str, str] = {}
+        self._suspicion = Suspicion(self._opening.who)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -93,7 +94,9 @@ class PulsarSource(Source):
         return Polled(self._take(max_records, max_bytes), events)
 
     async def commit(self, commits: Mapping[Lane, Commit]) -> None:
-        mine = {lane: self._lanes[lane] for lane in commits if lane in self._lanes}
+        # Of lanes that began anew the core may speak of what an earlier consumer had, until it has heard of that.
+        untold = {lane for event in self._events for lane in _begun_anew(event)}
+        mine = {lane: self._lanes[lane] for lane in commits if lane in self._lanes and lane not in untold}
         await asyncio.gather(*(lane.ack(commits[lane.lane]) for lane in mine.values()))
         # Without a consumer there is nobody to ack: what is not acked comes again, to whoever has the lane then.
         gone = [lane for lane in commits if lane not in mine or mine[lane].failed is not None]
@@ -120,8 +123,22 @@ class PulsarSource(Source):
         unknown = [str(lane) for lane in lanes if lane not in self._lanes]
         if unknown:
             raise NotFound(f"Group {self.spec.group!r} has no lane {', '.join(unknown)}.")
-        # Shielded: once the broker has moved, this must know.
-        return await asyncio.shield(asyncio.ensure_future(self._seek(lanes)))
+        # One may fail at any time: then it is joined anew, and is not the lane any more that was asked for.
+        asked = {lane: self._lanes[lane] for lane in lanes}
+        ends: dict[Lane, int] = {}
+        positions: dict[Lane, int] = {}
+        for lane, target in lanes.items():
+            found = self._ends[lane] = await self._broker.admin.end(asked[lane].name)
+            ends[lane], positions[lane] = found.end, await self._broker.resolve(asked[lane].name, found, target)
+        for lane, position in positions.items():
+            if self._lanes.get(lane) is asked[lane]:
+                await asked[lane].seek(position, at_end=position >= ends[lane])
+            if self._lanes.get(lane) is asked[lane]:
+                self._tell(Assigned(lane, position))
+        gone = [lane for lane, moved in asked.items() if self._lanes.get(lane) is not moved]
+        if gone:
+            raise LaneGone(gone)
+        return positions
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:
         return {
@@ -144,27 +161,9 @@ class PulsarSource(Source):
         return [lane for lane in self._lanes.values() if lane.ready]
 
     def _take(self, max_records: int, max_bytes: int) -> list[Chunk]:
-        """Each lane its share, another one first each time; what some leave of it goes to the others."""
         self._turn += 1
-        ready = self._ready()
-        turn = self._turn % len(ready) if ready else 0
-        ready = ready[turn:] + ready[:turn]
-        # The first one gets a record even if that is large; after it, those with little leave the more to the others.
-        ready[1:] = sorted(ready[1:], key=lambda lane: lane.ready)
-        chunks: list[Chunk] = []
         doubtful = self._kind is not SubscriptionType.EXCLUSIVE
-        for index, lane in enumerate(ready):
-            left = len(ready) - index
-            share, size = max(1, max_records // left), max_bytes // left
-            while share > 0 and max_records > 0 and lane.ready:
-                chunk = lane.take(min(share, max_records), size, at_least=0 if chunks else 1, doubtful=doubtful)
-                if chunk is None:
-                    break
-                chunks.append(chunk)
-                count, bytes_ = len(chunk.frames), chunk.ends[-1]
-                share, size = share - count, size - bytes_
-                max_records, max_bytes = max_records - count, max_bytes - bytes_
-        return chunks
+        return take_in_turn(self._ready(), self._turn, max_records, max_bytes, doubtful=doubtful)
 
     # Lanes
 
@@ -177,7 +176,8 @@ class PulsarSource(Source):
         # One at a time: a lane that was joined twice would have a consumer that nobody takes from.
         async with self._discovering:
             found = await self._discovery.lanes()
-            new = [(lane, name) for lane, name in found.items() if lane not in self._lanes]
+            missing = found.keys() - self._lanes.keys()
+            new = [(lane, found[lane]) for lane in found if lane in missing and lane not in self._resting]
             for joined in await self._opening.join(new):
                 self._assign(joined)
 
@@ -194,37 +194,33 @@ class PulsarSource(Source):
         )
         if joined.ends is not None:
             self._ends[joined.lane] = joined.ends
+        if joined.lane in self._had:
+            self._resting.joined(joined.lane, asyncio.get_running_loop().time())
         self._tell(Assigned(joined.lane, joined.start, first=joined.first))
 
     def _failed(self) -> list[PulsarLane]:
         return [lane for lane in self._lanes.values() if lane.failed is not None]
 
     async def _mend(self, failed: list[PulsarLane]) -> None:
-        """Lanes whose consumers are gone: the core hears of it, and they are joined anew."""
+        """Lanes whose consumers are gone: the core hears of it, and they are joined anew, at once unless they rest."""
         for lane in failed:
             log.warning("joining a lane anew", group=self.spec.group, lane=str(lane.lane), error=lane.failed)
             del self._lanes[lane.lane]
             self._had[lane.lane] = max(self._had.get(lane.lane, 0), lane.held.next)
+            self._resting.failed(lane.lane, str(lane.failed), asyncio.get_running_loop().time())
             self._tell(Lost(frozenset((lane.lane,))))
             await lane.close()
         await self._discover()
 
+    def _note(self, topic: str, text: str) -> None:
+        """Of a trouble, when it changes."""
+        if text != self._told.get(topic, ""):
+            self._told[topic] = text
+            self._tell(Trouble(topic, text))
+
     def _tell(self, event: LaneEvent) -> None:
         self._events.append(event)
         self._wake.set()
-
-    # Seeking
-
-    async def _seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        positions = {lane: await self._resolve(self._lanes[lane], target) for lane, target in lanes.items()}
-        for lane, position in positions.items():
-            await self._lanes[lane].seek(position, at_end=position >= self._ends[lane].end)
-            self._tell(Assigned(lane, position))
-        return positions
-
-    async def _resolve(self, lane: PulsarLane, target: SeekTarget) -> int:
-        ends = self._ends[lane.lane] = await self._broker.admin.end(lane.name)
-        return await self._broker.resolve(lane.name, ends, target)
 
     # Looking after it all
 
@@ -246,9 +242,11 @@ class PulsarSource(Source):
             if away
             else ""
         )
-        if text != self._away:
-            self._away = text
-            self._tell(Trouble("connection", text))
+        self._note("connection", text)
+        now = asyncio.get_running_loop().time()
+        self._note("lanes", self._resting.trouble(now))
+        if self._resting.ended(now):
+            await self._look_for_lanes()
 
     async def _look_for_lanes(self) -> None:
         text = ""
@@ -256,43 +254,28 @@ class PulsarSource(Source):
             await self._discover()
         except BrokerError as error:
             text = f"looking for new lanes failed: {error}"
-        if text != self._blind:
-            self._blind = text
-            self._tell(Trouble("discovery", text))
+        self._note("discovery", text)
 
     async def _measure(self) -> None:
         for lane in [*self._lanes.values()]:
             with contextlib.suppress(BrokerError):
                 last = await lane.last_id()
-                end = pack(last.ledger_id(), last.entry_id(), last.batch_index()) + 1
+                end = positions.end(last.ledger_id(), last.entry_id(), last.batch_index())
                 found = await self._broker.admin.subscribed(lane.name, self.spec.group)
                 if lane.lane in self._ends:
                     backlog = found.backlog if found else -1
                     self._ends[lane.lane] = replace(self._ends[lane.lane], end=end, backlog=backlog)
                 if found and lane.failed is None:
-                    self._end_deadlock(lane, found.deadlocks)
-                    self._end_silence(lane, end, found.backlog)
+                    why = self._suspicion.look(lane, found, end)
+                    if why:
+                        lane.failed = Unavailable(f"Pulsar: {why}")
+                        self._wake.set()
 
-    def _end_deadlock(self, lane: PulsarLane, deadlocks: Collection[tuple[str, int]]) -> None:
-        """When keys move to another consumer, Pulsar holds them back until the one before has acked all it had of them.
-        It has been seen to miscount (4.2.4), and then waits for acks that it has until that consumer is gone."""
-        before = self._deadlocked.get(lane.lane, frozenset())
-        mine = self._deadlocked[lane.lane] = frozenset(key for who, key in deadlocks if who == self._opening.who)
-        # Twice in a row: the figures are not of one moment.
-        if mine & before:
-            del self._deadlocked[lane.lane]
-            lane.failed = Unavailable(f"Pulsar: {lane.name} waits for acks that it has")
-            self._wake.set()
 
-    def _end_silence(self, lane: PulsarLane, end: int, backlog: int) -> None:
-        """What comes again though an ack spoke for it and all before it, the library keeps to itself. So a broker that
-        has lost that ack sends all of it again unseen, and counts it as backlog though nothing is left to ack."""
-        before = lane.lane in self._silent
-        self._silent.discard(lane.lane)
-        if lane.exclusive and backlog > 0 and not len(lane.held) and lane.held.next >= end:
-            # Twice in a row: acks are gathered before they are sent.
-            if before:
-                lane.failed = Unavailable(f"Pulsar: {lane.name} counts {backlog} as backlog, all of which was acked")
-                self._wake.set()
-            else:
-                self._silent.add(lane.lane)
+def _begun_anew(event: LaneEvent) -> Collection[Lane]:
+    match event:
+        case Lost(lanes):
+            return lanes
+        case Assigned(lane):
+            return (lane,)
+    return ()

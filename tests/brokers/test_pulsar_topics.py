@@ -1,0 +1,90 @@
+"""Topics that Offramp makes on Pulsar, where the broker makes topics by itself and where it does not."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar import dead_letters
+from sidecar.brokers.pulsar.admin import KEEPER
+from sidecar.model import Message
+from sidecar.settings import SubscriptionSettings
+from sidecar.subscription import Subscription
+from tests.brokers.pulsar import name, running
+from tests.promises.audit import Audit
+from tests.promises.timing import until
+from tests.promises.worker import Worker
+from tests.servers.pulsar import PulsarServer
+
+
+def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
+
+
+def space(server: PulsarServer, *, makes_topics: bool) -> str:
+    """A namespace that keeps nothing that nobody waits for."""
+    namespace = f"public/{name('space')}"
+    server.admin("PUT", f"namespaces/{namespace}", {})
+    creation: dict[str, object] = {"allowAutoTopicCreation": makes_topics}
+    if makes_topics:
+        creation["topicType"] = "non-partitioned"
+    server.admin("POST", f"namespaces/{namespace}/autoTopicCreation", creation)
+    return namespace
+
+
+def subscriptions(server: PulsarServer, namespace: str, topic: str) -> list[str]:
+    return list(server.admin("GET", f"persistent/{namespace}/{topic}/subscriptions"))
+
+
+@pytest.mark.parametrize("lanes", [0, 2])
+def test_a_topic_that_exists_is_kept_with_what_is_in_it(pulsar: PulsarServer, lanes: int) -> None:
+    namespace, topic = space(pulsar, makes_topics=True), name("dead")
+    if lanes:
+        pulsar.admin("PUT", f"persistent/{namespace}/{topic}/partitions", lanes)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, namespace=namespace) as broker:
+            # Made on the fly, if there is none.
+            await broker.publish(topic, [Message(None, b"letter")])
+            assert subscriptions(pulsar, namespace, topic) == []
+            for _ in range(2):
+                await broker.ensure_topic(topic, 1)
+            assert subscriptions(pulsar, namespace, topic) == [KEEPER]
+            full = f"persistent://{namespace}/{topic}"
+            backlogs = [await broker.admin.backlog(lane, KEEPER) for lane in await broker.admin.lanes(full)]
+            assert sum(backlogs) == 1
+
+
+def test_a_topic_that_somebody_consumes_gets_no_keeper(pulsar: PulsarServer) -> None:
+    namespace, topic = space(pulsar, makes_topics=True), name("dead")
+    pulsar.admin("PUT", f"persistent/{namespace}/{topic}/partitions", 1)
+    pulsar.admin("PUT", f"persistent/{namespace}/{topic}/subscription/mending")
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, namespace=namespace) as broker:
+            await broker.ensure_topic(topic, 1)
+        assert subscriptions(pulsar, namespace, topic) == ["mending"]
+
+
+def test_a_subscription_opens_and_rejects_where_the_broker_makes_no_topics(pulsar: PulsarServer) -> None:
+    namespace, topic = space(pulsar, makes_topics=False), name("orders")
+    pulsar.admin("PUT", f"persistent/{namespace}/{topic}/partitions", 1)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar, namespace=namespace) as broker:
+            settings = SubscriptionSettings(name=name("group"), topics=(topic,))
+            subscription = Subscription(settings, broker, prefix=os.urandom(10))
+            await subscription.start()
+            await broker.publish(topic, [Message(None, b"bad")])
+            Worker(subscription, Audit(), handler=lambda batch: batch.reject())
+            await until(lambda: subscription.books.counters.dead_lettered == 1, "it is written aside")
+            assert [letter.record.value for letter in await dead_letters.list_dead_letters(broker, settings)] == [
+                b"bad"
+            ]
+            assert subscriptions(pulsar, namespace, settings.dead_letter_topic) == [KEEPER]
+            await subscription.close()
