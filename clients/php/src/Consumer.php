@@ -50,7 +50,8 @@ final class Consumer implements \IteratorAggregate
     }
 
     /**
-     * The next batch. Null if none came within so many seconds, or if none will come since it drains.
+     * The next batch. Null if none came within so many seconds, or if none will come since it drains. With 0 it finds
+     * what the sidecar has at hand; a sidecar that does not answer is waited for for a second then.
      *
      * @throws OfframpException
      */

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Offramp;
 
+use Offramp\Exception\InvalidRequest;
 use Offramp\Exception\OfframpException;
 use Offramp\Exception\OutOfRoom;
 use Offramp\Exception\Unavailable;
@@ -29,6 +30,9 @@ use Offramp\V1\PublishResponse;
  */
 final class Publisher
 {
+    /** what gRPC says in the sidecar's name, which does not get to see such a request */
+    private const TOO_LARGE = 'SERVER: Received message larger than max';
+
     private readonly Channel $channel;
 
     /**
@@ -111,6 +115,7 @@ final class Publisher
     {
         $ends = microtime(true) + $this->timeout;
         $backoff = new Backoff();
+        $cutShort = false;
         while (true) {
             try {
                 $left = max($ends - microtime(true), 0.001);
@@ -122,13 +127,21 @@ final class Publisher
                 }
                 $to = $this->channel->address->text;
                 $details = $failure->getMessage() === '' ? $failure->status->name : $failure->getMessage();
+                if ($failure->status === Code::ResourceExhausted && str_contains($details, self::TOO_LARGE)) {
+                    throw $this->tooLarge($request, $failure);
+                }
                 throw $failure->status === Code::ResourceExhausted
                     ? new OutOfRoom("$to: $details", 0, $failure)
                     : new Unavailable("$to: $details; some of it may have been published", 0, $failure);
             } catch (Broken $error) {
-                // Only a connection that was never made is tried again: anything else may have published something.
+                if ($cutShort && $error->cutShort) {
+                    throw $this->tooLarge($request, $error);
+                }
+                // Once more, for the sidecar may have stopped in that moment.
+                $cutShort = $error->cutShort;
+                // Only what the sidecar cannot have read is tried again: anything else may have published something.
                 $why = $this->channel->address->explain($error);
-                if (!$error->unsent) {
+                if (!$error->unsent && !$cutShort) {
                     throw new Unavailable("$why; some of it may have been published", 0, $error);
                 }
                 if (microtime(true) >= $ends) {
@@ -137,6 +150,20 @@ final class Publisher
                 $backoff->pause(static fn (): bool => microtime(true) >= $ends);
             }
         }
+    }
+
+    private function tooLarge(string $request, \Throwable $error): InvalidRequest
+    {
+        return new InvalidRequest(
+            sprintf(
+                "%s: a request of %d bytes is more than the sidecar's listen.max_request_bytes allows: publish fewer or smaller "
+                . 'messages at a time',
+                $this->channel->address->text,
+                strlen($request),
+            ),
+            0,
+            $error,
+        );
     }
 
     private static function encode(Message $message): WireMessage

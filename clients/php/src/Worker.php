@@ -168,7 +168,12 @@ final class Worker
     private function handle(Link $link, Batch $batch): ?Settlement
     {
         try {
-            ($this->handler)($batch);
+            if (($this->handler)($batch) instanceof \Generator) {
+                // An ack would lose the records.
+                throw new \LogicException(
+                    'the handler returned a generator, and its work was not done: a handler must not yield'
+                );
+            }
             return $batch->conclude(Verdict::ack());
         } catch (\Throwable $error) {
             if (!$error instanceof SettleAs) {

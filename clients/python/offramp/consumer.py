@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self, Unpack
@@ -42,6 +43,8 @@ class Consumer:
         self._draining = False
         self._closed = False
         self._signals = contextlib.ExitStack()
+        #: Not for `drain`, which a signal handler may call, nor for each `take`: a child must not inherit it locked.
+        self._opening = threading.Lock()
 
     def __enter__(self) -> Self:
         if self._options.signals:
@@ -71,16 +74,21 @@ class Consumer:
 
     def open(self) -> None:
         """Start asking for batches. A `with` block does this, and so does the first `take`."""
+        if self._link is None:
+            with self._opening:
+                if self._link is None and not self._closed:
+                    self._background = shared.acquire()
+                    self._link = self._background.call(self._make_link())
+                    if self._draining:
+                        self._link.drain()
         if self._closed:
             raise Closed(f"the consumer of {self._options.subscription} is closed")
-        if self._link is None:
-            self._background = shared.acquire()
-            self._link = self._background.call(self._make_link())
-            if self._draining:
-                self._link.drain()
 
     def take(self, timeout: float | None = None) -> Batch | None:
-        """The next batch. None if none came within so many seconds, or if none will come since it drains."""
+        """The next batch. None if none came within so many seconds, or if none will come since it drains.
+
+        With a timeout of 0 it finds what has come since the last call, but not what has waited for `patience` seconds.
+        """
         self.open()
         if self._link is not None:
             self._link.check_process()
@@ -98,10 +106,12 @@ class Consumer:
         self._leave(RELEASE)
 
     def _leave(self, in_hand: Verdict | None) -> None:
-        self._closed = True
-        taken, self._background = self._background, None
-        if taken is not None and self._link is not None:
+        if self._link is not None and self._background is not None:
             self._link.check_process()
+        with self._opening:
+            self._closed = True
+            taken, self._background = self._background, None
+        if taken is not None and self._link is not None:
             try:
                 taken.call(self._link.leave(in_hand))
             finally:

@@ -1,11 +1,34 @@
-"""From how a handler ended to what becomes of its batch."""
+"""What a handler is, and from how it ended to what becomes of its batch."""
 
+import inspect
 import logging
+from collections.abc import Callable, Coroutine, Generator
 
+from offramp.answers import Answer
 from offramp.batches import Batch
 from offramp.verdicts import ACK, RELEASE, SettleAs, Verdict, verdict_of
 
 logger = logging.getLogger("offramp")
+
+
+def is_asynchronous(handler: Callable[[Batch], object]) -> bool:
+    """A call of it does nothing until it is awaited: a coroutine function, or an object whose `__call__` is one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def check_done(result: object) -> None:
+    """Raises `TypeError` if a handler returned its work instead of doing it: an ack would lose the records."""
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        advice = "a handler must not yield"
+    elif inspect.isawaitable(result) and not isinstance(result, Answer):
+        advice = "make it an async def, await it there, and run it by offramp.aio.Worker"
+    else:
+        return
+    if isinstance(result, Coroutine | Generator):
+        result.close()
+    raise TypeError(
+        f"the handler returned an object of type {type(result).__name__}, and its work was not done: {advice}"
+    )
 
 
 def conclude(batch: Batch, error: BaseException | None) -> None:

@@ -29,7 +29,7 @@ class Inbox(Protocol):
         """When the batch came that waits longest."""
 
     def waiting(self) -> int:
-        """Workers that wait for a batch."""
+        """Workers that wait for a batch, or left without one since the last came."""
 
     def close(self, error: BaseException | None = None) -> None:
         """No batch comes any more. Takers get the error, if there is one. The first call counts."""
@@ -108,6 +108,8 @@ class ThreadInbox:
         self.on_wait: Callable[[], None] = _ignore
         self._ready: deque[Batch] = deque()
         self._waiters = Waiters()
+        #: somebody did not wait, or no longer, and has not got one since
+        self._polled = False
         self._closed = False
         self._error: BaseException | None = None
 
@@ -116,6 +118,7 @@ class ThreadInbox:
 
     def put(self, batch: Batch) -> None:
         self._ready.append(batch)
+        self._polled = False
         self._waiters.wake_one()
 
     def take(self, timeout: float | None = None) -> Batch | None:
@@ -132,6 +135,9 @@ class ThreadInbox:
                 return None
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
+                # Else nothing would be asked for on behalf of one who comes back, but never waits.
+                self._polled = True
+                self.on_wait()
                 return None
             self._waiters.wait(left, self._need_not_wait)
 
@@ -150,7 +156,7 @@ class ThreadInbox:
         return None
 
     def waiting(self) -> int:
-        return len(self._waiters)
+        return max(len(self._waiters), int(self._polled))
 
     def close(self, error: BaseException | None = None) -> None:
         if not self._closed:

@@ -12,6 +12,9 @@ from offramp.v1 import record_pb2
 
 METHOD = "/offramp.v1.PublishService/Publish"
 
+#: what gRPC says in the sidecar's name, which does not get to see such a request
+_TOO_LARGE = "SERVER: Received message larger than max"
+
 #: text is encoded as UTF-8
 Data = bytes | str | None
 Headers = Mapping[str, Data] | Iterable[tuple[str, Data]]
@@ -65,6 +68,11 @@ def publish_error(error: grpc.RpcError, to: str) -> errors.OfframpError:
     refusal = errors.refusal(code, details, to)
     if refusal is not None:
         return refusal
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
+        return errors.InvalidRequest(
+            f"{to}: one request holds more than the sidecar's listen.max_request_bytes allows: publish fewer or "
+            f"smaller messages at a time ({details})"
+        )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return errors.OutOfRoom(f"{to}: {details}")
     return errors.Unavailable(f"{to}: {details or code.name}; some of it may have been published")

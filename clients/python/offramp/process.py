@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import inspect
 import multiprocessing
 import os
 import signal
@@ -16,6 +15,7 @@ from typing import Any
 from offramp import aio
 from offramp.batches import Batch
 from offramp.errors import Refused
+from offramp.handling import is_asynchronous
 from offramp.worker import Worker
 
 
@@ -54,7 +54,7 @@ def _worker(job: Job) -> tuple[Worker | aio.Worker, Callable[[], object]]:
     """A worker, and what runs it."""
     count = _Count(job.max_batches)
     options = {**job.options, "signals": False}
-    if inspect.iscoroutinefunction(job.handler):
+    if is_asynchronous(job.handler):
 
         async def work(batch: Batch) -> object:
             count.one_more()

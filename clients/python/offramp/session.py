@@ -231,7 +231,8 @@ class Session:
 
     def wanted(self) -> None:
         """A worker waits for a batch and there is none."""
-        if len(self._held) < self._asked == self._flow.credit:
+        # What was written last may be more than what is wanted by now, and about to be taken back.
+        if len(self._held) < self._asked == self._flow.ask == self._flow.credit:
             return
         in_hand = self._in_hand()
         self._flow.wanted(in_hand, self._inbox.waiting())

@@ -1,6 +1,5 @@
 """A handler that gets batches, run in threads."""
 
-import inspect
 import signal
 import threading
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Unpack
 
 from offramp.background import Background, shared
 from offramp.batches import Batch
-from offramp.handling import check_workers, conclude
+from offramp.handling import check_done, check_workers, conclude, is_asynchronous
 from offramp.inbox import ThreadInbox
 from offramp.link import Link
 from offramp.options import ConnectOptions, Options
@@ -42,8 +41,8 @@ class Worker:
         drain_timeout: float | None = None,
         **options: Unpack[ConnectOptions],
     ) -> None:
-        if inspect.iscoroutinefunction(handler):
-            raise TypeError("handler: it is a coroutine function, which only offramp.aio.Worker can run")
+        if is_asynchronous(handler):
+            raise TypeError("handler: it is a coroutine function (async def), which only offramp.aio.Worker can run")
         self._handler = handler
         self._workers = workers
         self._drain_timeout = drain_timeout
@@ -128,7 +127,7 @@ class Worker:
 
     def _handle(self, batch: Batch) -> None:
         try:
-            self._handler(batch)
+            check_done(self._handler(batch))
         except Exception as error:
             conclude(batch, error)
         except BaseException as error:

@@ -81,6 +81,21 @@ def test_an_example_works_until_sigterm_and_leaves_in_order(main: str, tmp_path:
         assert not sidecar.status().sessions
 
 
+def test_a_batch_that_a_consumer_has_in_hand_is_settled_before_the_jvm_ends(tmp_path: Path) -> None:
+    with Sidecar(tmp_path) as sidecar:
+        sidecar.publish("orders", [b"1"])
+        source = Path(__file__).parent / "Holding.java"
+        jar = build.JAVA / "examples/target/offramp-examples.jar"
+        with running(jar, str(source), address=sidecar.target) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "took\n"
+            process.send_signal(signal.SIGTERM)
+            _, complaints = process.communicate(timeout=PATIENCE)
+        assert process.returncode == TERMINATED, complaints
+        counters = sidecar.status().counters
+        assert (counters.acked, counters.abandoned) == (1, 0)
+
+
 def test_nothing_but_generated_code_is_needed(tmp_path: Path) -> None:
     source = build.ROOT / "examples/generated/java/Consume.java"
     assert len(source.read_text().splitlines()) < 60

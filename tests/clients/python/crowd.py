@@ -31,6 +31,13 @@ async def do_in_a_task(batch: offramp.Batch) -> None:
     note("did", value(batch))
 
 
+class Asynchronous:
+    """A handler with a state, as an object."""
+
+    async def __call__(self, batch: offramp.Batch) -> None:
+        await do_in_a_task(batch)
+
+
 def do_slowly(batch: offramp.Batch) -> None:
     time.sleep(0.02)
     note("did", value(batch))

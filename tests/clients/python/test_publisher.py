@@ -73,6 +73,17 @@ def test_each_kind_of_failure_has_an_error_of_its_own(
     assert type(caught.value) is kind
 
 
+def test_a_request_that_the_sidecar_can_never_take_is_no_matter_of_room(sidecar: Blocking) -> None:
+    with offramp.Publisher(broker="local", address=sidecar.address) as publisher:
+        for size in (5 << 20, 4 << 20):
+            with pytest.raises(
+                offramp.errors.InvalidRequest, match=r"listen\.max_request_bytes.*publish fewer or smaller"
+            ):
+                publisher.publish("orders", b"x" * size)
+        publisher.publish("orders", b"small")
+    assert len(sidecar.fake.published) == 1
+
+
 def test_the_same_failures_come_out_of_asyncio(tmp_path: Path) -> None:
     async def body() -> None:
         async with (

@@ -13,6 +13,9 @@ use Offramp\Exception\ProtocolBroken;
  */
 final class Call
 {
+    /** CURLE_HTTP2_STREAM, which PHP has no name for */
+    private const STREAM_ENDED = 92;
+
     /** what has come of the body and was not read as a message yet */
     private string $body = '';
     private ?int $status = null;
@@ -90,8 +93,12 @@ final class Call
         return $message;
     }
 
-    /** Look at the status once the call is over. @throws Failure|Broken */
-    public function check(int $curlError, string $curlMessage): void
+    /**
+     * Look at the status once the call is over. `sentAll`: the whole request was.
+     *
+     * @throws Failure|Broken
+     */
+    public function check(int $curlError, string $curlMessage, bool $sentAll = true): void
     {
         if ($this->status === Code::Ok->value) {
             return;
@@ -106,7 +113,10 @@ final class Call
         }
         if ($curlError !== CURLE_OK) {
             $unsent = in_array($curlError, [CURLE_COULDNT_CONNECT, CURLE_COULDNT_RESOLVE_HOST], true);
-            throw new Broken($curlMessage === '' ? (string) curl_strerror($curlError) : $curlMessage, $unsent);
+            // The answer that a sidecar gives to half a request is lost in libcurl 7.88.
+            $cutShort = $curlError === self::STREAM_ENDED && !$sentAll;
+            $message = $curlMessage === '' ? (string) curl_strerror($curlError) : $curlMessage;
+            throw new Broken($message, $unsent, $cutShort);
         }
         if ($this->http !== 200 && $this->http !== 0) {
             $what = "what listens there answers with HTTP status $this->http, as no Offramp sidecar does";

@@ -12,7 +12,8 @@ use Offramp\Exception\ProtocolBroken;
  *
  * gRPC by curl: HTTP/2, with TLS or without. Without it, libcurl 7.88 uses a connection again only if the second request asks for
  * `CURL_HTTP_VERSION_2_0`, and can make one only if the first asks for prior knowledge. So after any error the
- * connection is given up and the next request begins with prior knowledge.
+ * connection is given up and the next request begins with prior knowledge. Other versions use one again by prior
+ * knowledge, and make a new one for `CURL_HTTP_VERSION_2_0`, in vain: which kind this one is must be found out.
  *
  * @internal
  */
@@ -22,7 +23,7 @@ final class Channel
     private const LOOK = 0.5;
     /** seconds to wait for more of an answer that has begun: libcurl 7.88 may have it and not say so for 200 ms */
     private const MORE = 0.001;
-    /** after so many misses in a row this libcurl is one that uses connections again by prior knowledge */
+    /** after so many misses, and no connection ever used again, it is by prior knowledge that this libcurl does */
     private const MISSES = 3;
 
     private ?\CurlMultiHandle $multi = null;
@@ -30,8 +31,10 @@ final class Channel
     private bool $connected = false;
     /** a call that broke had made a connection of its own */
     private bool $missed = false;
-    /** calls in a row that found no connection to use again */
+    /** calls that found no connection to use again, while it is not known how this libcurl does that */
     private int $misses = 0;
+    /** the HTTP version by which it does; null: not known yet */
+    private ?int $again = null;
     /** @var list<int> */
     private array $sockets = [];
     private readonly int $pid;
@@ -55,17 +58,26 @@ final class Channel
         self::checkProcess($this->pid);
         while (true) {
             $reuse = $this->connected;
+            $version = $reuse ? $this->again ?? CURL_HTTP_VERSION_2_0 : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
             try {
-                $answer = $this->attempt($method, $request, $timeout, $stopped);
-                $this->misses = $reuse ? 0 : $this->misses;
+                $answer = $this->attempt($method, $request, $version, $timeout, $stopped);
+                $this->again = $version === CURL_HTTP_VERSION_2_0 ? $version : $this->again;
                 return $answer;
             } catch (Broken $broken) {
-                if (!$reuse || !$this->missed || $this->address->tls) {
-                    throw $broken;
+                if ($version === CURL_HTTP_VERSION_2_0 && $this->missed && !$this->address->tls) {
+                    // The connection was gone and curl made a new one, on which it did not speak HTTP/2: the sidecar
+                    // cannot have understood a word.
+                    if (++$this->misses === self::MISSES) {
+                        $this->again ??= CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
+                    }
+                    continue;
                 }
-                // The connection was gone and curl made a new one, on which it did not speak HTTP/2: the sidecar cannot
-                // have understood a word.
-                $this->misses++;
+                if ($reuse && $version === CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE && !$this->missed) {
+                    // Perhaps it was learned from connections that were lost: libcurl 7.88 breaks one that is used so.
+                    $this->again = null;
+                    $this->misses = 0;
+                }
+                throw $broken;
             }
         }
     }
@@ -101,21 +113,24 @@ final class Channel
     }
 
     /** @param null|callable(): bool $stopped */
-    private function attempt(string $method, string $request, float $timeout, ?callable $stopped): string
-    {
+    private function attempt(
+        string $method,
+        string $request,
+        int $version,
+        float $timeout,
+        ?callable $stopped,
+    ): string {
         $call = new Call($this->address, $method);
         $this->multi ??= curl_multi_init();
         $this->handle ??= Call::handle($this->address);
-        $version = $this->connected && $this->misses < self::MISSES
-            ? CURL_HTTP_VERSION_2_0
-            : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
         $call->prepare($this->handle, $request, $version, (int) ceil($timeout * 1_000));
         $before = $this->connected ? [] : Sockets::open();
         curl_multi_add_handle($this->multi, $this->handle);
         $healthy = false;
         try {
             $error = $this->perform($this->multi, $call, $stopped, $before);
-            $call->check($error, curl_error($this->handle));
+            $sent = (int) curl_getinfo($this->handle, CURLINFO_SIZE_UPLOAD);
+            $call->check($error, curl_error($this->handle), $sent >= strlen($request));
             $healthy = true;
             return $call->message() ?? throw new ProtocolBroken("the sidecar answered $method with no message");
         } catch (Failure $failure) {

@@ -5,7 +5,6 @@ declare(strict_types=1);
 namespace Offramp\Internal;
 
 use Offramp\Batch;
-use Offramp\Exception\InvalidRequest;
 use Offramp\Exception\OfframpException;
 use Offramp\Exception\Unavailable;
 use Offramp\Grpc\Broken;
@@ -35,6 +34,8 @@ final class Link implements Desk
     private const CALL = 30.0;
     /** seconds to go on trying to settle when this process is asked to stop and the sidecar is away */
     private const FAREWELL = 5.0;
+    /** seconds that one try to connect gets, however short the wait: one who never waits would never get there else */
+    private const ATTEMPT = 1.0;
     /** bytes that a request needs besides its settlements */
     private const ENVELOPE = 4_096;
     private const REQUEST_BYTES = 4 << 20;
@@ -90,19 +91,32 @@ final class Link implements Desk
     public function exchange(array &$say, int $batches, float $wait, ?float $connectWithin = null): array
     {
         $ends = $connectWithin === null ? INF : microtime(true) + $connectWithin;
+        $over = fn (): bool => ($this->stopped)() || microtime(true) >= $ends;
+        $backoff = new Backoff();
         while (($session = $this->session($ends)) !== null) {
             // Those that are too large for one request go ahead, each alone.
             $say = $this->settleLarge($say);
             try {
                 $settlements = array_map(static fn (array $one): string => $one[1]->encode(), $say);
-                $bytes = $session->fetch($settlements, $batches, $wait, $this->stopped);
+                $left = max($ends - microtime(true), 0.0);
+                $bytes = $session->fetch($settlements, $batches, min($wait, $left), $this->stopped);
             } catch (Failure $failure) {
-                throw $this->refused($failure);
+                $this->mayPass($failure);
+                // In the same session, which keeps what is in hand.
+                $backoff->pause($over);
+                if ($over()) {
+                    return [];
+                }
+                continue;
             }
             if ($bytes === null) {
                 $this->lose($session, 'the session ended');
+                if (microtime(true) >= $ends) {
+                    return [];
+                }
                 continue;
             }
+            $this->isBack(null);
             [$came, $results, $notices] = Wire::fetchResponse($bytes);
             $this->answered($say, $results);
             $say = [];
@@ -225,10 +239,7 @@ final class Link implements Desk
                 $this->isBack(null);
                 return $answer;
             } catch (Failure $failure) {
-                if ($failure->refusal() !== null) {
-                    throw $this->refused($failure);
-                }
-                $this->isAway($this->notReady($failure));
+                $this->mayPass($failure);
             } catch (Broken $error) {
                 $this->isAway($this->options->to->explain($error));
             }
@@ -275,32 +286,34 @@ final class Link implements Desk
 
     // Sessions
 
-    /** A session that lives, as far as is known. Null if this process is to stop, or if there was none until `ends`. */
+    /**
+     * A session that lives, as far as is known. Null if this process is to stop, or if there was none until `ends` and
+     * after one try at least.
+     */
     private function session(float $ends): ?Session
     {
         if ($this->session !== null && !$this->session->lives()) {
             $this->lose($this->session, 'the connection broke');
         }
         $backoff = new Backoff();
-        while ($this->session === null) {
-            if (($this->stopped)() || microtime(true) >= $ends) {
+        $over = fn (): bool => ($this->stopped)() || microtime(true) >= $ends;
+        $attemptEnds = max($ends, microtime(true) + self::ATTEMPT);
+        $hopeless = fn (): bool => ($this->stopped)() || microtime(true) >= $attemptEnds;
+        for ($tried = false; $this->session === null; $tried = true) {
+            if ($tried ? $over() : ($this->stopped)()) {
                 return null;
             }
-            $stopped = fn (): bool => ($this->stopped)() || microtime(true) >= $ends;
             try {
-                $this->session = Session::open($this->channel, $this->subscription, $this->options, $stopped);
+                $this->session = Session::open($this->channel, $this->subscription, $this->options, $hopeless);
                 $this->isBack($this->session);
             } catch (Interrupted) {
                 return null;
             } catch (Failure $failure) {
-                if ($failure->refusal() !== null) {
-                    throw $this->refused($failure);
-                }
-                $this->isAway($this->notReady($failure));
-                $backoff->pause($stopped);
+                $this->mayPass($failure);
+                $backoff->pause($over);
             } catch (Broken $error) {
                 $this->isAway($this->options->to->explain($error));
-                $backoff->pause($stopped);
+                $backoff->pause($over);
             }
         }
         return $this->session;
@@ -390,8 +403,13 @@ final class Link implements Desk
             . 'see its log for what it lacks';
     }
 
-    private function refused(Failure $failure): OfframpException
+    /** @throws OfframpException if it will not, or patience is at its end */
+    private function mayPass(Failure $failure): void
     {
-        return $failure->refusal() ?? new InvalidRequest($failure->getMessage(), 0, $failure);
+        $refusal = $failure->refusal();
+        if ($refusal !== null) {
+            throw $refusal;
+        }
+        $this->isAway($this->notReady($failure));
     }
 }

@@ -98,7 +98,7 @@ final class Session
      *
      * @param list<string> $settlements
      * @param callable(): bool $stopped
-     * @throws Failure for a request that the sidecar does not take
+     * @throws Failure for a request that the sidecar does not take; asked again, it is the same request to the sidecar
      */
     public function fetch(array $settlements, int $batches, float $wait, callable $stopped): ?string
     {

@@ -14,6 +14,9 @@ final class Sidecar
     /** seconds that anything may take on a busy machine */
     public const PATIENCE = 20.0;
 
+    /** of this repository */
+    public const ROOT = __DIR__ . '/../../../..';
+
     public readonly string $folder;
     public readonly string $socket;
     /** @var resource|null */
@@ -40,14 +43,18 @@ final class Sidecar
 
     public function start(): self
     {
-        $root = dirname(__DIR__, 4);
-        $python = getenv('OFFRAMP_PYTHON') ?: "$root/.venv/bin/python";
         $log = ['file', "$this->folder/log", 'a'];
-        $command = [$python, '-m', 'sidecar', 'run', '--config', "$this->folder/offramp.yaml"];
-        $this->process = proc_open($command, [1 => $log, 2 => $log], $pipes, $root);
+        $command = [self::python(), '-m', 'sidecar', 'run', '--config', "$this->folder/offramp.yaml"];
+        $this->process = proc_open($command, [1 => $log, 2 => $log], $pipes, self::ROOT);
         $said = fn (): string => "the sidecar starts\n" . file_get_contents("$this->folder/log");
         self::eventually(fn () => $this->answers(), $said);
         return $this;
+    }
+
+    /** One that has what the sidecar needs. */
+    public static function python(): string
+    {
+        return getenv('OFFRAMP_PYTHON') ?: self::ROOT . '/.venv/bin/python';
     }
 
     public function kill(): void

@@ -1,35 +1,47 @@
 <?php
 
 /*
- * A proxy between two unix sockets that loses answers: `php cutter.php LISTEN TARGET`.
+ * A proxy between two unix sockets that loses answers: `php cutter.php LISTEN TARGET [LOG]`.
  *
- * After SIGUSR1 it hands on requests as before, but drops the next answer and closes that connection.
+ * After SIGUSR1 it hands on requests as before, but drops the next answer and closes that connection. At SIGUSR2 it closes
+ * all connections. The log tells the first word of each connection: PRI is HTTP/2.
  */
 
 declare(strict_types=1);
 
 [, $listen, $target] = $argv;
-$cut = false;
+$log = $argv[3] ?? '/dev/null';
+$cut = $cutAll = false;
 pcntl_async_signals(true);
 pcntl_signal(SIGUSR1, static function () use (&$cut): void {
     $cut = true;
     echo "ready\n";
+});
+pcntl_signal(SIGUSR2, static function () use (&$cutAll): void {
+    $cutAll = true;
 });
 $server = stream_socket_server("unix://$listen");
 /** @var array<int, array{resource, resource}> pairs of (from, to), by the id of the first */
 $pairs = [];
 echo "ready\n";
 while (true) {
+    if ($cutAll) {
+        array_map(static fn (array $pair) => fclose($pair[0]), $pairs);
+        $pairs = [];
+        $cutAll = false;
+        echo "ready\n";
+    }
     $read = [$server, ...array_column($pairs, 0)];
     $write = $except = null;
-    if (@stream_select($read, $write, $except, 60) === false) {
+    // Not for long: a signal may have come just before.
+    if (!@stream_select($read, $write, $except, 0, 10_000)) {
         continue;
     }
     foreach ($read as $stream) {
         if ($stream === $server) {
             $client = stream_socket_accept($server);
             $behind = stream_socket_client("unix://$target");
-            $pairs[(int) $client] = [$client, $behind, 'request'];
+            $pairs[(int) $client] = [$client, $behind, 'first'];
             $pairs[(int) $behind] = [$behind, $client, 'answer'];
             continue;
         }
@@ -38,6 +50,10 @@ while (true) {
         }
         [$from, $to, $kind] = $pairs[(int) $stream];
         $data = fread($from, 1 << 16);
+        if ($kind === 'first') {
+            file_put_contents($log, strtok((string) $data, " \r\n") . "\n", FILE_APPEND);
+            $pairs[(int) $from][2] = 'request';
+        }
         if ($data === '' || $data === false || ($cut && $kind === 'answer' && strlen($data) > 60)) {
             $cut = $cut && ($data === '' || $data === false);
             unset($pairs[(int) $from], $pairs[(int) $to]);

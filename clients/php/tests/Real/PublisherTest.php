@@ -57,6 +57,21 @@ final class PublisherTest extends RealTestCase
         (new Publisher(broker: 'local'))->publish('', 'v');
     }
 
+    public function testARequestThatTheSidecarCanNeverTakeIsRefused(): void
+    {
+        $publisher = new Publisher(broker: 'local');
+        foreach ([5 << 20, (4 << 20) + 1, 32 << 20] as $size) {
+            try {
+                $publisher->publish($this->subscription, str_repeat('x', $size));
+                self::fail('the sidecar takes 4 MiB at the most');
+            } catch (InvalidRequest $error) {
+                self::assertStringContainsString('listen.max_request_bytes', $error->getMessage());
+                self::assertStringContainsString('publish fewer or smaller messages at a time', $error->getMessage());
+            }
+        }
+        self::assertSame(0, $publisher->publish($this->subscription, 'small', lane: 0)->position);
+    }
+
     public function testAMissingSidecarIsWaitedForAndThenNamed(): void
     {
         $began = microtime(true);

@@ -79,7 +79,10 @@ class Consumer:
         return self._link
 
     async def take(self, timeout: float | None = None) -> Batch | None:
-        """The next batch. None if none came within so many seconds, or if none will come since it drains."""
+        """The next batch. None if none came within so many seconds, or if none will come since it drains.
+
+        With a timeout of 0 it finds what has come since the last call, but not what has waited for `patience` seconds.
+        """
         self.open().check_process()
         if timeout is None:
             return await self._inbox.take()

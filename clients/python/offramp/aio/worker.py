@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-import inspect
 import signal
 from collections.abc import Awaitable, Callable
 from typing import Unpack
 
 from offramp.batches import Batch
-from offramp.handling import check_workers, conclude
+from offramp.handling import check_done, check_workers, conclude, is_asynchronous
 from offramp.inbox import TaskInbox
 from offramp.link import Link
 from offramp.options import ConnectOptions, Options
@@ -40,7 +39,7 @@ class Worker:
         drain_timeout: float | None = None,
         **options: Unpack[ConnectOptions],
     ) -> None:
-        if not inspect.iscoroutinefunction(handler) and not inspect.iscoroutinefunction(type(handler).__call__):
+        if not is_asynchronous(handler):
             raise TypeError("handler: it must be a coroutine function (async def); offramp.Worker runs plain functions")
         self._handler = handler
         self._workers = workers
@@ -114,7 +113,7 @@ class Worker:
 
     async def _handle(self, batch: Batch) -> None:
         try:
-            await self._handler(batch)
+            check_done(await self._handler(batch))
         except (KeyboardInterrupt, SystemExit) as error:
             # Raised by `run`: raised here, it would stop the loop before the sidecar could be told anything.
             self._failure = self._failure or error

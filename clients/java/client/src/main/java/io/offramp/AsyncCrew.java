@@ -55,7 +55,18 @@ final class AsyncCrew extends Crew {
         } finally {
             exit();
         }
-        stage.whenComplete((nothing, error) -> end(batch, error));
+        follow(batch, stage);
+    }
+
+    private void follow(Batch batch, CompletionStage<?> stage) {
+        stage.whenComplete((result, error) -> {
+            // As by thenApply where thenCompose was meant: the work is done when the inner one is.
+            if (result instanceof CompletionStage<?> inner) {
+                follow(batch, inner);
+            } else {
+                end(batch, error);
+            }
+        });
     }
 
     private void end(Batch batch, Throwable error) {

@@ -3,6 +3,12 @@ package io.offramp;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
+import java.util.Objects;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Batches one after the other, for any number of threads, for those who want to run their own loop:
@@ -18,12 +24,19 @@ import java.util.NoSuchElementException;
  * long as it takes, also when that restarts.
  */
 public final class Consumer implements Iterable<Batch>, AutoCloseable {
+    private static final Logger log = LoggerFactory.getLogger("io.offramp");
+
     private final Inbox inbox = new Inbox();
     private final Link link;
+    private final String subscription;
+    private final Duration drainTimeout;
     private final Runnable onEnd;
 
     private Consumer(Builder builder) {
-        this.link = new Link(builder.settings(builder.credit), builder.offramp.transport(), inbox);
+        Settings settings = builder.settings(builder.credit);
+        this.link = new Link(settings, builder.offramp.transport(), inbox);
+        this.subscription = settings.subscription();
+        this.drainTimeout = builder.drainTimeout;
         this.onEnd = builder.offramp.opened(this);
         link.start();
     }
@@ -43,7 +56,8 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
     }
 
     /**
-     * The next batch; null if none came within this time, or none will.
+     * The next batch; null if none came within this time, or none will. With zero it finds what has come since the last
+     * call, but not what has waited for {@code patience}.
      *
      * @throws OfframpException.Refused when the sidecar said no
      */
@@ -76,6 +90,19 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
         onEnd.run();
     }
 
+    /** After {@link #drain}: until whoever took batches has settled them, for the {@code drainTimeout} at the most. */
+    void awaitSettled() {
+        try {
+            link.settled().get(drainTimeout.toNanos(), TimeUnit.NANOSECONDS);
+        } catch (TimeoutException error) {
+            log.warn("{}: batches in hand were not settled within {}; leaving without", subscription, drainTimeout);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        } catch (ExecutionException error) {
+            throw new AssertionError(error);
+        }
+    }
+
     private final class Batches implements Iterator<Batch> {
         private Batch next;
 
@@ -106,6 +133,7 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
     public static final class Builder extends SessionOptions<Builder> {
         private final Offramp offramp;
         private int credit = 2;
+        private Duration drainTimeout = Duration.ofSeconds(20);
 
         Builder(Offramp offramp, String subscription) {
             super(subscription);
@@ -123,6 +151,15 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
          */
         public Builder credit(int batches) {
             this.credit = atLeast("credit", batches, 1);
+            return this;
+        }
+
+        /**
+         * How long {@link Offramp#closeOnShutdown()} waits for batches in hand to be settled. Default: 20 seconds, since one
+         * that was dropped is never settled.
+         */
+        public Builder drainTimeout(Duration timeout) {
+            this.drainTimeout = Objects.requireNonNull(timeout, "drainTimeout");
             return this;
         }
 

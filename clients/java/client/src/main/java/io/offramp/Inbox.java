@@ -17,6 +17,8 @@ final class Inbox {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
     private int waiting;
+    /** Somebody did not wait, or no longer, and has not got one since. */
+    private boolean polled;
     private boolean closed;
     /** Called by a taker that finds nothing. */
     private volatile Runnable onWait = () -> {};
@@ -29,6 +31,7 @@ final class Inbox {
         lock.lock();
         try {
             ready.add(batch);
+            polled = false;
             changed.signal();
         } finally {
             lock.unlock();
@@ -45,6 +48,9 @@ final class Inbox {
         try {
             while (ready.isEmpty() && !closed) {
                 if (nanos <= 0) {
+                    // Else nothing would be asked for on behalf of one who comes back, but never waits.
+                    polled = true;
+                    onWait.run();
                     return null;
                 }
                 waiting += slots;
@@ -103,11 +109,11 @@ final class Inbox {
         }
     }
 
-    /** Batches that workers could take now, if they were here. */
+    /** Batches that workers could take now, if they were here; one at least if somebody left without. */
     int waiting() {
         lock.lock();
         try {
-            return waiting;
+            return Math.max(waiting, polled ? 1 : 0);
         } finally {
             lock.unlock();
         }

@@ -138,6 +138,18 @@ final class Link implements Desk, Session.Owner {
         post(this::stopTaking);
     }
 
+    /** Completes when nothing is in hand any more, or the link is over. To be asked for after {@link #drain}. */
+    CompletableFuture<Void> settled() {
+        CompletableFuture<Void> settled = new CompletableFuture<>();
+        over.whenComplete((nothing, error) -> settled.complete(null));
+        post(() -> {
+            if (session != null) {
+                session.whenSettled(() -> settled.complete(null));
+            }
+        });
+        return settled;
+    }
+
     /**
      * Leave in order; what workers still hold is left to the sidecar, which takes it for possibly processed. Waits for
      * the sidecar's last answers, for a few seconds at the most.

@@ -59,7 +59,8 @@ public final class Offramp implements AutoCloseable {
     /**
      * Close when the JVM is told to end, by SIGTERM or Ctrl-C or {@code System.exit}: no further batch is taken, those
      * in hand are finished and settled, and only then the JVM ends. So a handler must not call {@code System.exit}
-     * itself: it would wait for its own end. It may {@link Worker#drain}.
+     * itself: it would wait for its own end. It may {@link Worker#drain}. What was taken from a {@link Consumer} is waited
+     * for, too, for as long as its {@code drainTimeout} says.
      */
     public Offramp closeOnShutdown() {
         return closeOnShutdown(() -> {});
@@ -76,7 +77,7 @@ public final class Offramp implements AutoCloseable {
         }
         hook = new Thread(
                 () -> {
-                    close();
+                    finish();
                     last.run();
                 },
                 "offramp-shutdown");
@@ -90,17 +91,32 @@ public final class Offramp implements AutoCloseable {
      */
     @Override
     public void close() {
+        List<AutoCloseable> all = drain();
+        for (Class<?> kind : List.of(Worker.class, Consumer.class, Publisher.class)) {
+            all.stream().filter(kind::isInstance).forEach(Offramp::close);
+        }
+        transport.close();
+        removeHook();
+    }
+
+    /** As {@link #close}, but those who have taken batches from consumers, on threads of their own, may settle them. */
+    void finish() {
+        for (AutoCloseable one : drain()) {
+            if (one instanceof Consumer consumer) {
+                consumer.awaitSettled();
+            }
+        }
+        close();
+    }
+
+    private List<AutoCloseable> drain() {
         List<AutoCloseable> all;
         synchronized (this) {
             closed = true;
             all = List.copyOf(open);
         }
         all.forEach(Offramp::drain);
-        for (Class<?> kind : List.of(Worker.class, Consumer.class, Publisher.class)) {
-            all.stream().filter(kind::isInstance).forEach(Offramp::close);
-        }
-        transport.close();
-        removeHook();
+        return all;
     }
 
     private static void drain(AutoCloseable one) {

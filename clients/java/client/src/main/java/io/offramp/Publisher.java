@@ -26,6 +26,8 @@ import java.util.concurrent.TimeUnit;
 public final class Publisher implements AutoCloseable {
     /** The sidecar is next door: trying every now and then, while somebody waits for it, costs nearly nothing. */
     private static final long AGAIN_MS = 250;
+    /** What gRPC says in the sidecar's name, which does not get to see such a request. */
+    private static final String TOO_LARGE = "SERVER: Received message larger than max";
 
     private final Transport transport;
     private final ManagedChannel channel;
@@ -110,7 +112,14 @@ public final class Publisher implements AutoCloseable {
             return refusal;
         }
         Status status = Status.fromThrowable(error);
-        String text = address + ": " + OfframpException.describe(status);
+        String details = OfframpException.describe(status);
+        if (status.getCode() == Status.Code.RESOURCE_EXHAUSTED && details.contains(TOO_LARGE)) {
+            return new OfframpException.InvalidRequest(
+                    address + ": one request holds more than the sidecar's listen.max_request_bytes allows: publish fewer or "
+                            + "smaller messages at a time (" + details + ")",
+                    error);
+        }
+        String text = address + ": " + details;
         return status.getCode() == Status.Code.RESOURCE_EXHAUSTED
                 ? new OfframpException.OutOfRoom(text, error)
                 : new OfframpException.Unavailable(text + "; some of it may have been published", error);

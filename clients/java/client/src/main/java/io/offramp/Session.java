@@ -65,6 +65,8 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     private boolean ended;
     private Throwable failure;
     private ScheduledFuture<?> timer;
+    /** Called when nothing is held any more. */
+    private Runnable onEmpty = () -> {};
     private boolean warned;
 
     Session(
@@ -122,6 +124,15 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
         write();
     }
 
+    /** Calls this once all that came is settled, and that was said. */
+    void whenSettled(Runnable call) {
+        if (held.isEmpty()) {
+            call.run();
+        } else {
+            onEmpty = call;
+        }
+    }
+
     private void checkAbandoned() {
         if (abandon && outbox.answeredAll()) {
             cut("leaving with batches in hand");
@@ -146,6 +157,9 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
         }
         for (ConsumeRequest request; (request = nextRequest()) != null; ) {
             requests.onNext(request);
+        }
+        if (held.isEmpty()) {
+            onEmpty.run();
         }
         if (halfClose) {
             halfClosed = true;
@@ -289,7 +303,8 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
 
     /** A worker waits for a batch and there is none. */
     void wanted() {
-        if (held.size() < asked && asked == flow.credit) {
+        // What was written last may be more than what is wanted by now, and about to be taken back.
+        if (held.size() < asked && asked == flow.ask() && asked == flow.credit) {
             return;
         }
         int inHand = inHand();

@@ -219,6 +219,36 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
+    void whatIsInHandWhenTheJvmEndsMayBeSettled() throws Exception {
+        sidecar.offer(List.of(1), List.of(2));
+        Batch batch = take(offramp.consumer("orders").open());
+        CompletableFuture<Void> finished = CompletableFuture.runAsync(offramp::finish);
+        sidecar.until(() -> sidecar.sessions.get(0).draining);
+        assertFalse(finished.isDone());
+        batch.ack();
+        finished.get();
+        assertEquals(List.of("1"), sidecar.acked());
+        assertTrue(sidecar.sessions.get(0).halfClosed);
+    }
+
+    @Test
+    void whatIsNeverSettledIsNotWaitedForForEver() throws Exception {
+        sidecar.offer(List.of(1));
+        take(offramp.consumer("orders").drainTimeout(Duration.ofMillis(50)).open());
+        offramp.finish();
+        sidecar.until(() -> sidecar.sessions.get(0).ended);
+        assertTrue(sidecar.ready.getFirst().possiblyProcessed());
+    }
+
+    @Test
+    void anIdleConsumerIsNotWaitedFor() throws Exception {
+        offramp.consumer("orders").drainTimeout(Duration.ofDays(1)).open();
+        sidecar.begun(0);
+        offramp.finish();
+        sidecar.until(() -> sidecar.sessions.get(0).ended);
+    }
+
+    @Test
     void aSidecarThatDoesNotAnswerIsNotWaitedForForEver() throws Exception {
         sidecar.offer(List.of(1));
         sidecar.deaf = true;
@@ -233,6 +263,21 @@ class ConsumerTest extends FakeSidecarTest {
     void aPollThatFindsNothingInTimeGivesNull() throws Exception {
         try (Consumer consumer = offramp.consumer("orders").open()) {
             assertNull(consumer.poll(Duration.ofMillis(20)));
+        }
+    }
+
+    @Test
+    void onePollingWithoutWaitingGetsWhatWasGivenBackWhenNobodyCame() throws Exception {
+        sidecar.offer(List.of(1));
+        try (Consumer consumer = offramp.consumer("orders").patience(Duration.ofMillis(50)).open()) {
+            sidecar.until(() -> !sidecar.sessions.isEmpty() && sidecar.sessions.get(0).credit == 0);
+            long ends = System.nanoTime() + SOON.toNanos();
+            Batch batch = null;
+            while (batch == null && System.nanoTime() < ends) {
+                batch = consumer.poll(Duration.ZERO);
+            }
+            assertTrue(batch != null, "no batch came");
+            batch.ack();
         }
     }
 

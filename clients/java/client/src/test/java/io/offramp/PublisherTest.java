@@ -75,6 +75,12 @@ class PublisherTest extends FakeSidecarTest {
             assertThrows(OfframpException.NotFound.class, () -> publisher.publish("r", Message.of("1")));
             sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription("the disk is full");
             assertThrows(OfframpException.OutOfRoom.class, () -> publisher.publish("r", Message.of("1")));
+            // What gRPC says by itself in the sidecar's name.
+            sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription(
+                    "SERVER: Received message larger than max (5242905 vs. 4194304)");
+            OfframpException.InvalidRequest large = assertThrows(
+                    OfframpException.InvalidRequest.class, () -> publisher.publish("r", Message.of("1")));
+            assertTrue(large.getMessage().contains("listen.max_request_bytes"), large.getMessage());
             sidecar.refuse = Status.UNAVAILABLE.withDescription("the broker is away");
             assertThrows(OfframpException.Unavailable.class, () -> publisher.publish("r", Message.of("1")));
         }

@@ -1,0 +1,115 @@
+package io.offramp;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import com.google.protobuf.ByteString;
+import io.grpc.stub.ClientCallStreamObserver;
+import io.offramp.v1.ConsumeRequest;
+import io.offramp.v1.ConsumeResponse;
+import io.offramp.v1.Record;
+import io.offramp.v1.Settlement;
+import io.offramp.v1.Welcome;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** One stream, with nobody at its other end, so that two things can happen in the same moment. */
+@Timeout(60)
+class SessionTest implements Session.Owner {
+    private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor();
+    private final Inbox inbox = new Inbox();
+    private final Outbox outbox = new Outbox(null);
+    private final Said said = new Said();
+
+    @Test
+    void oneWhoComesBeforeAPauseWasToldToTheSidecarIsNotOverlooked() throws Exception {
+        CompletableFuture<Void> stalled = new CompletableFuture<>();
+        Settings settings = new Settings(
+                "orders", 2, 0, 1 << 20, null, Duration.ofNanos(1), "test", 0, (batch, result) -> {});
+        Desk desk = new Desk() {
+            @Override
+            public CompletableFuture<SettleResult> settle(Batch batch, Settlement settlement, boolean ours) {
+                // What waited is being given back; before that is written, somebody comes.
+                try {
+                    assertNull(inbox.take(0, 1));
+                } catch (InterruptedException error) {
+                    throw new AssertionError(error);
+                }
+                stalled.complete(null);
+                return outbox.settle(new Settling(batch, settlement, ours));
+            }
+
+            @Override
+            public CompletableFuture<Duration> extend(Batch batch, Duration by) {
+                throw new AssertionError();
+            }
+        };
+        Session session = new Session(settings, desk, inbox, outbox, thread, this);
+        inbox.onWait(session::wanted);
+        session.beforeStart(said);
+        thread.execute(() -> session.onNext(ConsumeResponse.newBuilder()
+                .setWelcome(Welcome.getDefaultInstance())
+                .addBatches(io.offramp.v1.Batch.newBuilder()
+                        .setLease(ByteString.copyFromUtf8("lease"))
+                        .addRecords(Record.getDefaultInstance()))
+                .build()));
+        stalled.get();
+        thread.submit(session::write).get();
+        thread.shutdown();
+        thread.awaitTermination(30, TimeUnit.SECONDS);
+        List<Integer> credits = said.requests.stream()
+                .filter(ConsumeRequest::hasCredit)
+                .map(request -> request.getCredit().getBatches())
+                .toList();
+        assertEquals(List.of(1), credits);
+    }
+
+    @Override
+    public void welcomed(Welcome welcome) {}
+
+    @Override
+    public void ended(Session session, Throwable error) {}
+
+    /** Keeps what is written. */
+    private static final class Said extends ClientCallStreamObserver<ConsumeRequest> {
+        final List<ConsumeRequest> requests = new ArrayList<>();
+
+        @Override
+        public void onNext(ConsumeRequest request) {
+            requests.add(request);
+        }
+
+        @Override
+        public void onError(Throwable error) {}
+
+        @Override
+        public void onCompleted() {}
+
+        @Override
+        public void cancel(String message, Throwable cause) {}
+
+        @Override
+        public boolean isReady() {
+            return true;
+        }
+
+        @Override
+        public void setOnReadyHandler(Runnable handler) {}
+
+        @Override
+        public void request(int count) {}
+
+        @Override
+        public void setMessageCompression(boolean enable) {}
+
+        @Override
+        public void disableAutoInboundFlowControl() {}
+    }
+}
