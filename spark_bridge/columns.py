@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -28,6 +29,8 @@ _SPARK_HEADER = StructType([StructField("name", StringType(), False), StructFiel
 _ARROW_HEADER = pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())])
 _ARROW_HEADERS = pa.list_(pa.field("element", _ARROW_HEADER, nullable=False))
 _ARROW_TIME = pa.timestamp("us", tz="UTC")
+#: milliseconds since 1970: the years 1 to 9999, which is what a timestamp of Spark can be
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
 
 #: of a record; a null value is not an empty one
 SCHEMA = StructType(
@@ -43,6 +46,9 @@ SCHEMA = StructType(
     ]
 )
 
+#: of a record in the hands of a handler
+HANDLED_SCHEMA = StructType([*SCHEMA.fields, StructField("possibly_processed", BooleanType(), False)])
+
 #: of a dead letter: topic, lane and position are those of its origin, attempt counts the deliveries that failed
 DEAD_LETTER_SCHEMA = StructType(
     [
@@ -56,6 +62,7 @@ DEAD_LETTER_SCHEMA = StructType(
 
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     BinaryType: pa.binary(),
+    BooleanType: pa.bool_(),
     StringType: pa.string(),
     IntegerType: pa.int32(),
     LongType: pa.int64(),
@@ -102,13 +109,14 @@ def to_arrow(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class RecordRows:
-    """Records of one topic."""
+    """Records of one topic. `deliveries` are the attempt of each and whether it may have been processed already; None
+    if this is the first for all of them."""
 
-    def __init__(self, records: Records, topic: str, attempts: Sequence[int] | None = None) -> None:
+    def __init__(self, records: Records, topic: str, deliveries: Sequence[tuple[int, bool]] | None = None) -> None:
         # A list keeps the record objects from one column to the next.
         self._records = list(records)
         self._topic = topic
-        self._attempts = attempts
+        self._deliveries = deliveries
 
     def __len__(self) -> int:
         return len(self._records)
@@ -117,9 +125,13 @@ class RecordRows:
         if name == "topic":
             return constant(pa.scalar(self._topic, pa.string()), len(self._records))
         if name == "attempt":
-            if self._attempts is None:
+            if self._deliveries is None:
                 return constant(pa.scalar(1, pa.int32()), len(self._records))
-            return pa.array(self._attempts, pa.int32())
+            return pa.array([attempt for attempt, _ in self._deliveries], pa.int32())
+        if name == "possibly_processed":
+            if self._deliveries is None:
+                return constant(pa.scalar(False, pa.bool_()), len(self._records))
+            return pa.array([possibly for _, possibly in self._deliveries], pa.bool_())
         return _OF_A_RECORD[name](self._records)
 
 
@@ -163,7 +175,9 @@ def _headers(records: Records) -> pa.Array:
 
 
 def _times(milliseconds: Sequence[int]) -> pa.Array:
-    return pa.array([at * 1_000 if at else None for at in milliseconds], pa.int64()).cast(_ARROW_TIME)
+    # Producers write what they like, nanoseconds for one: a record that cannot be shown would hold up all behind it.
+    times = [at * 1_000 if at and _FIRST_TIME <= at <= _LAST_TIME else None for at in milliseconds]
+    return pa.array(times, pa.int64()).cast(_ARROW_TIME)
 
 
 _OF_A_RECORD: dict[str, Callable[[Records], pa.Array]] = {

@@ -16,14 +16,14 @@ from offramp.channel import Access
 from offramp.errors import Incompatible
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
-from spark_bridge.errors import may_pass, translated
+from spark_bridge.errors import DataLoss, may_pass, translated
 from spark_bridge.options import Named
 from spark_bridge.positions import Lane, Positions, from_wire, to_wire
 
 logger = logging.getLogger("offramp.spark")
 
-#: seconds that one attempt may take before it counts as lost
-_ATTEMPT = 20.0
+#: seconds that the first attempt may take before it counts as lost
+_FIRST_ATTEMPT = 20.0
 
 
 class Planned(NamedTuple):
@@ -94,8 +94,15 @@ class Control:
 
     def commit_what_is_there(self, token: int, positions: Mapping[Lane, int]) -> None:
         """The same, but for lanes that are gone, or were made anew and are shorter: those are passed over."""
-        ends = self.plan({}, 0, 0, {}).ends
-        self.commit(token, {lane: at for lane, at in positions.items() if at <= ends.get(lane, -1)})
+        self.commit(token, self.what_is_there(positions, self.plan({}, 0, 0, {}).ends))
+
+    def what_is_there(self, positions: Mapping[Lane, int], ends: Mapping[Lane, int]) -> Positions:
+        """Without the lanes that are gone, or were made anew and are shorter. `ends` are from a plan."""
+        return {
+            lane: at
+            for lane, at in positions.items()
+            if lane in ends and (at <= ends[lane] or self._is_written(lane, at))
+        }
 
     def close(self) -> None:
         if self._channel is not None:
@@ -110,18 +117,30 @@ class Control:
     ) -> None:
         self.close()
 
+    def _is_written(self, lane: Lane, at: int) -> bool:
+        """Beyond the end there may be what cannot be read yet: the sidecar knows."""
+        try:
+            self.plan({lane: at}, 0, 0, {})
+        except DataLoss:
+            return False
+        return True
+
     def _call(self, method: str, request: Any) -> Any:
         attempts = Attempts(self._timeout)
+        patience = _FIRST_ATTEMPT
         while True:
             if self._channel is None:
                 self._channel = self._access.open()
             stub = log_pb2_grpc.LogServiceStub(self._channel)  # type: ignore[no-untyped-call]
             try:
-                return getattr(stub, method)(request, timeout=min(_ATTEMPT, attempts.left))
+                return getattr(stub, method)(request, timeout=min(patience, attempts.left))
             except grpc.RpcError as error:
                 # A channel that has failed waits before it connects again; a new one does not.
                 self.close()
                 attempts.again_after(error, self._access.target)
+                if _timed_out(error):
+                    # Perhaps not lost but long, and it begins anew: a time in a large topic of Pulsar is searched for.
+                    patience *= 2
 
 
 class Attempts:
@@ -146,11 +165,14 @@ class Attempts:
     def again_after(self, error: grpc.RpcError, address: str) -> None:
         """Waits a moment, or raises what the error means if no further attempt would help or is due."""
         pause = self._backoff.next()
-        timed_out = getattr(error, "code", lambda: None)() is grpc.StatusCode.DEADLINE_EXCEEDED
-        if not (may_pass(error) or timed_out) or self._now() + pause >= self._ends:
+        if not (may_pass(error) or _timed_out(error)) or self._now() + pause >= self._ends:
             raise translated(error, address) from error
         logger.info("%s: no answer; trying again in %.1f s", address, pause)
         time.sleep(pause)
+
+
+def _timed_out(error: grpc.RpcError) -> bool:
+    return getattr(error, "code", lambda: None)() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _start(at: Named | datetime) -> dict[str, Any]:

@@ -56,4 +56,6 @@ def groups(consumer: Taking, limits: Limits) -> Iterator[list[Batch]]:
 
 def _may_have_company(batch: Batch) -> bool:
     message = batch.message
-    return not message.redeliveries and message.closed_by not in (pb.CLOSED_BY_RETRY, pb.CLOSED_BY_PROBE)
+    # Some brokers flag every record as possibly processed: that alone is no failure.
+    failed = any(one.attempt > 1 for one in message.redeliveries)
+    return not failed and message.closed_by not in (pb.CLOSED_BY_RETRY, pb.CLOSED_BY_PROBE)

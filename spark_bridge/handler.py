@@ -14,7 +14,7 @@ from offramp import Batch, Record, connect
 from offramp.channel import ProofOptions
 from offramp.handling import conclude
 from offramp.verdicts import describe
-from spark_bridge.columns import SCHEMA, RecordRows, arrow_schema, to_arrow
+from spark_bridge.columns import HANDLED_SCHEMA, RecordRows, arrow_schema, to_arrow
 from spark_bridge.errors import BadOption, SparkGone
 from spark_bridge.grouping import Limits, groups
 
@@ -84,11 +84,11 @@ def handle(
 ) -> int:
     """Call `fn(df, batch)` with batches of a subscription, until SIGTERM. How many records were handled.
 
-    `df` has the columns of the streaming source; `batch` lets `fn` name single rows that failed (`nack`, `reject`).
-    When `fn` returns, the rest is acked. When it raises, the rest is retried with the exception as the reason; raise
-    `offramp.Retry`, `Reject`, `Release` or `Overloaded` to say it more exactly. Batches are put together up to
-    `max_records` and `max_bytes`, waiting `linger` seconds for more; if `fn` fails for several, it is called again with
-    each alone, so that nobody is blamed for a neighbour.
+    `df` has the columns of the streaming source, and `possibly_processed`; `batch` lets `fn` name single rows that
+    failed (`nack`, `reject`). When `fn` returns, the rest is acked. When it raises, the rest is retried with the
+    exception as the reason; raise `offramp.Retry`, `Reject`, `Release` or `Overloaded` to say it more exactly. Batches
+    are put together up to `max_records` and `max_bytes`, waiting `linger` seconds for more; if `fn` fails for several,
+    it is called again with each alone, so that nobody is blamed for a neighbour.
 
     On SIGTERM, in the main thread, it finishes what is in hand, gives back what waits, and returns; also if nothing
     came for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar says no,
@@ -149,10 +149,10 @@ def alive(spark: SparkSession) -> bool:
 
 
 def to_dataframe(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
-    """The records of batches, with the columns of the streaming source."""
-    schema = arrow_schema(SCHEMA)
+    """The records of batches, with the columns of `HANDLED_SCHEMA`."""
+    schema = arrow_schema(HANDLED_SCHEMA)
     table = pa.Table.from_batches([to_arrow(_rows(batch), schema) for batch in batches], schema)
-    return spark.createDataFrame(table, SCHEMA)
+    return spark.createDataFrame(table, HANDLED_SCHEMA)
 
 
 def _unmark(group: Sequence[Batch]) -> None:
@@ -162,7 +162,7 @@ def _unmark(group: Sequence[Batch]) -> None:
 
 
 def _rows(batch: Batch) -> RecordRows:
-    attempts = None
+    deliveries = None
     if batch.message.redeliveries:
-        attempts = [batch.redelivery(index)[0] for index in range(len(batch))]
-    return RecordRows(batch.message.records, batch.topic, attempts)
+        deliveries = [batch.redelivery(index) for index in range(len(batch))]
+    return RecordRows(batch.message.records, batch.topic, deliveries)

@@ -54,11 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         transform = load(given.transform) if given.transform else None
-        options = dict(pair(one) for one in given.option)
+        options, settings = pairs("--option", given.option), pairs("--conf", given.conf)
     except BadOption as error:
         print(f"spark_bridge: {error}", file=sys.stderr)
         return 2
-    spark = session(given)
+    try:
+        spark = session(given, settings)
+    except PySparkException as error:
+        # No Java, or a master that is none: the JVM has said more.
+        print(f"spark_bridge: {cause(error)}", file=sys.stderr)
+        return 1
     # After Spark has set its own: Ctrl-C would end its jobs in the middle.
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, on_signal)
@@ -169,14 +174,14 @@ def jdbc(given: argparse.Namespace) -> Callable[[DataFrame, int], None]:
     return write_batch
 
 
-def session(given: argparse.Namespace) -> SparkSession:
+def session(given: argparse.Namespace, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(given.name or f"offramp {given.subscription}")
     # Our lines are the progress; a bar would be drawn over them.
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     if given.master:
         builder = builder.master(given.master)
-    for one in given.conf:
-        builder = builder.config(*pair(one))
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
@@ -201,11 +206,15 @@ def load(name: str) -> Transform:
     return transform
 
 
-def pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise BadOption(f'"{text}" is not name=value')
-    return name, value
+def pairs(argument: str, given: Sequence[str]) -> dict[str, str]:
+    """Raises `BadOption`."""
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise BadOption(f'{argument}: "{text}" is not name=value')
+        found[name] = value
+    return found
 
 
 def parser() -> argparse.ArgumentParser:

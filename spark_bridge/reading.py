@@ -155,14 +155,17 @@ class RangeReader:
                 f"{wanted.lane} was made anew: it ends at {end}, and {position} to {wanted.until - 1} were to be read"
             )
             goes_on = wanted.until
+        elif first <= position:
+            # It was before what is read already, or is what the lane had at its end when this read began.
+            lost = f"{wanted.lane}: a part is gone"
+            goes_on = position
         else:
             lost = f"{wanted.lane}: positions {position} to {min(first, wanted.until) - 1} are gone"
             goes_on = first
-        if self.fail_on_data_loss or goes_on <= position:
-            raise DataLoss(
-                f"{lost}: {translated(error, self.access.target)}. Set failOnDataLoss to false to go on without them"
-            ) from error
-        logger.warning("%s: they are skipped, since failOnDataLoss is false", lost)
+        lost = f"{lost}: {translated(error, self.access.target)}"
+        if self.fail_on_data_loss:
+            raise DataLoss(f"{lost}. Set failOnDataLoss to false to go on without them") from error
+        logger.warning("%s. They are skipped, since failOnDataLoss is false", lost)
         return goes_on
 
 

@@ -137,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not self._skips:
                 raise type(error)(f"{error}. With failOnDataLoss=false the query goes on with what is there") from error
             ends = control.plan({}, 0, 0, {}).ends
-            there = {lane: at for lane, at in begins.items() if at <= ends.get(lane, -1)}
+            there = control.what_is_there(begins, ends)
             logger.warning("what is not there is skipped, since failOnDataLoss is false: %s", error)
             return there, control.plan(there, records, size, {lane: at for lane, at in ceiling.items() if lane in ends})
 

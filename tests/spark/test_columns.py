@@ -1,6 +1,6 @@
 """Records as Arrow columns."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from offramp.v1 import admin_pb2, record_pb2
 from spark_bridge.columns import (
     DEAD_LETTER_SCHEMA,
+    HANDLED_SCHEMA,
     SCHEMA,
     DeadLetterRows,
     RecordRows,
@@ -19,7 +20,7 @@ from spark_bridge.columns import (
 from spark_bridge.errors import BadOption
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, DEAD_LETTER_SCHEMA])
+@pytest.mark.parametrize("schema", [SCHEMA, HANDLED_SCHEMA, DEAD_LETTER_SCHEMA])
 def test_batches_have_the_very_schema_that_spark_expects(schema: StructType) -> None:
     assert arrow_schema(schema).equals(to_arrow_schema(schema, timezone="UTC"))
 
@@ -49,13 +50,29 @@ def test_null_is_not_empty_and_headers_may_repeat() -> None:
     assert {(row["topic"], row["attempt"]) for row in rows} == {("orders", 1)}
 
 
+def test_a_time_that_spark_cannot_show_is_null_and_holds_nothing_up() -> None:
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC)
+    first_ms, last_ms = ((at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1) for at in (first, last))
+    nanoseconds = 1_763_283_600_123_000_000
+    times = [1_500, nanoseconds, first_ms, first_ms - 1, last_ms, last_ms + 1, 2**63 - 1, -(2**63)]
+    shown = [datetime.fromtimestamp(1.5, UTC), None, first, None, last, None, None, None]
+    records = [record_pb2.Record(timestamp_ms=at) for at in times]
+    assert RecordRows(records, "orders").column("timestamp").to_pylist() == shown
+    letters = [admin_pb2.DeadLetter(dead_lettered_ms=at, record=one) for at, one in zip(times, records, strict=True)]
+    for name in ("timestamp", "dead_lettered"):
+        assert DeadLetterRows(letters).column(name).to_pylist() == shown
+
+
 def test_no_records_make_an_empty_batch() -> None:
     assert to_arrow(RecordRows([], "orders"), arrow_schema(SCHEMA)).num_rows == 0
 
 
-def test_attempts_can_be_told() -> None:
-    rows = RecordRows([record_pb2.Record(), record_pb2.Record()], "orders", [1, 4])
-    assert rows.column("attempt").to_pylist() == [1, 4]
+def test_attempts_and_doubts_can_be_told() -> None:
+    records = [record_pb2.Record(), record_pb2.Record(), record_pb2.Record()]
+    rows = RecordRows(records, "orders", [(1, False), (4, False), (1, True)])
+    assert rows.column("attempt").to_pylist() == [1, 4, 1]
+    assert rows.column("possibly_processed").to_pylist() == [False, False, True]
+    assert RecordRows(records, "orders").column("possibly_processed").to_pylist() == [False] * 3
 
 
 def test_a_dead_letter_has_the_place_of_its_origin_and_why() -> None:

@@ -15,7 +15,7 @@ from offramp import Message, Reject, connect
 from offramp.errors import NotFound
 from offramp.v1 import admin_pb2, admin_pb2_grpc
 from spark_bridge import BadOption, InHand
-from spark_bridge.columns import SCHEMA
+from spark_bridge.columns import HANDLED_SCHEMA
 from tests.e2e.harness import eventually
 from tests.spark.stage import ORDERS, Stage
 
@@ -43,7 +43,7 @@ def test_batches_become_dataframes_and_are_acked(spark: SparkSession, stage: Sta
     sizes: list[int] = []
 
     def fn(df: DataFrame, batch: InHand) -> None:
-        assert df.schema == SCHEMA
+        assert df.schema == HANDLED_SCHEMA
         rows = df.collect()
         assert len(rows) == len(batch)
         sizes.append(len(batch))
@@ -85,6 +85,26 @@ def test_only_the_rows_that_the_function_names_fail(spark: SparkSession, stage: 
     assert dead(stage) == {"7": "REJECTED: ends in 7", "57": "REJECTED: ends in 7"}
     assert attempts.pop(20) == [1, 2]
     assert set(map(tuple, attempts.values())) == {(1,)}
+
+
+def test_what_was_in_hand_when_the_sidecar_died_says_that_it_may_have_been_processed(
+    spark: SparkSession, stage: Stage
+) -> None:
+    stage.numbers(0, 20, topic=ORDERS)
+    seen: dict[int, list[tuple[int, bool]]] = {}
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        first = not seen
+        for row in df.collect():
+            seen.setdefault(int(row.value), []).append((row.attempt, row.possibly_processed))
+        if first:
+            stage.sidecar.kill()
+            stage.sidecar.start()
+
+    spark_bridge.handle(spark, stage.address, ORDERS, fn, linger=1.0, idle=5.0)
+    assert set(seen) == set(range(20))
+    assert [(1, False), (1, True)] in seen.values()
+    assert all(told[-1] == (1, True) for told in seen.values() if len(told) > 1), "attempt does not survive the sidecar"
 
 
 def test_a_function_can_say_it_more_exactly(spark: SparkSession, stage: Stage) -> None:

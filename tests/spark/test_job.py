@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow.parquet
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
 
 from offramp import Message
 from spark_bridge.errors import BadOption
-from spark_bridge.job import finish_batch, load, main, pair, parser, proof_of
+from spark_bridge.job import finish_batch, load, main, pairs, parser, proof_of
 from tests.e2e.harness import eventually
 from tests.security.kit import Secured, tcp_address
 from tests.servers.tools import Missing, give_up, tool
@@ -229,10 +230,23 @@ def test_a_transformation_that_is_not_there_is_named(name: str, said: str, capsy
     assert said in capsys.readouterr().err
 
 
-def test_settings_are_pairs() -> None:
-    assert pair("a=b=c") == ("a", "b=c")
-    with pytest.raises(BadOption, match='"a" is not name=value'):
-        pair("a")
+@pytest.mark.parametrize("flag", ["--conf", "--option"])
+def test_settings_are_pairs_and_what_is_none_is_named(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pairs(flag, ["a=b=c", "d="]) == {"a": "b=c", "d": ""}
+    given = ["--address", "x", "--subscription", "s", "--checkpoint", "c", flag, "a=b", flag, "foo", "console"]
+    assert main(given) == 2
+    assert capsys.readouterr().err == f'spark_bridge: {flag}: "foo" is not name=value\n'
+
+
+def test_a_spark_that_does_not_start_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def session(*_: object) -> None:
+        raise PySparkException("Java gateway process exited")
+
+    monkeypatch.setattr("spark_bridge.job.session", session)
+    assert main(["--address", "x", "--subscription", "s", "--checkpoint", "c", "console"]) == 1
+    assert capsys.readouterr().err == "spark_bridge: Java gateway process exited\n"
 
 
 def test_help_names_the_sinks() -> None:

@@ -113,6 +113,18 @@ def test_a_task_that_was_too_slow_for_the_sidecar_goes_on_where_it_was() -> None
     assert log.asked == [0, 2, 4, 6]
 
 
+def test_a_loss_that_is_told_behind_what_was_read_is_named_or_read_on_from_there() -> None:
+    log = Log(0, 10)
+    log.breaks_with = grpc.StatusCode.OUT_OF_RANGE
+    with serving(log) as address:
+        log.breaking = 1
+        with pytest.raises(DataLoss, match=r"clicks/0: a part is gone: .*: stopping. Set failOnDataLoss to false"):
+            positions(reader(address, fail=True), 0, 10)
+        log.breaking = 3
+        assert positions(reader(address, fail=False), 0, 10) == list(range(10))
+    assert log.asked == [0, 0, 2, 4, 6]
+
+
 def test_a_lane_that_was_made_anew_is_named_as_such_or_skipped() -> None:
     with serving(Log(0, 4)) as address:
         said = r"clicks/0 was made anew: it ends at 4, and 10 to 19 were to be read"
@@ -163,6 +175,27 @@ def test_markers_and_compacted_records_at_the_end_are_no_loss(tmp_path: Path, ka
         assert end["lanes"] == {f"{topic}/0": 8}, "the last positions are an aborted record and two markers"
         rows = [row for one in source.partitions(start, end) for batch in source.read(one) for row in batch.to_pylist()]
         assert [row["position"] for row in rows] == [0, 2, 4]
+
+
+def test_a_reader_within_an_open_transaction_keeps_its_place_also_where_another_lane_was_made_anew(
+    tmp_path: Path, kafka: KafkaServer
+) -> None:
+    topic = f"clicks-{uuid.uuid4().hex[:8]}"
+    kafka.make_topic(topic, 2)
+    kafka.publish(topic, b"seen")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"within", partition=0)
+    assert producer.flush(30) == 0
+    with (stage := on_kafka(tmp_path, kafka, topic)).sidecar:
+        source = StreamReader(stage.options(timeout="30s", failOnDataLoss="false"), SCHEMA)
+        start = source.initialOffset()
+        within = {**start, "lanes": {f"{topic}/0": 2, f"{topic}/1": 0}}
+        assert source.latestOffset(within, ReadAllAvailable()) is within
+        anew = {**start, "lanes": {f"{topic}/0": 2, f"{topic}/1": 99}}
+        assert source.latestOffset(anew, ReadAllAvailable())["lanes"] == {f"{topic}/0": 2, f"{topic}/1": 0}
+    producer.abort_transaction(30)
 
 
 @pytest.mark.parametrize("fail", [True, False])

@@ -1,0 +1,60 @@
+"""Calls of the driver, to a server that answers as it is told."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import grpc
+
+from offramp.channel import Access
+from offramp.v1 import log_pb2 as pb
+from spark_bridge.control import Control
+from spark_bridge.options import Named
+
+
+class Slow:
+    """Needs this many seconds to find anything, which nobody waits for here: a call that gives it fewer ends at once,
+    as it would be in the end."""
+
+    def __init__(self, needs: float) -> None:
+        self.needs = needs
+        #: seconds that each call was given
+        self.given: list[float] = []
+
+    def locate(self, request: pb.LocateRequest, context: grpc.ServicerContext) -> pb.LocateResponse:
+        self.given.append(round(context.time_remaining()))
+        if context.time_remaining() < self.needs:
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "it took too long")
+        return pb.LocateResponse()
+
+
+@contextmanager
+def serving(slow: Slow) -> Iterator[str]:
+    server = grpc.server(ThreadPoolExecutor(2))
+    method = grpc.unary_unary_rpc_method_handler(
+        slow.locate, pb.LocateRequest.FromString, pb.LocateResponse.SerializeToString
+    )
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("offramp.v1.LogService", {"Locate": method}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+def test_a_call_that_takes_long_is_given_more_time_with_each_attempt() -> None:
+    slow = Slow(100.0)
+    with serving(slow) as address, Control(Access(address=address), "clicks", 600.0) as control:
+        assert control.locate(Named.EARLIEST) == {}
+    assert slow.given == [20, 40, 80, 160]
+
+
+def test_no_attempt_is_given_more_than_is_left() -> None:
+    slow = Slow(55.0)
+    with serving(slow) as address, Control(Access(address=address), "clicks", 60.0) as control:
+        assert control.locate(Named.EARLIEST) == {}
+    assert slow.given[:2] == [20, 40]
+    assert 55 <= slow.given[2] <= 60
