@@ -24,7 +24,7 @@ class Downstream:
         self._served = self._too_many = self._most = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while request := await reader.readline():
+        while request := await _line(reader):
             if request == b"count\n":
                 writer.write(f"{self._served} {self._most} {self._too_many}\n".encode())
                 continue
@@ -44,6 +44,14 @@ class Downstream:
     def go_on(self) -> None:
         self._most, self._too_many = self._here, 0
         self._going.set()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """Nothing at the end. Callers are killed when the play is over."""
+    try:
+        return await reader.readline()
+    except ConnectionError:
+        return b""
 
 
 async def main(path: str) -> None:
