@@ -7,8 +7,9 @@ Run the sidecar until it is told to stop (SIGTERM or Ctrl-C), then drain and lea
 """
 
 import argparse
+import faulthandler
 
-from sidecar import server
+from sidecar import process, server
 from sidecar.cli.configured import configured
 from sidecar.cli.parser import add_config
 
@@ -26,4 +27,6 @@ def run(args: argparse.Namespace) -> int:
     if args.gate_readiness:
         args.options.append("http.gate_readiness=true")
     _, settings = configured(args)
-    return server.run(settings)
+    # Should a broker's library crash the process, the log says where.
+    faulthandler.enable()
+    process.leave(server.run(settings))

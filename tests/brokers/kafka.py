@@ -1,6 +1,7 @@
 """A real Kafka for the shared suites, and helpers for tests of Kafka alone."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator
@@ -12,7 +13,8 @@ from confluent_kafka import Producer
 from sidecar.brokers.base import Broker, Source, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker, KafkaOptions
 from sidecar.brokers.kafka.options import GroupProtocol
-from tests.brokers.harness import Consumer
+from sidecar.errors import Unavailable
+from tests.brokers.harness import PATIENCE, Consumer
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others
 
@@ -102,9 +104,14 @@ def options(server: KafkaServer, **more: Any) -> KafkaOptions:
 
 @asynccontextmanager
 async def running(server: KafkaServer, **more: Any) -> AsyncIterator[KafkaBroker]:
-    """A broker that is open meanwhile."""
+    """A broker that is open meanwhile. As the core does, it tries until that is: a Kafka that was frozen takes a moment
+    to find its controller again."""
     broker = KafkaBroker(options(server, **more))
-    await broker.open()
+    async with asyncio.timeout(3 * PATIENCE):
+        while True:
+            with contextlib.suppress(Unavailable):
+                await broker.open()
+                break
     try:
         yield broker
     finally:
