@@ -1,13 +1,13 @@
 """What Kafka has, read by a plain client. Nothing here is the sidecar's code: it is what the sidecar is checked by."""
 
 import base64
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from tests.e2e.load import origins
 from tests.e2e.load.journal import Spot
 from tests.e2e.load.ledger import Stock, Stored
 from tests.servers.kafka import QUIET, KafkaServer
@@ -51,11 +51,9 @@ def take_stock(kafka: KafkaServer, group: str, topic: str, lanes: int) -> KafkaS
     stock.committed &= stock.records.keys()
     for message in read(kafka, f"{group}.offramp.dead"):
         told = headers_of(message)
-        _, lane, position = told["offramp-id"].rsplit("/", 2)
-        stock.dead[Spot(int(lane), int(position))] = told["offramp-reason"]
+        stock.dead[origins.of_letter(told)] = told["offramp-reason"]
     for message in read(kafka, f"{group}.offramp.retry"):
-        said = json.loads(headers_of(message)["offramp-parked"])
-        stock.parked.add(Spot(said["lane"], said["position"]))
+        stock.parked.add(origins.of_parked(headers_of(message)))
     return stock
 
 

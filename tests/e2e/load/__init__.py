@@ -4,6 +4,7 @@ kinds    what records ask of the worker that gets them
 journal  what a worker notes, before it says so to the sidecar
 laborer  the worker process
 crew     the processes and the publisher, as a test has them
+origins  where dead letters and parked records come from, by their headers
 ledger   what a broker and the journals say, and whether it fits together
 database the file of the embedded broker
 books    the same for the embedded broker, which also knows how each stay in the retry topic ended

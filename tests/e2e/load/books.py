@@ -1,10 +1,10 @@
 """What the broker and the workers' journals say, and whether it fits together. The sidecar is not asked."""
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.e2e.load import origins
 from tests.e2e.load.crew import TOPIC
 from tests.e2e.load.database import Database, headers_of
 from tests.e2e.load.journal import Entry, Reader, Spot, Word
@@ -105,9 +105,8 @@ def _take_stock(data: Path) -> Stock:
         done = (Spot(lane, position) for start, stop in runs for position in range(start, stop))
         (stock.committed if topic == TOPIC else over).update(done)
     for record in database.records(f"{TOPIC}.offramp.retry"):
-        said = json.loads(headers_of(record)["offramp-parked"])
-        stock.parked[Spot(said["lane"], said["position"])].append(Spot(record.lane, record.position) in over)
+        stock.parked[origins.of_parked(headers_of(record))].append(Spot(record.lane, record.position) in over)
     for record in database.records(f"{TOPIC}.offramp.dead"):
         told = headers_of(record)
-        stock.dead[Spot(int(told["offramp-lane"]), int(told["offramp-position"]))] = told["offramp-reason"]
+        stock.dead[origins.of_letter(told)] = told["offramp-reason"]
     return stock

@@ -9,6 +9,7 @@ from urllib.error import HTTPError
 import _pulsar
 import pulsar
 
+from tests.e2e.load import origins
 from tests.e2e.load.journal import Spot
 from tests.e2e.load.ledger import Stock, Stored
 from tests.servers.pulsar import PulsarServer
@@ -39,21 +40,17 @@ def take_stock(server: PulsarServer, group: str, topic: str, lanes: int) -> Stoc
         stock = Stock()
         # First what is committed, then where that may have gone, then where it came from: all of it moves on meanwhile.
         acked = [cursor_of(server, group, f"{topic}-partition-{lane}") for lane in range(lanes)]
-        letters = {
-            m.data(): m.properties()["offramp-reason"] for m in _every_lane(client, server, f"{group}.offramp.dead")
-        }
-        retries = {message.data() for message in _every_lane(client, server, f"{group}.offramp.retry")}
-        spots: dict[bytes, Spot] = {}
+        for message in _every_lane(client, server, f"{group}.offramp.dead"):
+            told = message.properties()
+            stock.dead[origins.of_letter(told)] = told["offramp-reason"]
+        for message in _every_lane(client, server, f"{group}.offramp.retry"):
+            stock.parked.add(origins.of_parked(message.properties()))
         for lane in range(lanes):
             for message in all_of(client, f"{topic}-partition-{lane}"):
-                id_ = message.message_id()
-                spot = spot_of(lane, id_)
+                spot = spot_of(lane, message.message_id())
                 stock.records[spot] = Stored(message.partition_key().encode() or None, message.data())
-                spots[message.data()] = spot
                 if acked[lane].covers(spot.position):
                     stock.committed.add(spot)
-        stock.dead = {spots[value]: reason for value, reason in letters.items()}
-        stock.parked = {spots[value] for value in retries}
         return stock
 
 
