@@ -41,9 +41,9 @@ demo-spark: $(VENV)/.dev ## the example pipeline on Spark: clicks -> sessions pe
 
 .PHONY: test
 test: $(VENV)/.dev check check-proto servers php java chromium faketime image-archive kustomize ## everything, in its short form
-	$(BIN)/python -m pytest tests --ignore tests/simulation --ignore tests/spark -n 3 # they wait more than they work
+	$(BIN)/python -m pytest tests --ignore tests/simulation --ignore tests/spark -n 3 --dist loadgroup # they wait more than they work
 	$(BIN)/python -m pytest tests/simulation
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile # a Spark for each
 
 .PHONY: test-long
 test-long: $(VENV)/.dev servers php java chromium faketime image-archive kustomize ## the long forms of the same tests: more rounds, more histories

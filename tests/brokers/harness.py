@@ -17,7 +17,7 @@ from sidecar.wire import decode_frame
 T = TypeVar("T")
 
 #: seconds after which a thing that was waited for counts as missing
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 _numbers = itertools.count(1)
 #: makes names that no other process has, where tests share a server

@@ -107,7 +107,7 @@ async def running(server: KafkaServer, **more: Any) -> AsyncIterator[KafkaBroker
     """A broker that is open meanwhile. As the core does, it tries until that is: a Kafka that was frozen takes a moment
     to find its controller again."""
     broker = KafkaBroker(options(server, **more))
-    async with asyncio.timeout(3 * PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(Unavailable):
                 await broker.open()

@@ -14,7 +14,7 @@ from typing import Any
 from sidecar.clock import Clock
 
 #: seconds of the real clock after which a thing that was waited for counts as missing
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 #: seconds of the real clock that time stands still for one question; a broker that takes longer is slow

@@ -34,7 +34,7 @@ from sidecar.settings import (
 T = TypeVar("T")
 
 #: seconds before a test that waits has failed
-PATIENCE = 20.0
+PATIENCE = 60.0
 #: batches of one record
 ONE = BatchSettings(records=1)
 
