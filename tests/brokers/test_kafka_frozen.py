@@ -55,6 +55,39 @@ def test_a_broker_that_freezes_while_a_lane_is_revoked_holds_up_neither_polls_no
     play(body)
 
 
+def test_a_broker_that_knows_of_no_brokers_is_waited_for(new_kafka: NewKafka) -> None:
+    """The library has ended the process when it was asked in another way."""
+
+    async def body() -> None:
+        kafka = new_kafka(properties={"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"})
+        said: set[str] = set()
+        async with running(kafka) as broker, asyncio.TaskGroup() as group:
+            asking = [group.create_task(_ask(broker, said)) for _ in range(4)]
+            for _ in range(20):
+                kafka.freeze()
+                # Its controller, frozen with it, then finds that it was silent for longer than a broker may be.
+                await asyncio.sleep(1.5)
+                kafka.thaw()
+                await asyncio.sleep(1.5)
+                if any("knows of no brokers" in text for text in said):
+                    break
+            else:
+                raise AssertionError(f"it always knew of brokers: {said}")
+            for task in asking:
+                task.cancel()
+            await broker.ping()
+
+    play(body)
+
+
+async def _ask(broker: KafkaBroker, said: set[str]) -> None:
+    while True:
+        try:
+            await broker.ping()
+        except BrokerError as error:
+            said.add(str(error))
+
+
 def _consumer(broker: KafkaBroker, group: str, topic: str) -> Consumer:
     return Consumer(broker.subscribe(SourceSpec(group, (topic,))))
 

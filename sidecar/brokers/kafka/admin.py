@@ -17,6 +17,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from sidecar.brokers.base import LaneEnd
@@ -24,13 +25,15 @@ from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import kafka_error, translate
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import common
-from sidecar.errors import NotFound
+from sidecar.errors import NotFound, Unavailable
 from sidecar.model import Lane
 
 #: seconds for one answer
 _PATIENCE = 10.0
-#: how often a reason is looked for why there is no connection, and how many seconds lie between
-_TRIES, _BETWEEN_TRIES = 12, 0.25
+#: how often the cluster is asked who it is before it counts as unreachable, and seconds for each answer
+_TRIES, _ANSWER = 4, 3.0
+#: the answer tells of the cluster, too, whether there is such a topic or not, and whether we have a right to it or not
+_SOME_TOPIC = "__consumer_offsets"
 #: how often a topic that was made is looked for, and how many seconds lie between
 _LOOKS, _BETWEEN_LOOKS = 250, 0.02
 
@@ -76,20 +79,25 @@ class Admin:
 
     async def connect(self) -> dict[str, str]:
         """Facts of the cluster."""
-        future = asyncio.wrap_future(self._client.describe_cluster(request_timeout=_PATIENCE))
-        for _ in range(_TRIES):
-            await asyncio.wait([future], timeout=_BETWEEN_TRIES)
-            if future.done():
-                break
-            self.serve()
-        else:
-            # The library goes on trying, but says why it must.
-            if reason := self._reasons.latest():
-                future.cancel()
-                raise translate(reason, "connect")
-        found = await self._answer(future, "connect")
+        found = await self._described()
         self.cluster = found.cluster_id or ""
-        return {"cluster": self.cluster, "brokers": str(len(found.nodes))}
+        return {"cluster": self.cluster, "brokers": str(len(found.brokers))}
+
+    async def _described(self) -> ClusterMetadata:
+        """Not by `describe_cluster`: a broker that is just starting, or was cut off from its controller, may know of no
+        brokers at all, and librdkafka 2.16 ends the process when it gets such an answer to that."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                found = await asyncio.to_thread(self._client.list_topics, _SOME_TOPIC, timeout=_ANSWER)
+                break
+            except KafkaException as error:
+                # The library goes on trying, but may say why it must.
+                self.serve()
+                if not tries_left or self._reasons.latest():
+                    raise self._translated(error, "connect") from error
+        if not found.brokers:
+            raise Unavailable("Kafka: cannot connect: the broker that answers knows of no brokers yet")
+        return found
 
     async def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Those of the names that exist."""
