@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.version import PROTOCOL_MINOR, VERSION
+from tests.clients import first_steps
 from tests.clients.java import build
 from tests.e2e.harness import PATIENCE, Sidecar, eventually
 from tests.servers.tools import give_up
@@ -47,6 +48,13 @@ def test_it_has_the_version_of_the_sidecar_and_speaks_its_protocol() -> None:
         ]
     assert (
         f"<artifactId>offramp-client</artifactId>\n      <version>{VERSION}<" in (build.JAVA / "README.md").read_text()
+    )
+
+
+def test_the_readme_leads_from_nothing_to_a_running_worker(tmp_path: Path) -> None:
+    says = r"^(\d+) records of orders$"
+    first_steps.follow(
+        build.JAVA / "README.md", tmp_path, without=["pip install"], says=says, worker="Main", ends_with=TERMINATED
     )
 
 
