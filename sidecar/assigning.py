@@ -63,7 +63,7 @@ class Assigning:
                     # At once, before anything else can run: a lane that is lost meanwhile must stay lost.
                     for leaving in states:
                         leaving.phase = LanePhase.LEAVING
-                        self._books.forget_waiting(leaving)
+                    self._books.forget_waiting(states)
                     task = asyncio.create_task(self._leave(states, event))
                     self.leaving.add(task)
                     task.add_done_callback(self.leaving.discard)
@@ -85,13 +85,11 @@ class Assigning:
 
     def gone(self, states: Iterable[LaneState]) -> None:
         """Lanes are ours no more: their leases become stale, and nothing is committed for them."""
+        # The broker may say so twice: by an event, and in answer to a commit that was under way.
+        going = [state for state in states if state.phase is not LanePhase.GONE]
         told: dict[Session, list[bytes]] = {}
-        for state in [*states]:
-            if state.phase is LanePhase.GONE:
-                # The broker may say so twice: by an event, and in answer to a commit that was under way.
-                continue
-            for lease in self._books.lane_is_gone(state):
-                told.setdefault(lease.holder, []).append(lease.id)
+        for lease in self._books.lanes_are_gone(going):
+            told.setdefault(lease.holder, []).append(lease.id)
         for session, leases in told.items():
             session.consumer.notify(Notice(NoticeKind.REVOKED, tuple(leases)))
         self.progress.set()
@@ -114,7 +112,8 @@ class Assigning:
         log.info(what, subscription=self._books.name, lanes=[*shown, *more])
 
     def _known(self, lanes: Iterable[object]) -> list[LaneState]:
-        return [state for lane, state in self._books.lanes.items() if lane in set(lanes)]
+        wanted = set(lanes)
+        return [state for lane, state in self._books.lanes.items() if lane in wanted]
 
     def _assign(self, event: Assigned) -> None:
         before = self._books.lanes.get(event.lane)

@@ -1,6 +1,6 @@
 """The state of a subscription, and the moves that keep its counts true. No tasks, no clock."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -89,26 +89,29 @@ class Books:
             span.lane.waiting -= span.records
         self.leases.left(parcel)
 
-    def forget_waiting(self, state: LaneState) -> None:
-        """Nothing of the lane is delivered any more."""
-        for parcel in self.dispatcher.forget(state):
+    def forget_waiting(self, states: Collection[LaneState]) -> None:
+        """Nothing of the lanes is delivered any more. All that waits is looked at once, however many lanes go."""
+        for parcel in self.dispatcher.forget(states):
             if parcel.state is ParcelState.GONE:
                 self.leases.left(parcel)
-        state.waiting = 0
+        for state in states:
+            state.waiting = 0
 
-    def lane_is_gone(self, state: LaneState) -> list[Lease[Session]]:
-        """Nothing of the lane counts any more. Answers the leases that hold some of it."""
-        state.phase = LanePhase.GONE
-        self.records -= state.unsettled_records
-        self.bytes -= state.unsettled_bytes
-        if self.lanes.get(state.lane) is state:
-            del self.lanes[state.lane]
-        self.forget_waiting(state)
-        # Workers have their copies, and leases keep the lane as long as they are remembered.
-        state.window.clear()
+    def lanes_are_gone(self, states: Collection[LaneState]) -> list[Lease[Session]]:
+        """Nothing of the lanes counts any more. Answers the leases that hold some of them."""
+        self.forget_waiting(states)
+        for state in states:
+            state.phase = LanePhase.GONE
+            self.records -= state.unsettled_records
+            self.bytes -= state.unsettled_bytes
+            if self.lanes.get(state.lane) is state:
+                del self.lanes[state.lane]
+            # Workers have their copies, and leases keep the lane as long as they are remembered.
+            state.window.clear()
+        going = set(states)
         touched = []
         for lease in self.leases.held():
-            mine = [span for span in lease.spans if span.lane is state]
+            mine = [span for span in lease.spans if span.lane in going]
             for span in mine:
                 # What was parked has a copy that the window does not know.
                 span.chunk.drop(span.start, span.stop)

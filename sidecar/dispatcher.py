@@ -3,7 +3,7 @@
 Returned records and fresh ones take turns, so that neither starves the other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 
 from sidecar.batching import Batching
@@ -48,12 +48,14 @@ class Dispatcher:
         """When the next fresh records that wait for company go without it."""
         return self._fresh.linger_ends(now)
 
-    def forget(self, lane: LaneState) -> list[Parcel]:
-        """The lane goes: nothing of it is delivered any more. Answers the parcels that shrank."""
-        self._fresh.forget(lane)
+    def forget(self, lanes: Collection[LaneState]) -> list[Parcel]:
+        """The lanes go: nothing of them is delivered any more. Answers the parcels that shrank."""
+        for lane in lanes:
+            self._fresh.forget(lane)
+        going = set(lanes)
         touched = []
         for parcel in self.waiting():
-            left = [span for span in parcel.spans if span.lane is not lane]
+            left = [span for span in parcel.spans if span.lane not in going]
             if len(left) < len(parcel.spans):
                 parcel.spans = left
                 if not left:

@@ -164,8 +164,7 @@ class Subscription:
         self._delivering.close()
         # Before anything is waited for: nobody commits what is settled from now on, so it must not be said to count.
         lanes = [*self.books.lanes]
-        for state in [*self.books.lanes.values()]:
-            self.books.lane_is_gone(state)
+        self.books.lanes_are_gone([*self.books.lanes.values()])
         tasks = [*self._tasks, *self._assigning.leaving]
         for task in tasks:
             task.cancel()

@@ -197,3 +197,15 @@ def test_a_hot_key_costs_by_what_goes_not_by_what_waits() -> None:
         return calls_of(the_next)
 
     assert calls(100) == calls(MANY)
+
+
+def test_many_lanes_that_go_together_cost_one_look_at_what_waits() -> None:
+    def calls(lanes: int) -> int:
+        books = Books("orders", Dispatcher(Batching(BatchSettings()), Order.NONE), b"boot")
+        states = [lane_state(number) for number in range(lanes)]
+        (span,) = states[0].track(chunk([*range(MANY)]), 0.0)
+        for single in span.singles():
+            books.put_back(Parcel([single], 3600.0), 0.0)
+        return calls_of(lambda: books.lanes_are_gone(states))
+
+    assert calls(50) < 2 * calls(1)

@@ -250,7 +250,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         self.lanes.remove(state)
         state.phase = LanePhase.GONE
         waiting = {id(each.parcel) for each in self.known.values() if each.state is state and each.parcel}
-        assert {id(parcel) for parcel in self.dispatcher.forget(state)} == waiting
+        assert {id(parcel) for parcel in self.dispatcher.forget([state])} == waiting
         self.known = {place: each for place, each in self.known.items() if each.state is not state}
 
     def before(self, record: Known) -> list[Known]:

@@ -151,10 +151,11 @@ def _revoked_goes_unsaid(leave: Any) -> Any:
     return wrong
 
 
-def _lost_is_forgotten_but_alive(lane_is_gone: Any) -> Any:
-    def wrong(self: Books, state: LaneState) -> Any:
-        touched = lane_is_gone(self, state)
-        state.phase = LanePhase.LEAVING
+def _lost_is_forgotten_but_alive(lanes_are_gone: Any) -> Any:
+    def wrong(self: Books, states: Sequence[LaneState]) -> Any:
+        touched = lanes_are_gone(self, states)
+        for state in states:
+            state.phase = LanePhase.LEAVING
         return touched
 
     return wrong
@@ -291,7 +292,7 @@ MUTATIONS = (
     Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
     Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
     Mutation(8, "a revoked lane is let go, and nobody is told", Assigning, "_leave", _revoked_goes_unsaid),
-    Mutation(8, "a lane that is gone still takes settlements", Books, "lane_is_gone", _lost_is_forgotten_but_alive),
+    Mutation(8, "a lane that is gone still takes settlements", Books, "lanes_are_gone", _lost_is_forgotten_but_alive),
     Mutation(8, "a seek does not end what was before", Committing, "seek", _seek_ends_no_epoch),
     Mutation(9, "acks beyond the position are not told to the broker", Ledger, "committable", _beyond_is_forgotten),
     Mutation(

@@ -99,7 +99,7 @@ def test_a_parcel_that_is_put_aside_waits_no_more(books: Books) -> None:
 def test_nothing_of_a_lane_that_is_gone_counts_any_more(books: Books) -> None:
     going, staying = arrive(books, 3, number=0), arrive(books, 2, number=1)
     before = staying.unsettled_bytes
-    assert books.lane_is_gone(going) == []
+    assert books.lanes_are_gone([going]) == []
     assert going.phase is LanePhase.GONE
     assert (books.records, books.bytes) == (2, before)
     assert [*books.lanes] == [staying.lane]
@@ -110,7 +110,7 @@ def test_what_arrived_of_a_lane_that_is_gone_is_freed_though_a_worker_has_some_o
     books = Books("orders", Dispatcher(Batching(BatchSettings(records=1)), Order.NONE), b"boot")
     state = arrive(books, 3)
     (span,) = deliver(books).spans
-    books.lane_is_gone(state)
+    books.lanes_are_gone([state])
     assert span.chunk.frames == [b""] * 3
     assert state.window.first_from(0) is None, "nor does it refer to where it was"
 
@@ -119,13 +119,13 @@ def test_leases_that_hold_records_of_a_lane_that_is_gone_are_named(books: Books)
     going = arrive(books, 3, number=0)
     arrive(books, 2, number=1)
     lease = deliver(books)
-    assert books.lane_is_gone(going) == [lease]
+    assert books.lanes_are_gone([going]) == [lease]
 
 
 def test_what_waits_of_a_lane_that_is_gone_is_taken_out_of_its_parcel(books: Books) -> None:
     going, staying = arrive(books, 3, number=0), arrive(books, 2, number=1)
     parcel = come_back(books, deliver(books))
-    books.lane_is_gone(going)
+    books.lanes_are_gone([going])
     assert positions_of(parcel.spans) == [0, 1]
     assert (going.waiting, staying.waiting) == (0, 2)
 
@@ -133,7 +133,7 @@ def test_what_waits_of_a_lane_that_is_gone_is_taken_out_of_its_parcel(books: Boo
 def test_the_old_epoch_of_a_lane_does_not_take_the_new_one_with_it(books: Books) -> None:
     old = arrive(books, 3)
     new = arrive(books, 3)
-    books.lane_is_gone(old)
+    books.lanes_are_gone([old])
     assert [*books.lanes.values()] == [new]
     assert books.records == 3
 

@@ -247,7 +247,7 @@ def test_nothing_of_a_lane_that_goes_is_delivered_any_more() -> None:
     desk.arrive(desk.lane(0), 2)
     desk.arrive(desk.lane(1), 4)
     parcel = desk.put_back(desk.pick().spans)
-    assert desk.dispatcher.forget(desk.lane(1)) == [parcel]
+    assert desk.dispatcher.forget([desk.lane(1)]) == [parcel]
     assert places_of(desk.pick().spans) == [(desk.lane(0).lane, 0), (desk.lane(0).lane, 1)]
     assert desk.dispatcher.idle(0.0)
 
@@ -257,5 +257,5 @@ def test_parcels_of_a_lane_that_goes_are_not_kept_until_they_are_due() -> None:
     desk.arrive(desk.lane(0), 10)
     for single in desk.pick().spans[0].singles():
         desk.put_back([single], due=3600.0)
-    desk.dispatcher.forget(desk.lane(0))
+    desk.dispatcher.forget([desk.lane(0)])
     assert not desk.dispatcher._returned._returns._later
