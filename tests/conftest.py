@@ -28,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_AtOnce(config))
 
 
+# Before xdist looks at the marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(CROWDS):
