@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PROTOS := $(sort $(wildcard proto/offramp/v1/*.proto))
 STUBS  := clients/python
+# Tests that start a dozen processes each: beside others they would keep a small machine from all else.
+CROWDS := tests/e2e/kafka/test_faults.py tests/e2e/pulsar/test_faults.py tests/chaos/test_rounds.py
 N      ?= 2000
 
 .PHONY: help
@@ -41,7 +43,8 @@ demo-spark: $(VENV)/.dev ## the example pipeline on Spark: clicks -> sessions pe
 
 .PHONY: test
 test: $(VENV)/.dev check check-proto servers php java chromium faketime image-archive kustomize ## everything, in its short form
-	$(BIN)/python -m pytest tests --ignore tests/simulation --ignore tests/spark -n 3 --dist loadgroup # they wait more than they work
+	$(BIN)/python -m pytest tests $(addprefix --ignore ,tests/simulation tests/spark $(CROWDS)) -n 3 # they wait more than they work
+	$(BIN)/python -m pytest $(CROWDS) -n 2 --dist loadfile
 	$(BIN)/python -m pytest tests/simulation
 	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile # a Spark for each
 

@@ -20,21 +20,8 @@ os.environ.pop("KUBERNETES_SERVICE_HOST", None)
 hypothesis_profiles.load()
 
 
-#: files whose tests start a dozen processes each
-CROWDS = ("tests/e2e/kafka/test_faults.py", "tests/e2e/pulsar/test_faults.py", "tests/chaos/test_rounds.py")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_AtOnce(config))
-
-
-# Before xdist looks at the marks.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.nodeid.startswith(CROWDS):
-            # One after the other, whoever else is at work: together they would keep a small machine from all else.
-            item.add_marker(pytest.mark.xdist_group("crowds"))
 
 
 class _AtOnce:
