@@ -5,7 +5,9 @@ import concurrent.futures
 import contextlib
 import re
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import (
@@ -34,6 +36,8 @@ _PATIENCE = 10.0
 _TRIES, _ANSWER = 4, 3.0
 #: the answer tells of the cluster, too, whether there is such a topic or not, and whether we have a right to it or not
 _SOME_TOPIC = "__consumer_offsets"
+#: that ask at the same time
+_THREADS = 2
 #: how often a topic that was made is looked for, and how many seconds lie between
 _LOOKS, _BETWEEN_LOOKS = 250, 0.02
 
@@ -71,6 +75,7 @@ class Admin:
             self._client = AdminClient(conf, logger=chatter.logger)
         except KafkaException as error:
             raise translate(error, "use the settings") from error
+        self._threads = ThreadPoolExecutor(_THREADS, "offramp-kafka-admin")
         self.cluster = ""
 
     def serve(self) -> None:
@@ -88,7 +93,7 @@ class Admin:
         brokers at all, and librdkafka 2.16 ends the process when it gets such an answer to that."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                found = await asyncio.to_thread(self._client.list_topics, _SOME_TOPIC, timeout=_ANSWER)
+                found = await self._list_topics(_SOME_TOPIC, timeout=_ANSWER)
                 break
             except KafkaException as error:
                 # The library goes on trying, but may say why it must.
@@ -124,7 +129,7 @@ class Admin:
         patterns = [re.compile(topic) for topic in wanted if topic.startswith("^")]
         if patterns:
             try:
-                known = await asyncio.to_thread(self._client.list_topics, timeout=_PATIENCE)
+                known = await self._list_topics(timeout=_PATIENCE)
             except KafkaException as error:
                 raise self._translated(error, "list topics") from error
             names |= {name for name in known.topics if any(pattern.match(name) for pattern in patterns)}
@@ -187,6 +192,12 @@ class Admin:
         except Exception:
             return False
         return True
+
+    async def _list_topics(self, *names: str, timeout: float) -> ClusterMetadata:
+        """It blocks. In the threads of the event loop, a cluster that is away would hold up whoever else needs one."""
+        listing = partial(self._client.list_topics, *names, timeout=timeout)
+        found: ClusterMetadata = await asyncio.get_running_loop().run_in_executor(self._threads, listing)
+        return found
 
     async def _answer(self, future: "concurrent.futures.Future[Any] | asyncio.Future[Any]", doing: str) -> Any:
         try:
