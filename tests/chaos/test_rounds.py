@@ -1,6 +1,8 @@
 """A short round on each broker, always the same; `make chaos` plays others. The long form plays some of those."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Collection
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.servers.tools import Missing, give_up, in_ci
 #: seconds; the machine may be busy
 pytestmark = pytest.mark.timeout(300)
 
+REPOSITORY = Path(__file__).parents[2]
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 #: what happens in the round of every broker
 EVERYWHERE = (
@@ -72,6 +75,19 @@ def test_a_short_round_keeps_every_promise(broker: BrokerKind, tmp_path: Path) -
     assert verdict.passed, "\n".join([*verdict.lines(), f"see {tmp_path / 'round'}"])
     # It was a round worth the name, on a busy machine too.
     assert verdict.counts["records"] > 20
+
+
+def test_the_command_plays_a_round_in_a_relative_folder_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("command")  # short: there will be sockets in it
+    relative = os.path.relpath(folder, REPOSITORY)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", "--seed=1", "--round=2", "--broker=local", f"--folder={relative}"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len([*folder.glob("*/0002-local/verdict.json")]) == 1
 
 
 @pytest.mark.skipif(not LONG, reason="the long form of the tests plays these; make chaos plays as many as you like")

@@ -66,7 +66,7 @@ class Database:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         try:
-            database = sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=5.0)
+            database = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
             try:
                 yield database
             finally:
