@@ -10,8 +10,10 @@ VALUES = {A1: "ok:1", A2: "flaky:2", B3: "ok:3", BAD: "bad:4", LATER: "later:5"}
 KEYS = {A1: "a", A2: "a", B3: "b", BAD: "b", LATER: "c"}
 
 
-def note(at: float, writer: str, word: Word, *spots: Spot, attempt: int = 1, flagged: bool = False) -> Note:
-    return Note(at, writer, word, tuple(Entry(at, word, spot, attempt, flagged) for spot in spots))
+def note(
+    at: float, writer: str, word: Word, *spots: Spot, attempt: int = 1, flagged: bool = False, lease: str = ""
+) -> Note:
+    return Note(at, writer, word, tuple(Entry(at, word, spot, attempt, flagged, lease=lease) for spot in spots))
 
 
 def good(order: str = "key") -> History:

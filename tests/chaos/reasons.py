@@ -24,6 +24,8 @@ _LATE = {"local": 0.5, "kafka": 15.0, "pulsar": 15.0}
 _CUT_LATE = 2.0
 #: of a lease, that is over at the most when a worker takes what it has: it may have had it in its queue for a while
 _WAITED = 0.5
+#: seconds after a worker is itself again in which it takes what it has had since before
+_ROUSED = 0.5
 
 
 class Reasons:
@@ -48,6 +50,7 @@ class Reasons:
 
     def session_ended(self, writer: str, since: float, by: float) -> bool:
         """Whether a worker that took something at `since` may have been taken for dead by then."""
+        since = self._had_since(writer, since)
         gone = [upset for upset in self._gone if upset.whom == writer]
         return _any(gone, since, by) or _any(self._cut, since - _CUT_LATE, by)
 
@@ -55,15 +58,24 @@ class Reasons:
         """Whether what a worker took at `since` may have been given to another by then."""
         return (
             self.session_ended(writer, since, by)
-            or self.lane_began_again(since, by)
+            or self.lane_began_again(self._had_since(writer, since), by)
             or self._lease_ended(writer, since, by)
         )
+
+    def _had_since(self, writer: str, at: float) -> float:
+        """Since when a worker may have had what it took then: one that was frozen did not look at it for a while."""
+        return min(
+            (upset.at for upset in self._numb_ones(writer) if upset.at <= at <= upset.until + _ROUSED), default=at
+        )
+
+    def _numb_ones(self, writer: str) -> list[Upset]:
+        return [upset for upset in self._numb if upset.whom in (writer, "")]
 
     def _lease_ended(self, writer: str, since: float, by: float) -> bool:
         if not self._lease:
             return False
-        numb = (upset for upset in self._numb if upset.whom in (writer, ""))
-        return by - since >= self._lease * (1 - _WAITED) or _any([*numb], since - self._lease, by)
+        numb = self._numb_ones(writer)
+        return by - since >= self._lease * (1 - _WAITED) or _any(numb, since - self._lease, by)
 
     def in_doubt(self, by: float) -> bool:
         """Whether there may have been a delivery by then that nobody wrote down, or a lane that was assigned anew."""

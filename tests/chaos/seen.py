@@ -69,21 +69,21 @@ class Seen:
             self.stays[stay.origin].append(stay)
 
     def _follow(self, note: Note, entry: Entry) -> None:
-        mine = [one for one in self.deliveries[entry.spot] if one.writer == note.writer]
+        mine = [
+            one for one in self.deliveries[entry.spot] if (one.writer, one.entry.lease) == (note.writer, entry.lease)
+        ]
         if note.word is Word.TOOK:
             self.deliveries[entry.spot].append(Delivery(note, entry))
         elif note.word in SAID:
             if note.word is not Word.NACKED:
                 (self.acked if note.word is Word.ACKED else self.rejected).setdefault(entry.spot, note.at)
-            # A process with several threads may have it twice: the older one is done first.
             found = next((one for one in mine if one.said is None), None)
             if found is None:
                 self.unfounded.append((note, entry))
             else:
                 found.said = note
         elif note.word is Word.SETTLED:
-            # Of two acks the later one counts: the lease of the other was over.
-            acked = (one for one in reversed(mine) if one.said and one.said.word is Word.ACKED and not one.settled)
+            acked = (one for one in mine if one.said and one.said.word is Word.ACKED and not one.settled)
             found = next(acked, None)
             if found is None:
                 self.unfounded.append((note, entry))

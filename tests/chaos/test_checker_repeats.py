@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.checker import check
 from tests.chaos.histories import A1, B3, LATER, broken_by, good, note, passes, short
-from tests.chaos.history import RETRY, TOPIC, Claim, History, Stay, Stored
+from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Stay, Stored
 from tests.chaos.upsets import Trouble, Upset
 from tests.e2e.load.journal import Spot, Word
 
@@ -14,7 +14,7 @@ NO_REASON = "A record comes again only where something made it"
 UNFLAGGED = "A record that comes again after an ack, or after an unknown outcome, says so"
 OVERFLAGGED = "A record that nobody can have had before does not say that somebody may have"
 MISCOUNTED = "An attempt is counted once, and only if there was one"
-X = Spot(0, 0)
+X, Y = Spot(0, 0), Spot(0, 1)
 
 
 def settled_and_again(*upsets: Upset, broker: str = "local", variant: str = "") -> History:
@@ -85,14 +85,49 @@ def test_a_record_whose_lease_ended_may_come_to_another() -> None:
 
 def test_a_worker_that_gets_again_what_it_had_too_long_may_hear_that_its_second_ack_counts() -> None:
     told = short(
-        note(1.0, "w1", Word.TOOK, X),
-        note(1.1, "w1", Word.ACKED, X),
-        note(3.0, "w1", Word.TOOK, X, flagged=True),
-        note(3.1, "w1", Word.ACKED, X),
-        note(3.2, "w1", Word.SETTLED, X),
+        note(1.0, "w1", Word.TOOK, X, lease="1"),
+        note(1.1, "w1", Word.ACKED, X, lease="1"),
+        note(3.0, "w1", Word.TOOK, X, flagged=True, lease="2"),
+        note(3.1, "w1", Word.ACKED, X, lease="2"),
+        note(3.2, "w1", Word.SETTLED, X, lease="2"),
         a1="ok:1",
     )
     passes(replace(told, lease=1.5))
+
+
+@pytest.mark.parametrize("word", [Word.ACKED, Word.REJECTED])
+def test_a_worker_that_gets_again_what_it_still_has_may_be_done_with_the_second_one_first(word: Word) -> None:
+    told = short(
+        note(1.0, "w1", Word.TOOK, X, lease="1"),
+        note(2.6, "w1", Word.TOOK, X, flagged=True, lease="2"),
+        note(2.7, "w1", word, X, lease="2"),
+        note(2.8, "w1", Word.TOOK, Y),
+        note(2.9, "w1", Word.ACKED, Y),
+        note(3.0, "w1", word, X, lease="1"),
+        order="lane",
+        a1="ok:1" if word is Word.ACKED else "bad:1",
+        a2="ok:2",
+    )
+    if word is Word.ACKED:
+        told.notes.append(note(3.1, "w1", Word.SETTLED, X, lease="2"))
+    else:
+        told.stock.letters.append(Letter(X, "a", "bad:1", "REJECTED: no"))
+    passes(replace(told, lease=1.5))
+
+
+def test_what_a_frozen_worker_took_of_a_sidecar_that_ended_meanwhile_comes_again() -> None:
+    told = short(
+        note(5.0, "w1", Word.TOOK, X),
+        note(5.1, "w1", Word.ACKED, X),
+        note(5.4, "w1", Word.TOOK, X, flagged=True),
+        note(5.5, "w1", Word.ACKED, X),
+        a1="ok:1",
+    )
+    down = Upset(3.0, 3.5, Trouble.DOWN, "sidecar 0")
+    broken_by(NO_REASON, replace(told, upsets=[down]))
+    broken_by(NO_REASON, replace(told, upsets=[Upset(2.0, 4.9, Trouble.NUMB, "w2"), down]))
+    broken_by(NO_REASON, replace(told, upsets=[Upset(4.2, 4.9, Trouble.NUMB, "w1"), down]))
+    passes(replace(told, upsets=[Upset(2.0, 4.9, Trouble.NUMB, "w1"), down]))
 
 
 def test_a_copy_in_the_retry_topic_comes_when_it_is_due_however_long_ago_the_sidecar_was_killed() -> None:

@@ -10,10 +10,10 @@ def test_the_clock_says_what_came_first_and_not_the_order_of_reading(tmp_path: P
     one, other = tmp_path / "one", tmp_path / "other"
     first, second = Journal(one), Journal(other)
     books = Books()
-    first.note(Word.TOOK, [(0, 0, 1, False)])
+    first.note(Word.TOOK, b"lease", [(0, 0, 1, False)])
     books.read([one])
-    first.note(Word.ACKED, [(0, 0, 1, False)])
-    second.note(Word.TOOK, [(0, 1, 1, False)])
+    first.note(Word.ACKED, b"lease", [(0, 0, 1, False)])
+    second.note(Word.TOOK, b"lease", [(0, 1, 1, False)])
     # The ack is older than what was read here, and is read after it.
     books.read([other])
     books.read([one, other])
@@ -24,9 +24,9 @@ def test_the_clock_says_what_came_first_and_not_the_order_of_reading(tmp_path: P
 
 def test_an_overtaken_key_and_an_unflagged_repeat_are_found(tmp_path: Path) -> None:
     journal, books = Journal(tmp_path / "one"), Books()
-    journal.note(Word.TOOK, [(0, 1, 1, False)])
-    journal.note(Word.ACKED, [(0, 1, 1, False)])
-    journal.note(Word.TOOK, [(0, 1, 1, False)])
+    journal.note(Word.TOOK, b"lease", [(0, 1, 1, False)])
+    journal.note(Word.ACKED, b"lease", [(0, 1, 1, False)])
+    journal.note(Word.TOOK, b"lease", [(0, 1, 1, False)])
     books.read([tmp_path / "one"])
     stock = Stock(records={Spot(0, 0): Stored(b"key", b"ok"), Spot(0, 1): Stored(b"key", b"ok")})
     assert len(books.out_of_order(stock)) == 2

@@ -39,6 +39,8 @@ class Entry(NamedTuple):
     possibly_processed: bool
     #: of its key and value, where it was taken
     digest: str = ""
+    #: of the batch: a process may have a record twice
+    lease: str = ""
 
 
 def digest_of(key: bytes | None, value: bytes | None) -> str:
@@ -59,9 +61,11 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._lock = threading.Lock()
 
-    def note(self, word: Word, records: Iterable[tuple[int, int, int, bool] | tuple[int, int, int, bool, str]]) -> None:
+    def note(
+        self, word: Word, lease: bytes, records: Iterable[tuple[int, int, int, bool] | tuple[int, int, int, bool, str]]
+    ) -> None:
         """`records` are lane, position, attempt, possibly_processed and, if it is taken, the digest of each."""
-        line = json.dumps([time.monotonic(), word, [*records]]) + "\n"
+        line = json.dumps([time.monotonic(), word, lease.hex(), [*records]]) + "\n"
         with self._lock:
             os.write(self._file, line.encode())
             os.fsync(self._file)
@@ -81,7 +85,7 @@ class Reader:
             *lines, _ = file.read().split(b"\n")
         for line in lines:
             self._offset += len(line) + 1
-            at, word, records = json.loads(line)
+            at, word, lease, records = json.loads(line)
             for lane, place, *told in records:
                 position = place_of_ref(place) if isinstance(place, str) else place
-                yield Entry(at, Word(word), Spot(lane, position), *told)
+                yield Entry(at, Word(word), Spot(lane, position), *told, lease=lease)

@@ -33,7 +33,7 @@ function place(Record $record): string
 }
 
 /** @param list<Record> $records */
-$note = function (string $word, array $records) use ($journal): void {
+$note = function (string $word, Batch $batch, array $records) use ($journal): void {
     if ($records === []) {
         return;
     }
@@ -49,7 +49,9 @@ $note = function (string $word, array $records) use ($journal): void {
         $records,
     );
     // The clock of the other workers: what Python calls monotonic.
-    fwrite($journal, sprintf("[%.9F, \"%s\", [%s]]\n", hrtime(true) / 1e9, $word, implode(', ', $told)));
+    $at = hrtime(true) / 1e9;
+    $lease = bin2hex($batch->lease);
+    fwrite($journal, sprintf("[%.9F, \"%s\", \"%s\", [%s]]\n", $at, $word, $lease, implode(', ', $told)));
     fsync($journal);
 };
 
@@ -58,13 +60,13 @@ $open = [];
 
 $handle = function (Batch $batch) use ($naps, $overdue, $note, &$open): void {
     $records = iterator_to_array($batch, false);
-    $note('took', $records);
+    $note('took', $batch, $records);
     $kinds = array_map(static fn (Record $r): string => explode(':', (string) $r->value)[0], $records);
     if (in_array('killer', $kinds, true)) {
         posix_kill(getmypid(), SIGKILL);
     }
     if (in_array('poison', $kinds, true)) {
-        $note('nacked', $records);
+        $note('nacked', $batch, $records);
         throw new RuntimeException('poison');
     }
     $said = ['rejected' => [], 'nacked' => [], 'acked' => []];
@@ -84,7 +86,7 @@ $handle = function (Batch $batch) use ($naps, $overdue, $note, &$open): void {
     usleep((int) (($nap + ($tarries ? (float) $overdue : 0.0)) * 1e6));
     // Before the sidecar hears of it: what it commits must be found here.
     foreach ($said as $word => $some) {
-        $note($word, $some);
+        $note($word, $batch, $some);
     }
     foreach ($said['rejected'] as $record) {
         $record->reject('no');
@@ -97,7 +99,7 @@ $handle = function (Batch $batch) use ($naps, $overdue, $note, &$open): void {
 
 $answered = function (Batch $batch, SettleResult $result) use ($note, &$open): void {
     if ($result->status === SettleStatus::Settled) {
-        $note('settled', $open[$batch->lease] ?? []);
+        $note('settled', $batch, $open[$batch->lease] ?? []);
     }
     unset($open[$batch->lease]);
 };

@@ -40,16 +40,17 @@ class Laborer:
         self._naps = {Kind.SLOW: slow, Kind.STUCK: stuck}
         self._overdue = overdue
 
-    def work(self, records: Sequence[record_pb2.Record], told: Sequence[tuple[int, bool]]) -> list[record_pb2.Part]:
+    def work(self, batch: record_pb2.Batch, told: Sequence[tuple[int, bool]]) -> list[record_pb2.Part]:
         """The outcomes of a batch that differ from an ack. Raises `ValueError` for a batch that fails."""
-        noted = [(r.lane, place_of(r), *flags) for r, flags in zip(records, told, strict=True)]
-        digests = (digest_of(r.key, r.value) for r in records)
-        self._journal.note(Word.TOOK, [(*one, digest) for one, digest in zip(noted, digests, strict=True)])
-        kinds = [kind_of(record.value) for record in records]
+        noted = [(r.lane, place_of(r), *flags) for r, flags in zip(batch.records, told, strict=True)]
+        digests = (digest_of(r.key, r.value) for r in batch.records)
+        taken = [(*one, digest) for one, digest in zip(noted, digests, strict=True)]
+        self._journal.note(Word.TOOK, batch.lease, taken)
+        kinds = [kind_of(record.value) for record in batch.records]
         if Kind.KILLER in kinds:
             os.kill(os.getpid(), signal.SIGKILL)
         if Kind.POISON in kinds:
-            self._journal.note(Word.NACKED, noted)
+            self._journal.note(Word.NACKED, batch.lease, noted)
             raise ValueError("poison")
         time.sleep(sum(self._naps.get(kind, 0.0) for kind in kinds))
         if (Kind.OVERDUE, (1, False)) in zip(kinds, told, strict=True):
@@ -58,7 +59,7 @@ class Laborer:
         # Before the sidecar hears of it: what it commits must be found here.
         for outcome, word in _WORDS.items():
             if decided := [one for one, said in zip(noted, outcomes, strict=True) if said == outcome]:
-                self._journal.note(word, decided)
+                self._journal.note(word, batch.lease, decided)
         return [
             record_pb2.Part(
                 first=index,
@@ -75,7 +76,7 @@ class Laborer:
         """The sidecar counts it."""
         others = {part.first for part in parts}
         acked = (record for index, record in enumerate(batch.records) if index not in others)
-        self._journal.note(Word.SETTLED, ((record.lane, place_of(record), 0, False) for record in acked))
+        self._journal.note(Word.SETTLED, batch.lease, ((one.lane, place_of(one), 0, False) for one in acked))
 
 
 def place_of(record: record_pb2.Record) -> int:
@@ -97,7 +98,7 @@ def stream(target: str, laborer: Laborer, *, workers: int = 1, prefetch: int | N
     def handle(batch: Batch) -> None:
         told = [batch.redelivery(index) for index in range(len(batch))]
         try:
-            parts = laborer.work(batch.message.records, told)
+            parts = laborer.work(batch.message, told)
         except ValueError as error:
             batch.nack(str(error))
             return
@@ -160,7 +161,7 @@ def _fetch(stub: consumer_pb2_grpc.ConsumerServiceStub, laborer: Laborer) -> Non
 
 def _settle(batch: record_pb2.Batch, laborer: Laborer) -> record_pb2.Settlement:
     try:
-        parts = laborer.work(batch.records, [*_told(batch)])
+        parts = laborer.work(batch, [*_told(batch)])
     except ValueError as error:
         return record_pb2.Settlement(lease=batch.lease, outcome=record_pb2.OUTCOME_NACK, reason=str(error))
     return record_pb2.Settlement(lease=batch.lease, outcome=record_pb2.OUTCOME_ACK, parts=parts)
