@@ -32,9 +32,10 @@ class Server(ABC):
         self, folder: Path, *, jvm: Sequence[str] = (), owner: int | None = None, process: ServerProcess | None = None
     ) -> None:
         """It ends with the process `owner`, which is this one unless told otherwise."""
-        self.folder = folder
+        #: whole: the server runs in it
+        self.folder = folder.absolute()
         #: what it has to say
-        self.log = folder / "server.log"
+        self.log = self.folder / "server.log"
         self._jvm = tuple(jvm)
         self._owner = owner or os.getpid()
         self._process = process
