@@ -10,7 +10,7 @@ the caller would notice.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -294,3 +294,10 @@ class SourceSpec:
     start: Start = Start.EARLIEST
     #: topics that belong to the group itself (its retry topic): made with this many lanes if missing
     own_topics: Mapping[str, int] = field(default_factory=dict)
+
+
+def no_patterns(kind: str, topics: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What a broker that takes names of topics literally has against a subscription: the key, and why."""
+    for topic in topics:
+        if topic.startswith("^"):
+            yield "topics", f'"{topic}" is a pattern, and a broker of type {kind} takes names only'

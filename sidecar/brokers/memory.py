@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -20,12 +20,13 @@ from sidecar.brokers.base import (
     SourceSpec,
     Start,
     Traits,
+    no_patterns,
 )
 from sidecar.brokers.cursor import Attached
 from sidecar.brokers.memory_cursor import MemoryCursor
 from sidecar.errors import LaneGone, NotFound, Refused
 from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
-from sidecar.settings import setting
+from sidecar.settings import SubscriptionSettings, setting
 from sidecar.wire import encode_frame
 
 
@@ -34,6 +35,10 @@ class MemoryOptions:
     """Everything published stays in memory until the sidecar stops, and is gone then."""
 
     lanes: int = setting("Lanes of a topic that is made on the fly.", 4, at_least=1, at_most=1024)
+
+    def problems_with(self, subscription: SubscriptionSettings) -> Iterator[tuple[str, str]]:
+        """What a subscription asks for and this cannot give: a key of it, and why."""
+        return no_patterns("memory", subscription.topics)
 
 
 @dataclass(slots=True, eq=False)

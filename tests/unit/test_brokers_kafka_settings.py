@@ -53,13 +53,44 @@ def test_the_refusal_names_the_line(tmp_path: Path) -> None:
         ({"tls_ca": "ca.pem"}, "tls"),
         ({"tls": True, "tls_certificate": "me.pem"}, "tls_key"),
         ({"properties": {"a b": "c"}}, "properties"),
-        ({"properties": {"debug": "x"}, "property_files": {"debug": "y"}}, "property_files"),
+        ({"properties": {"foo.bar": "1"}}, 'properties: "foo.bar"'),
+        ({"properties": {"session.timeout.ms": "abc"}}, 'properties: "session.timeout.ms"'),
+        # librdkafka would take it for 10.
+        ({"properties": {"max.poll.interval.ms": "10m"}}, 'properties: "max.poll.interval.ms"'),
+        ({"properties": {"security.protocol": "sasl"}}, 'properties: "security.protocol"'),
+        ({"properties": {"default.topic.config": "x"}}, 'properties: "default.topic.config"'),
+        ({"properties": {"error_cb": "x"}}, 'properties: "error_cb"'),
+        ({"servers": ("http://kafka:9092",)}, "servers"),
+        ({"servers": ("kafka:abc",)}, "servers"),
+        ({"servers": ("a:1,b:c",)}, "servers"),
+        ({"servers": ("",)}, "servers"),
+        ({"properties": {"debug": "all"}, "property_files": {"debug": "y"}}, "property_files"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(given: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=f"^{said}: ") as caught:
         options(**given)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("server", ["kafka", "kafka:9092", "SASL_SSL://kafka:9092", "[::1]:9092", "[::1]", "a:1, b:2"])
+def test_a_server_is_a_host_with_or_without_a_port(server: str) -> None:
+    assert options(servers=(server,)).servers == (server,)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("compression.type", "zstd"),
+        # Whether the file is there is for the machine that it runs on.
+        ("ssl.ca.location", "/there/is/none"),
+        ("sasl.mechanism", "OAUTHBEARER"),
+        # Alone it is less than the default of session.timeout.ms.
+        ("max.poll.interval.ms", "20000"),
+    ],
+)
+def test_a_property_that_librdkafka_knows_is_taken(name: str, value: str) -> None:
+    assert options(properties={name: value}).properties == {name: value}
 
 
 def test_users_may_change_what_the_adapter_only_prefers() -> None:

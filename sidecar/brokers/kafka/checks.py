@@ -4,6 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaException, Producer
+
+from sidecar.config.forms import split_address
+
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.options import KafkaOptions
     from sidecar.settings import SubscriptionSettings
@@ -43,16 +47,28 @@ OWNED: Mapping[str, str] = {
     "plugin.library.paths": "code is not loaded by a configuration",
 }
 _NAME = re.compile(r"[a-z][a-z0-9._]*")
+#: of these librdkafka takes the digits that a value begins with, and "10m" for 10 ms
+_WHOLE_NUMBERS = (".ms", "bytes", ".messages")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]+")
+_SCHEME = re.compile(r"(plaintext|ssl|sasl_plaintext|sasl_ssl)://", re.IGNORECASE)
+#: no property of librdkafka
+_END = "offramp.end"
 
 
 def problems(options: "KafkaOptions") -> Iterator[str]:
-    """What is wrong with the options together, a sentence each."""
+    """What is wrong with the options, by themselves and together, a sentence each."""
+    for server in ",".join(options.servers).split(","):
+        if not _is_server(server.strip()):
+            yield f'servers: "{server}" is not host:port'
     for key in ("properties", "property_files"):
         for name in getattr(options, key):
             if name in OWNED:
                 yield f'{key}: "{name}" is not for users to set: {OWNED[name]}'
             elif not _NAME.fullmatch(name):
                 yield f'{key}: "{name}" is not the name of a property of librdkafka, such as socket.timeout.ms'
+    for name, value in options.properties.items():
+        if text := _wrong_with(name, value):
+            yield f'properties: "{name}": {text}'
     for name in options.properties.keys() & options.property_files.keys():
         yield f'property_files: "{name}" is among properties, too'
     if options.sasl != "none":
@@ -68,6 +84,25 @@ def problems(options: "KafkaOptions") -> Iterator[str]:
         yield "tls: is off, and yet there are certificates"
     if bool(options.tls_certificate) is not bool(options.tls_key):
         yield "tls_key: a certificate and its key go together"
+
+
+def _is_server(text: str) -> bool:
+    """Kafka's own port is meant where there is none."""
+    text = _SCHEME.sub("", text, count=1)
+    return split_address(text if text.rpartition("]")[2].count(":") else f"{text}:9092") is not None and "/" not in text
+
+
+def _wrong_with(name: str, value: str) -> str | None:
+    """What librdkafka has against a property. No client is made of it: what comes after it is always refused."""
+    if name.endswith(_WHOLE_NUMBERS) and not _WHOLE_NUMBER.fullmatch(value):
+        return f'"{value}" is not a whole number'
+    try:
+        Producer({name: value, _END: ""})
+    except KafkaException as error:
+        text = str(error.args[0].str()).strip()
+    except (AttributeError, TypeError, ValueError) as error:
+        text = str(error)
+    return None if _END in text else text
 
 
 def problems_with(options: "KafkaOptions", subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:

@@ -108,7 +108,11 @@ class Cursors:
         """Raises `NotFound`."""
         row = self._find_group(group)
         if row is None:
-            raise NotFound(f"There is no group {group!r}.")
+            known = [name for (name,) in self._connection.execute("SELECT name FROM groups ORDER BY name")]
+            raise NotFound(
+                f"There is no group {group!r}. There {'is' if len(known) == 1 else 'are'} "
+                f"{', '.join(map(repr, known)) or 'none'}."
+            )
         self._connection.execute('DELETE FROM cursors WHERE "group" = ?', (row,))
         self._connection.execute('DELETE FROM readers WHERE "group" = ?', (row,))
         self._connection.execute("DELETE FROM groups WHERE id = ?", (row,))

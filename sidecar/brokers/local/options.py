@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sidecar.brokers.base import no_patterns
 from sidecar.brokers.local import place
-from sidecar.settings import Bytes, Seconds, setting
+from sidecar.settings import Bytes, Seconds, SubscriptionSettings, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,10 @@ class LocalOptions:
     max_record_bytes: Bytes = setting(
         "Largest record that is taken: key, value and headers.", Bytes(16 << 20), at_least=1024, at_most=512 << 20
     )
+
+    def problems_with(self, subscription: SubscriptionSettings) -> Iterator[tuple[str, str]]:
+        """What a subscription asks for and this cannot give: a key of it, and why."""
+        return no_patterns("local", subscription.topics)
 
     def problems_here(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """What speaks against these options on this very machine: a key of them, and why."""
