@@ -22,6 +22,7 @@ the clear. To a socket or a loopback address it is TLS only if `ca` or `certific
 """
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -37,6 +38,11 @@ from offramp.protocol import DEFAULT_ADDRESS, DEFAULT_MESSAGE_BYTES
 _NEVER_MS = 2**31 - 1
 #: servers take pings that are more frequent than every five minutes for an attack, unless they are told otherwise
 _PING_MS = 330_000
+
+#: of targets that are gRPC's to understand
+_SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")
+_HOST = re.compile(r"[^\s:/]+")
+_PORT = re.compile(r"[0-9]{1,5}")
 
 Metadata = tuple[tuple[str, str], ...]
 T = TypeVar("T")
@@ -84,7 +90,7 @@ class Access:
             if getattr(self, name) is None:
                 self._complete(name)
         address = self.address or os.environ.get("OFFRAMP_ADDRESS") or DEFAULT_ADDRESS
-        object.__setattr__(self, "address", f"unix:{address}" if address.startswith("/") else address)
+        object.__setattr__(self, "address", _target(address))
         # Said now, rather than by the first call.
         self.metadata()
         self._credentials()
@@ -185,6 +191,21 @@ def open_channel(
     `ValueError`, which names the argument.
     """
     return Access(address=address, **proof).open(max_message_bytes)
+
+
+def _target(address: str) -> str:
+    """As gRPC writes it. Raises `ValueError` for what gRPC would try to reach for ever."""
+    if address.startswith(("/", "./", "../")):
+        return f"unix:{address}"
+    if address.startswith(_SCHEMES):
+        good = address.rstrip("/") not in _SCHEMES
+    else:
+        host, _, port = address.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        good = bool(_HOST.fullmatch(host) or bracketed) and bool(_PORT.fullmatch(port)) and int(port) < 1 << 16
+    if not good:
+        raise ValueError(f'address: "{address}" is neither unix:/path nor host:port')
+    return address
 
 
 def is_local(to: str) -> bool:

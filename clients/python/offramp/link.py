@@ -164,6 +164,8 @@ class Link:
                 if refusal is not None:
                     raise refusal from error
                 trouble = error.details() or error.code().name
+            except errors.Unavailable as error:
+                trouble = str(error)
             finally:
                 self._session = None
             if self._leaving.is_set():

@@ -50,7 +50,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if bool(self.subscription) == bool(self.broker):
-            raise ValueError("either subscription (to publish to its broker) or broker must be given")
+            raise ValueError("either subscription (to publish to its broker) or broker must be given, and not both")
 
     def request(self, topic: str, messages: Iterable[Message]) -> pb.PublishRequest:
         return pb.PublishRequest(

@@ -44,6 +44,9 @@ def main(job: Job, news: Connection) -> None:
         if job.initializer is not None:
             job.initializer()
         run()
+    except SystemExit as error:
+        # Said by the code of the user, which is no end in order, whatever it calls it.
+        sys.exit(error.code or 1)
     except Refused as error:
         with contextlib.suppress(OSError):
             news.send(error)

@@ -9,6 +9,8 @@ import grpc.aio
 
 from offramp.batches import Batch, Desk
 from offramp.bell import Bell
+from offramp.channel import Metadata
+from offramp.errors import Unavailable
 from offramp.flow import Flow
 from offramp.inbox import Inbox
 from offramp.options import Options
@@ -80,13 +82,14 @@ class Session:
         return time.monotonic() - self._welcomed_at if self.welcomed else 0.0
 
     async def run(self) -> None:
-        """Returns when the stream has ended in order. Raises `grpc.aio.AioRpcError` and `ProtocolBroken`."""
+        """Returns when the stream has ended in order. Raises `grpc.aio.AioRpcError`, `ProtocolBroken`, and
+        `Unavailable` if a file that proves who calls cannot be used."""
         try:
-            async with self._options.open_aio(self._options.max_message_bytes) as channel:
+            async with self._open() as channel:
                 consume: Consume = channel.stream_stream(
                     _METHOD, pb.ConsumeRequest.SerializeToString, pb.ConsumeResponse.FromString
                 )
-                self._call = call = consume(metadata=self._options.metadata())
+                self._call = call = consume(metadata=self._proof())
                 await self._converse(call)
         except asyncio.CancelledError:
             # gRPC tells the reader of its own cancelled call in the same way as a task that is to end.
@@ -95,6 +98,20 @@ class Session:
                 raise
         finally:
             self._end()
+
+    # The files were good when the options were made. Somebody may be writing them anew.
+
+    def _open(self) -> grpc.aio.Channel:
+        try:
+            return self._options.open_aio(self._options.max_message_bytes)
+        except ValueError as error:
+            raise Unavailable(str(error)) from error
+
+    def _proof(self) -> Metadata:
+        try:
+            return self._options.metadata()
+        except ValueError as error:
+            raise Unavailable(str(error)) from error
 
     async def _converse(self, call: Call) -> None:
         writer = asyncio.create_task(self._write(call))

@@ -60,6 +60,11 @@ def begin() -> None:
     note("begins")
 
 
+def leave() -> None:
+    begin()
+    sys.exit()
+
+
 if __name__ == "__main__":
     # A program of its own, to be killed.
     offramp.Processes(sys.argv[1], do, processes=2).run()

@@ -59,6 +59,22 @@ def test_no_token_is_shown_without_one() -> None:
     assert Access().metadata() == ()
 
 
+@pytest.mark.parametrize(
+    ("address", "target"),
+    [
+        ("/run/o.sock", "unix:/run/o.sock"),
+        ("./run/o.sock", "unix:./run/o.sock"),
+        ("../o.sock", "unix:../o.sock"),
+        ("unix:o.sock", "unix:o.sock"),
+        ("[::1]:4770", "[::1]:4770"),
+        ("sidecar.orders.svc:4770", "sidecar.orders.svc:4770"),
+        ("dns:///sidecars:4770", "dns:///sidecars:4770"),
+    ],
+)
+def test_an_address_is_a_path_or_a_host_with_a_port(address: str, target: str) -> None:
+    assert Access(address=address).target == target
+
+
 def test_what_is_said_counts_more_than_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFRAMP_TOKEN", "of-the-environment")
     assert Access().metadata() == (("authorization", "Bearer of-the-environment"),)
@@ -89,6 +105,11 @@ def test_a_token_file_is_read_again_each_time(tmp_path: Path) -> None:
         ({"token_file": "/nowhere/token"}, "token_file: /nowhere/token: No such file"),
         ({"address": "host:1", "ca": "/nowhere/ca"}, "ca: /nowhere/ca: No such file"),
         ({"address": "host:1", "ca": "/proc/self/status"}, "ca: /proc/self/status has no PEM in it"),
+        ({"address": "localhost"}, 'address: "localhost" is neither unix:/path nor host:port'),
+        ({"address": "localhost:abc"}, 'address: "localhost:abc" is neither'),
+        ({"address": "http://localhost:4770"}, 'address: "http://localhost:4770" is neither'),
+        ({"address": "::1:4770"}, 'address: "::1:4770" is neither'),
+        ({"address": "unix:"}, 'address: "unix:" is neither'),
         ({"certificate": "/x"}, "key: a certificate and its key go together"),
         ({"key": "/x"}, "key: a certificate and its key go together"),
     ],

@@ -82,6 +82,14 @@ def test_a_process_is_replaced_after_so_many_batches(sidecar: Sidecar) -> None:
     assert sidecar.status().counters.abandoned == 0
 
 
+def test_a_process_whose_own_code_ends_it_is_not_started_again_and_again_without_a_word(
+    sidecar: Sidecar, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(sidecar, crowd.do, processes=1, max_batches=1, initializer=crowd.leave):
+        eventually(lambda: len(notes(sidecar)) >= 2)
+    assert "a worker process ended with exit code 1; starting another" in caplog.text
+
+
 def test_draining_lets_all_finish_what_they_have_in_hand(sidecar: Sidecar) -> None:
     with running(sidecar, crowd.wait_for_go, processes=2) as (crew, run):
         publish(sidecar, 10)

@@ -41,6 +41,29 @@ def test_a_sidecar_that_is_not_there_yet_is_waited_for_with_one_line_in_the_log(
     assert "connected to the sidecar" in connected
 
 
+def test_a_token_file_that_is_being_written_anew_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+
+    async def body() -> None:
+        async with (
+            fake_sidecar(tmp_path) as sidecar,
+            aio.connect("orders", address=sidecar.address, token_file=str(token)) as consumer,
+        ):
+            await sidecar.begun(0)
+            token.write_text("")
+            await sidecar.restart()
+            assert await consumer.take(timeout=0.5) is None
+            token.write_text("new\n")
+            await sidecar.offer([b"1"])
+            await (await anext(consumer)).ack()
+
+    asyncio.run(body())
+    assert [line for line in lines(caplog, logging.WARNING) if "lost the sidecar" in line]
+
+
 def test_workers_go_on_after_the_sidecar_restarts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         async with fake_sidecar(tmp_path) as sidecar:
