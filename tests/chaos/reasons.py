@@ -50,7 +50,7 @@ class Reasons:
 
     def session_ended(self, writer: str, since: float, by: float) -> bool:
         """Whether a worker that took something at `since` may have been taken for dead by then."""
-        since = self._had_since(writer, since)
+        since = self.had_since(writer, since)
         gone = [upset for upset in self._gone if upset.whom == writer]
         return _any(gone, since, by) or _any(self._cut, since - _CUT_LATE, by)
 
@@ -58,11 +58,11 @@ class Reasons:
         """Whether what a worker took at `since` may have been given to another by then."""
         return (
             self.session_ended(writer, since, by)
-            or self.lane_began_again(self._had_since(writer, since), by)
+            or self.lane_began_again(self.had_since(writer, since), by)
             or self._lease_ended(writer, since, by)
         )
 
-    def _had_since(self, writer: str, at: float) -> float:
+    def had_since(self, writer: str, at: float) -> float:
         """Since when a worker may have had what it took then: one that was frozen did not look at it for a while."""
         return min(
             (upset.at for upset in self._numb_ones(writer) if upset.at <= at <= upset.until + _ROUSED), default=at

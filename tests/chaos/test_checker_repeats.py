@@ -148,6 +148,24 @@ def test_a_copy_in_the_retry_topic_comes_when_it_is_due_however_long_ago_the_sid
     assert NO_REASON in check(told).problems
 
 
+def test_what_a_frozen_worker_had_before_another_one_acked_it_does_not_say_so() -> None:
+    told = short(
+        note(1.0, "w2", Word.TOOK, Y),
+        note(1.1, "w2", Word.ACKED, Y),
+        note(3.0, "w2", Word.TOOK, X, flagged=True),
+        note(3.1, "w2", Word.ACKED, X),
+        note(5.0, "w1", Word.TOOK, X),
+        note(5.1, "w1", Word.ACKED, X),
+        a1="ok:1",
+        a2="ok:2",
+    )
+    told = replace(told, lease=1.5)
+    frozen = Upset(1.0, 4.9, Trouble.NUMB, "w1")
+    broken_by(UNFLAGGED, told)
+    broken_by(UNFLAGGED, replace(told, upsets=[frozen._replace(at=3.5)]))
+    passes(replace(told, upsets=[frozen]))
+
+
 def test_a_record_that_comes_again_after_its_ack_and_does_not_say_so() -> None:
     told = good("none")
     told.upsets.append(Upset(3.5, 3.6, Trouble.DOWN, "sidecar 0"))

@@ -40,9 +40,11 @@ def repeats_are_flagged(seen: Seen) -> Iterator[str]:
         for number, again in enumerate(deliveries):
             if again.entry.possibly_processed:
                 continue
-            if seen.acked.get(spot, again.at) < again.at:
+            # It says what was known when it was sent.
+            sent = seen.reasons.had_since(again.writer, again.at)
+            if seen.acked.get(spot, sent) < sent:
                 yield f"acked before {again.at:.3f}: {seen.story(spot)}"
-            elif any(one.is_open(again.at) for one in deliveries[:number]):
+            elif any(one.is_open(sent) for one in deliveries[:number]):
                 yield f"in somebody's hands before {again.at:.3f}: {seen.story(spot)}"
 
 
