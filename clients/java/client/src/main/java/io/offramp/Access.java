@@ -1,10 +1,13 @@
 package io.offramp;
 
 import io.grpc.Metadata;
+import io.grpc.Status;
 import io.grpc.netty.shaded.io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.shaded.io.netty.handler.ssl.SslContext;
 import io.grpc.netty.shaded.io.netty.handler.ssl.SslContextBuilder;
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.stream.Stream;
@@ -55,7 +58,10 @@ public final class Access {
         return new Access(token, null, ca, certificate, key, serverName);
     }
 
-    /** With the token in the first line of a file, which is read again for each call, so that it may be rotated. */
+    /**
+     * With the token in the first line of a file, which is read again for each call, so that it may be rotated. One
+     * that is empty or cannot be read is refused when connecting; later it counts as a sidecar that is away.
+     */
     public Access tokenFile(Path file) {
         return new Access(null, file, ca, certificate, key, serverName);
     }
@@ -105,7 +111,12 @@ public final class Access {
         }
     }
 
-    /** Puts the token among what a call carries, if there is one. */
+    /**
+     * Puts the token among what a call carries, if there is one.
+     *
+     * @throws NoTokenNow while the file has none
+     * @throws IllegalArgumentException for what is not a token
+     */
     void show(Metadata headers) {
         String shown = token != null ? token : tokenFile == null ? null : tokenOfFile();
         if (shown == null) {
@@ -119,10 +130,26 @@ public final class Access {
     }
 
     private String tokenOfFile() {
-        try (Stream<String> lines = Files.lines(tokenFile)) {
-            return lines.map(String::strip).filter(line -> !line.isEmpty()).findFirst().orElse("");
-        } catch (IOException error) {
-            throw new IllegalArgumentException("tokenFile: " + tokenFile + " cannot be read", error);
+        // In a charset that takes any bytes: what is not a token is no failure to read.
+        try (Stream<String> lines = Files.lines(tokenFile, StandardCharsets.ISO_8859_1)) {
+            return lines.map(String::strip)
+                    .filter(line -> !line.isEmpty())
+                    .findFirst()
+                    .orElseThrow(() -> new NoTokenNow("tokenFile: " + tokenFile + " is empty", null));
+        } catch (IOException | UncheckedIOException error) {
+            throw new NoTokenNow("tokenFile: " + tokenFile + " cannot be read", error);
+        }
+    }
+
+    /** A token file that is empty or cannot be read, as one that is being rotated in place: a retry may help. */
+    static final class NoTokenNow extends IllegalArgumentException {
+        NoTokenNow(String text, Throwable cause) {
+            super(text, cause);
+        }
+
+        /** Whether a call ended by this. Then nothing of it was sent. */
+        static boolean ended(Throwable error) {
+            return Status.fromThrowable(error).getCause() instanceof NoTokenNow;
         }
     }
 

@@ -26,18 +26,46 @@ final class AsyncCrew extends Crew {
     private void work() {
         try {
             while (true) {
-                free.acquire();
-                Batch batch = inbox.take(Long.MAX_VALUE, 1 + free.availablePermits());
+                waitForFree(1);
+                Batch batch = waitForBatch();
                 if (batch == null) {
                     break;
                 }
                 start(batch);
             }
-            free.acquire(workers - 1);
+            waitForFree(workers - 1);
         } catch (InterruptedException error) {
             // Given up, and nobody waits for the rest.
         } finally {
             idle();
+        }
+    }
+
+    private void waitForFree(int slots) throws InterruptedException {
+        while (true) {
+            try {
+                free.acquire(slots);
+                return;
+            } catch (InterruptedException error) {
+                throwIfGivenUp(error);
+            }
+        }
+    }
+
+    private Batch waitForBatch() throws InterruptedException {
+        while (true) {
+            try {
+                return inbox.take(Long.MAX_VALUE, 1 + free.availablePermits());
+            } catch (InterruptedException error) {
+                throwIfGivenUp(error);
+            }
+        }
+    }
+
+    /** Anybody else's interrupt was meant for a handler, and came too late for it. */
+    private void throwIfGivenUp(InterruptedException error) throws InterruptedException {
+        if (givenUp()) {
+            throw error;
         }
     }
 
@@ -54,8 +82,18 @@ final class AsyncCrew extends Crew {
             return;
         } finally {
             exit();
+            forgetInterrupt();
         }
         follow(batch, stage);
+    }
+
+    /** What a handler does to its thread is not for the next one. */
+    private void forgetInterrupt() {
+        Thread.interrupted();
+        // Looked at last: whoever gives up interrupts after it has set this. A handler may have caught that interrupt.
+        if (givenUp()) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     private void follow(Batch batch, CompletionStage<?> stage) {

@@ -29,6 +29,10 @@ abstract class Crew {
         givenUp = true;
     }
 
+    boolean givenUp() {
+        return givenUp;
+    }
+
     /** Whether the caller is one of this crew's handlers. */
     boolean isWorkingHere() {
         return current.get() == this;

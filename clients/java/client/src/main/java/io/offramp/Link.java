@@ -51,6 +51,8 @@ final class Link implements Desk, Session.Owner {
     private boolean leaving;
     /** By {@code System.nanoTime}; 0 while all is well. */
     private long lostAt;
+    /** It was said that there is no token, since all was well. */
+    private boolean saidNoToken;
 
     Link(Settings settings, Transport transport, Inbox inbox) {
         this.settings = settings;
@@ -219,6 +221,7 @@ final class Link implements Desk, Session.Owner {
             after = String.format(" after %.1f seconds", (System.nanoTime() - lostAt) / 1e9);
             lostAt = 0;
         }
+        saidNoToken = false;
         log.info(
                 "{}: connected to the sidecar at {} (version {}){}",
                 settings.subscription(),
@@ -238,7 +241,7 @@ final class Link implements Desk, Session.Owner {
         }
         String trouble =
                 error == null ? "the sidecar ended the stream" : OfframpException.describe(Status.fromThrowable(error));
-        lost(trouble, ended.welcomed());
+        lost(trouble, ended.welcomed(), error != null && Access.NoTokenNow.ended(error));
         if (ended.lastedMs() > Backoff.LONGEST_MS) {
             backoff.reset();
         }
@@ -254,10 +257,12 @@ final class Link implements Desk, Session.Owner {
                 : OfframpException.refusal(error, transport.address().toString());
     }
 
-    /** One line for each time that the sidecar is away, however often it is tried. */
-    private void lost(String trouble, boolean had) {
-        if (lostAt == 0) {
-            lostAt = System.nanoTime();
+    /**
+     * One line for each time that the sidecar is away, however often it is tried. And one if there is no token: that is
+     * found out only when it is tried again, and the first line gave another reason.
+     */
+    private void lost(String trouble, boolean had, boolean noToken) {
+        if (lostAt == 0 || (noToken && !saidNoToken)) {
             log.warn(
                     "{}: {} the sidecar at {}: {}; trying until it is there",
                     settings.subscription(),
@@ -265,6 +270,10 @@ final class Link implements Desk, Session.Owner {
                     transport.address(),
                     trouble);
         }
+        if (lostAt == 0) {
+            lostAt = System.nanoTime();
+        }
+        saidNoToken |= noToken;
     }
 
     private void finish(OfframpException failure) {

@@ -120,6 +120,9 @@ public final class Publisher implements AutoCloseable {
                     error);
         }
         String text = address + ": " + details;
+        if (Access.NoTokenNow.ended(error)) {
+            return new OfframpException.Unavailable(text, error);
+        }
         return status.getCode() == Status.Code.RESOURCE_EXHAUSTED
                 ? new OfframpException.OutOfRoom(text, error)
                 : new OfframpException.Unavailable(text + "; some of it may have been published", error);

@@ -10,7 +10,10 @@ import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import io.grpc.StatusException;
 
-/** Shows the token with every call. A call whose token cannot be read ends as one that the sidecar refused. */
+/**
+ * Shows the token with every call. A call without one ends before anything is sent: as one that did not reach the
+ * sidecar while the token's file is empty or cannot be read, and as one that the sidecar refused if it is no token.
+ */
 final class Showing implements ClientInterceptor {
     private final Access access;
 
@@ -26,8 +29,8 @@ final class Showing implements ClientInterceptor {
                 try {
                     access.show(headers);
                 } catch (IllegalArgumentException error) {
-                    throw Status.UNAUTHENTICATED
-                            .withDescription(error.getMessage())
+                    Status status = error instanceof Access.NoTokenNow ? Status.UNAVAILABLE : Status.UNAUTHENTICATED;
+                    throw status.withDescription("there is no token to show")
                             .withCause(error)
                             .asException();
                 }
