@@ -6,6 +6,7 @@ namespace Offramp;
 
 use Offramp\Grpc\Address;
 use Offramp\Grpc\Proof;
+use Offramp\Internal\Log;
 
 /** What consumers and workers can be told: `new Options(address: '127.0.0.1:4770', lease: 30)`. All have defaults. */
 final class Options
@@ -26,8 +27,8 @@ final class Options
      * @param \Psr\Log\LoggerInterface|null $logger default: warnings go to PHP's error log
      * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with every answer to a settlement
      * @param string|null $token proves who this is to a sidecar that asks for it. Default: OFFRAMP_TOKEN
-     * @param string|null $tokenFile a file with the token in its first line, read again for each call. Default:
-     *     OFFRAMP_TOKEN_FILE
+     * @param string|null $tokenFile a file with the token in its first line, read again for each call; if it has
+     *     none just then, the last one is used on. Default: OFFRAMP_TOKEN_FILE
      * @param string|null $ca a PEM file: whom to trust, over TLS. Default: OFFRAMP_CA, or the system's
      * @param string|null $certificate a PEM file: who this is, where the sidecar asks for it. Default:
      *     OFFRAMP_CERTIFICATE
@@ -54,7 +55,8 @@ final class Options
         ?string $serverName = null,
         public readonly int $needsProtocolMinor = Protocol::NEEDS_MINOR,
     ) {
-        $this->to = Address::of($address, new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName));
+        $warn = (new Log($logger))->warning(...);
+        $this->to = Address::of($address, new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn));
         if ($lease !== null && !($lease >= 0.001)) {
             throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out for one that lasts");
         }

@@ -6,6 +6,7 @@ namespace Offramp;
 
 use Offramp\Exception\MissingExtension;
 use Offramp\Exception\Refused;
+use Offramp\Grpc\NoToken;
 use Psr\Log\LoggerInterface;
 
 /**
@@ -20,7 +21,9 @@ final class Pool
 {
     /** exit code of a worker that the sidecar has refused: no other one would fare better */
     private const REFUSED = 78;
-    /** seconds; a worker that ends sooner is not started again at once */
+    /** exit code of a worker that has reached a limit of its own: the next one may begin at once */
+    private const SPENT = 79;
+    /** seconds; a worker that ends sooner, and was not to, is not started again at once */
     private const SHORT_LIFE = 5.0;
     /** seconds between two starts of a worker that fails */
     private const FIRST_PAUSE = 0.2;
@@ -36,6 +39,8 @@ final class Pool
     private array $due = [];
     /** @var array<int, float> seconds that the next start of a place waits */
     private array $pauses = [];
+    /** @var array<int, true> pids of workers that were told to make room for new ones */
+    private array $recycled = [];
     private int $stops = 0;
     private bool $recycle = false;
     private int $code = 0;
@@ -86,6 +91,7 @@ final class Pool
                     if ($this->recycle) {
                         $this->recycle = false;
                         $this->say('starting all workers again');
+                        $this->recycled = array_fill_keys(array_keys($this->places), true);
                         $this->tell(SIGTERM);
                     }
                     $this->start();
@@ -134,7 +140,7 @@ final class Pool
             if ($pid === -1) {
                 $this->pause($place, 'no further process can be made: ' . pcntl_strerror(pcntl_get_last_error()));
             } elseif ($pid === 0) {
-                $this->work($parent);
+                $this->work($parent, $place);
             } else {
                 unset($this->due[$place]);
                 $this->places[$pid] = $place;
@@ -144,7 +150,7 @@ final class Pool
     }
 
     /** The life of a child. */
-    private function work(int $parent): never
+    private function work(int $parent, int $place): never
     {
         // Ctrl-C goes to all processes of a terminal; the parent says what it means.
         foreach ([SIGINT, SIGQUIT, SIGHUP] as $number) {
@@ -162,7 +168,11 @@ final class Pool
             $worker = ($this->make)();
             $worker->dependOn($parent);
             $worker->run();
-            exit(0);
+            exit($worker->isSpent() ? self::SPENT : 0);
+        } catch (NoToken $error) {
+            $this->say($error->getMessage());
+            // It had one when the first worker of this place began: somebody is writing it.
+            exit(isset($this->started[$place]) ? 1 : self::REFUSED);
         } catch (Refused | MissingExtension | \InvalidArgumentException $error) {
             $this->say($error->getMessage());
             exit(self::REFUSED);
@@ -180,15 +190,15 @@ final class Pool
             return $pid > 0;
         }
         $place = $this->places[$pid];
-        unset($this->places[$pid]);
+        $recycled = isset($this->recycled[$pid]);
+        unset($this->places[$pid], $this->recycled[$pid]);
         $code = pcntl_wifexited($status) ? pcntl_wexitstatus($status) : -1;
         if ($code === self::REFUSED) {
             $this->code = 1;
             $this->stops = max($this->stops, 1);
         } elseif ($this->stops > 0) {
             return true;
-        } elseif ($code === 0) {
-            // It was recycled.
+        } elseif ($code === self::SPENT || ($recycled && $this->endedByRequest($status))) {
             $this->due[$place] = 0.0;
             $this->pauses[$place] = self::FIRST_PAUSE;
         } else {
@@ -198,10 +208,16 @@ final class Pool
         return true;
     }
 
+    /** It has drained, or had not begun when it was told to. */
+    private function endedByRequest(int $status): bool
+    {
+        return pcntl_wifexited($status) ? pcntl_wexitstatus($status) === 0 : pcntl_wtermsig($status) === SIGTERM;
+    }
+
     private function pause(int $place, string $why): void
     {
         $lasted = microtime(true) - ($this->started[$place] ?? 0.0);
-        $pause = $lasted > self::SHORT_LIFE ? 0.0 : ($this->pauses[$place] ?? 0.0);
+        $pause = $lasted >= self::SHORT_LIFE ? 0.0 : ($this->pauses[$place] ?? 0.0);
         $this->pauses[$place] = min(max($pause * 2, self::FIRST_PAUSE), self::LONGEST_PAUSE);
         $this->due[$place] = microtime(true) + $pause;
         $this->say("$why; starting another" . ($pause > 0 ? sprintf(' in %.1f seconds', $pause) : ''));

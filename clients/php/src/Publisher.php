@@ -15,6 +15,7 @@ use Offramp\Grpc\Code;
 use Offramp\Grpc\Failure;
 use Offramp\Grpc\Proof;
 use Offramp\Internal\Backoff;
+use Offramp\Internal\Log;
 use Offramp\Internal\Requirements;
 use Offramp\V1\Header as WireHeader;
 use Offramp\V1\Message as WireMessage;
@@ -53,7 +54,8 @@ final class Publisher
     ) {
         if (($subscription ?? '') === '' xor ($broker ?? '') === '') {
             Requirements::check();
-            $proof = new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName);
+            $warn = (new Log(null))->warning(...);
+            $proof = new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn);
             $this->channel = new Channel(Address::of($address, $proof));
             return;
         }
@@ -124,6 +126,9 @@ final class Publisher
                 $refusal = $failure->refusal();
                 if ($refusal !== null) {
                     throw $refusal;
+                }
+                if ($failure->oldToken() !== null) {
+                    throw new Unavailable($failure->oldToken(), 0, $failure);
                 }
                 $to = $this->channel->address->text;
                 $details = $failure->getMessage() === '' ? $failure->status->name : $failure->getMessage();

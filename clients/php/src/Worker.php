@@ -29,6 +29,8 @@ final class Worker
 
     private readonly \Closure $handler;
     private bool $draining = false;
+    /** a limit was reached */
+    private bool $spent = false;
     private bool $ran = false;
     private int $parent = 0;
 
@@ -118,6 +120,16 @@ final class Worker
         $this->parent = $parent;
     }
 
+    /**
+     * Whether it ended since a limit was reached, so that another is to take its place.
+     *
+     * @internal
+     */
+    public function isSpent(): bool
+    {
+        return $this->spent;
+    }
+
     private function signals(): ?Signals
     {
         if ($this->parent !== 0) {
@@ -153,16 +165,15 @@ final class Worker
                     $said[] = [$batch, $settlement];
                 }
                 $done += $tries ? 1 : 0;
-                $this->draining = $this->draining
+                $this->spent = $this->spent
                     || $done === $this->maxBatches
                     || ($this->memoryLimit ?? INF) < memory_get_usage(true);
+                $this->draining = $this->draining || $this->spent;
                 $impatient = (hrtime(true) - $came) / 1e9 > self::PATIENCE;
             }
             unset($batches, $batch, $settlement);
         }
-        foreach ($said as [$batch, $settlement]) {
-            $link->settle($batch, $settlement);
-        }
+        $link->settleLast($said);
     }
 
     private function handle(Link $link, Batch $batch): ?Settlement

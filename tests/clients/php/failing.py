@@ -1,5 +1,5 @@
 """A proxy between two unix sockets that answers the first calls of Fetch itself, each with a status, unless that is OK:
-`python -m tests.clients.php.failing LISTEN TARGET STATUS...`"""
+`python -m tests.clients.php.failing LISTEN TARGET STATUS...`. One with a plus, as ABORTED+, is given for ever."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ class Proxy(grpc.GenericRpcHandler):
             return grpc.unary_stream_rpc_method_handler(stream)
 
         async def unary(request: bytes, context: Any) -> Any:
-            status = self._statuses.pop(0) if method.endswith("/Fetch") and self._statuses else "OK"
+            status = self._next() if method.endswith("/Fetch") and self._statuses else "OK"
             if status != "OK":
                 await context.abort(grpc.StatusCode[status], "as the test says")
             try:
@@ -35,6 +35,11 @@ class Proxy(grpc.GenericRpcHandler):
                 await context.abort(error.code(), error.details() or "")
 
         return grpc.unary_unary_rpc_method_handler(unary)
+
+    def _next(self) -> str:
+        if self._statuses[0].endswith("+"):
+            return self._statuses[0].removesuffix("+")
+        return self._statuses.pop(0)
 
 
 async def main(listen: str, target: str, *statuses: str) -> None:

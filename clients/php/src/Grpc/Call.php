@@ -21,6 +21,8 @@ final class Call
     private ?int $status = null;
     private string $message = '';
     private int $http = 0;
+    /** why the token of this call is an old one; null: it is not */
+    private ?string $tokenTrouble = null;
 
     public function __construct(private readonly Address $address, private readonly string $method)
     {
@@ -53,6 +55,7 @@ final class Call
             $headers[] = "grpc-timeout: {$timeoutMs}m";
         }
         $proof = $this->address->proof->header();
+        $this->tokenTrouble = $this->address->proof->trouble();
         if ($proof !== null) {
             $headers[] = $proof;
         }
@@ -104,7 +107,8 @@ final class Call
             return;
         }
         if ($this->status !== null) {
-            throw new Failure(Code::tryFrom($this->status) ?? Code::Unknown, $this->message, $this->address->text);
+            $status = Code::tryFrom($this->status) ?? Code::Unknown;
+            throw new Failure($status, $this->message, $this->address->text, $this->tokenTrouble);
         }
         if ($curlError === CURLE_OK && $this->http === 200 && $this->isWhole()) {
             // A sidecar that stops says goodbye (GOAWAY) together with its last answers, and libcurl 7.88 then ends

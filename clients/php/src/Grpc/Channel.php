@@ -46,9 +46,9 @@ final class Channel
 
     /**
      * Call `Service/Method` and give its answer. `stopped` is asked twice a second and after every signal whether to go
-     * on waiting.
+     * on waiting, and is told whether the answer has begun to come.
      *
-     * @param null|callable(): bool $stopped
+     * @param null|callable(bool): bool $stopped
      * @throws Failure the sidecar answered with an error
      * @throws Broken no answer came
      * @throws Interrupted `stopped` said so
@@ -112,7 +112,7 @@ final class Channel
         }
     }
 
-    /** @param null|callable(): bool $stopped */
+    /** @param null|callable(bool): bool $stopped */
     private function attempt(
         string $method,
         string $request,
@@ -148,7 +148,7 @@ final class Channel
     }
 
     /**
-     * @param null|callable(): bool $stopped
+     * @param null|callable(bool): bool $stopped
      * @param list<int> $before sockets that there were before this call made its connection
      * @return int curl's error
      */
@@ -166,7 +166,7 @@ final class Channel
                 break;
             }
             curl_multi_select($multi, $call->begun() ? self::MORE : self::LOOK);
-            if ($stopped !== null && !$call->begun() && $stopped()) {
+            if ($stopped !== null && $stopped($call->begun())) {
                 throw new Interrupted();
             }
         } while (true);

@@ -13,14 +13,32 @@ use Offramp\Exception;
  */
 final class Failure extends \RuntimeException
 {
-    public function __construct(public readonly Code $status, string $message, private readonly string $address)
-    {
+    /** @param string|null $tokenTrouble why the call was made with an old token */
+    public function __construct(
+        public readonly Code $status,
+        string $message,
+        private readonly string $address,
+        private readonly ?string $tokenTrouble = null,
+    ) {
         parent::__construct($message);
+    }
+
+    /** The sidecar refused a token that may be out of date: why, in a sentence. Null if it was something else. */
+    public function oldToken(): ?string
+    {
+        if ($this->status !== Code::Unauthenticated || $this->tokenTrouble === null) {
+            return null;
+        }
+        return "$this->tokenTrouble, and the sidecar at $this->address refused the token that it had before "
+            . "({$this->getMessage()}): write the new one into the file";
     }
 
     /** The error for a status that no retry will change, or null for one that may pass. */
     public function refusal(): ?Exception\Refused
     {
+        if ($this->oldToken() !== null) {
+            return null;
+        }
         $details = $this->getMessage();
         $text = $this->address . ': ' . ($details === '' ? $this->status->name : $details);
         return match ($this->status) {

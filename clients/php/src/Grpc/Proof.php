@@ -12,14 +12,22 @@ namespace Offramp\Grpc;
  */
 final class Proof
 {
-    private readonly ?string $token;
+    private const NO_TOKEN = 'that is not a token: one line of printable ASCII without spaces';
+
+    /** of a file: the one that was read last */
+    private ?string $token;
     private readonly ?string $tokenFile;
+    /** why the file gave no token when it was read last */
+    private ?string $trouble = null;
     private readonly ?string $ca;
     private readonly ?string $certificate;
     private readonly ?string $key;
     public readonly ?string $serverName;
 
-    /** @throws \InvalidArgumentException which names the option, for a file that cannot be read */
+    /**
+     * @param (\Closure(string): void)|null $warn called with a sentence when a token file gives no token any more
+     * @throws \InvalidArgumentException which names the option, for a file that cannot be read
+     */
     public function __construct(
         #[\SensitiveParameter] ?string $token = null,
         ?string $tokenFile = null,
@@ -27,10 +35,11 @@ final class Proof
         ?string $certificate = null,
         ?string $key = null,
         ?string $serverName = null,
+        private readonly ?\Closure $warn = null,
     ) {
         $said = $token ?? $tokenFile;
-        $this->token = $token ?? ($said === null ? self::environment('OFFRAMP_TOKEN') : null);
-        $this->tokenFile = $tokenFile ?? ($this->token === null ? self::environment('OFFRAMP_TOKEN_FILE') : null);
+        $token ??= $said === null ? self::environment('OFFRAMP_TOKEN') : null;
+        $this->tokenFile = $token === null ? $tokenFile ?? self::environment('OFFRAMP_TOKEN_FILE') : null;
         $this->ca = $ca ?? self::environment('OFFRAMP_CA');
         $this->certificate = $certificate ?? self::environment('OFFRAMP_CERTIFICATE');
         $this->key = $key ?? self::environment('OFFRAMP_KEY');
@@ -43,7 +52,10 @@ final class Proof
                 throw new \InvalidArgumentException("$option: $file cannot be read");
             }
         }
-        $this->header();
+        if ($token !== null && !self::isToken($token)) {
+            throw new \InvalidArgumentException('token: ' . self::NO_TOKEN);
+        }
+        $this->token = $this->tokenFile === null ? $token : self::read($this->tokenFile);
     }
 
     /** Somebody is to be trusted, or wants to be: so it is TLS, whatever the address. */
@@ -53,31 +65,29 @@ final class Proof
     }
 
     /**
-     * What a call carries to prove who makes it; null without a token. A file is read each time, so that it may be rotated.
-     *
-     * @throws \InvalidArgumentException
+     * What a call carries to prove who makes it; null without a token. A file is read each time, so that it may be
+     * rotated. One that has no token just now, as while it is written, leaves the last one in use.
      */
     public function header(): ?string
     {
-        $token = $this->token;
-        $source = 'token';
-        if ($token === null && $this->tokenFile !== null) {
-            $source = "tokenFile: $this->tokenFile";
-            $content = is_readable($this->tokenFile) ? file_get_contents($this->tokenFile) : false;
-            if ($content === false) {
-                throw new \InvalidArgumentException("$source cannot be read");
+        if ($this->tokenFile !== null) {
+            try {
+                $this->token = self::read($this->tokenFile);
+                $this->trouble = null;
+            } catch (NoToken $error) {
+                if ($this->trouble === null && $this->warn !== null) {
+                    ($this->warn)("{$error->getMessage()}; going on with the token that it had before");
+                }
+                $this->trouble = $error->getMessage();
             }
-            $token = strtok(trim($content), "\r\n \t");
         }
-        if ($token === null) {
-            return null;
-        }
-        if ($token === false || preg_match('/^[\x21-\x7e]+$/D', $token) !== 1) {
-            throw new \InvalidArgumentException(
-                "$source: that is not a token: one line of printable ASCII without spaces"
-            );
-        }
-        return "authorization: Bearer $token";
+        return $this->token === null ? null : "authorization: Bearer $this->token";
+    }
+
+    /** Why the last header has an old token: its file gave none. Null if it is the token of now. */
+    public function trouble(): ?string
+    {
+        return $this->trouble;
     }
 
     /** @return array<int, mixed> options of a curl handle */
@@ -98,6 +108,26 @@ final class Proof
     public function __debugInfo(): array
     {
         return ['ca' => $this->ca, 'certificate' => $this->certificate, 'serverName' => $this->serverName];
+    }
+
+    /** @throws NoToken */
+    private static function read(string $file): string
+    {
+        // It may vanish at any moment, so nobody looks first; that it cannot be read is said below.
+        $content = @file_get_contents($file);
+        if ($content === false) {
+            throw new NoToken("tokenFile: $file cannot be read");
+        }
+        $token = strtok(trim($content), "\r\n \t");
+        if ($token === false || !self::isToken($token)) {
+            throw new NoToken("tokenFile: $file: " . self::NO_TOKEN);
+        }
+        return $token;
+    }
+
+    private static function isToken(string $text): bool
+    {
+        return preg_match('/^[\x21-\x7e]+$/D', $text) === 1;
     }
 
     private static function environment(string $name): ?string

@@ -32,8 +32,6 @@ final class Link implements Desk
 {
     /** seconds for a call that waits for nothing */
     private const CALL = 30.0;
-    /** seconds to go on trying to settle when this process is asked to stop and the sidecar is away */
-    private const FAREWELL = 5.0;
     /** seconds that one try to connect gets, however short the wait: one who never waits would never get there else */
     private const ATTEMPT = 1.0;
     /** bytes that a request needs besides its settlements */
@@ -44,6 +42,8 @@ final class Link implements Desk
 
     private readonly Channel $channel;
     private readonly Log $log;
+    /** of whoever exchanges: one for all that is still to be said in the end. An answer begins it anew. */
+    private Farewell $farewell;
     private ?Session $session = null;
     /** @var array<string, \WeakReference<Batch>> batches in hand, by lease */
     private array $held = [];
@@ -66,6 +66,7 @@ final class Link implements Desk
         Requirements::check();
         $this->log = new Log($options->logger);
         $this->channel = new Channel($options->to);
+        $this->farewell = new Farewell($stopped);
         $this->origins = new \WeakMap();
     }
 
@@ -99,7 +100,7 @@ final class Link implements Desk
             try {
                 $settlements = array_map(static fn (array $one): string => $one[1]->encode(), $say);
                 $left = max($ends - microtime(true), 0.0);
-                $bytes = $session->fetch($settlements, $batches, min($wait, $left), $this->stopped);
+                $bytes = $session->fetch($settlements, $batches, min($wait, $left), $this->farewell);
             } catch (Failure $failure) {
                 $this->mayPass($failure);
                 // In the same session, which keeps what is in hand.
@@ -131,9 +132,20 @@ final class Link implements Desk
 
     public function settle(Batch $batch, Settlement $settlement): SettleResult
     {
-        $result = $this->said($batch, $settlement);
-        $this->tell($batch, $result);
-        return $result;
+        // One of its own: a handler may have worked for long since this process was told to stop.
+        return $this->settleWithin(new Farewell($this->stopped), $batch, $settlement);
+    }
+
+    /**
+     * Settle what is left when nothing more is taken, in the time that is left.
+     *
+     * @param list<array{Batch, Settlement}> $say
+     */
+    public function settleLast(array $say): void
+    {
+        foreach ($say as [$batch, $settlement]) {
+            $this->settleWithin($this->farewell, $batch, $settlement);
+        }
     }
 
     public function extend(Batch $batch, float $seconds): float
@@ -143,7 +155,8 @@ final class Link implements Desk
         $extension->setLeaseForMs((int) round($seconds * 1_000));
         $request = new ExtendLeaseRequest();
         $request->setExtensions([$extension]);
-        $bytes = $this->insist('ConsumerService/ExtendLease', $request->serializeToString());
+        $farewell = new Farewell($this->stopped);
+        $bytes = $this->insist('ConsumerService/ExtendLease', $request->serializeToString(), $farewell);
         if ($bytes === null) {
             return 0.0;
         }
@@ -166,11 +179,12 @@ final class Link implements Desk
     /** Give back what is in hand and not settled, and end the session. */
     public function leave(): void
     {
+        $farewell = new Farewell($this->stopped);
         foreach ($this->held as $reference) {
             $batch = $reference->get();
             $settlement = $batch?->conclude(Verdict::release());
             if ($batch !== null && $settlement !== null && $this->lives($batch)) {
-                $this->said($batch, $settlement);
+                $this->said($batch, $settlement, $farewell);
             }
         }
         $this->cut();
@@ -200,7 +214,7 @@ final class Link implements Desk
         $fit = [];
         foreach ($say as [$batch, $settlement]) {
             if (strlen($settlement->encode()) > $most / count($say)) {
-                $this->settle($batch, $settlement);
+                $this->settleWithin($this->farewell, $batch, $settlement);
             } else {
                 $fit[] = [$batch, $settlement];
             }
@@ -208,13 +222,20 @@ final class Link implements Desk
         return $fit;
     }
 
-    private function said(Batch $batch, Settlement $settlement): SettleResult
+    private function settleWithin(Farewell $farewell, Batch $batch, Settlement $settlement): SettleResult
+    {
+        $result = $this->said($batch, $settlement, $farewell);
+        $this->tell($batch, $result);
+        return $result;
+    }
+
+    private function said(Batch $batch, Settlement $settlement, Farewell $farewell): SettleResult
     {
         unset($this->held[$batch->lease]);
         $results = [];
         foreach ($settlement->pieces(count($batch), $this->mostBytes()) as $piece) {
             // A SettleRequest.
-            $bytes = $this->insist('ConsumerService/Settle', Wire::lengthDelimited(1, $piece->encode()));
+            $bytes = $this->insist('ConsumerService/Settle', Wire::lengthDelimited(1, $piece->encode()), $farewell);
             if ($bytes === null) {
                 $results[] = Results::missing('the sidecar is away and this process is stopping');
                 continue;
@@ -229,28 +250,25 @@ final class Link implements Desk
     }
 
     /** Call until there is an answer. Null if this process is to stop and the sidecar stays away. */
-    private function insist(string $method, string $request): ?string
+    private function insist(string $method, string $request, Farewell $farewell): ?string
     {
         $backoff = new Backoff();
-        $givesUp = INF;
-        while (true) {
+        while (!$farewell->over()) {
             try {
-                $answer = $this->channel->call($method, $request, self::CALL);
+                $timeout = $farewell->limit(self::CALL);
+                $answer = $this->channel->call($method, $request, $timeout, static fn (): bool => $farewell->over());
                 $this->isBack(null);
                 return $answer;
+            } catch (Interrupted) {
+                return null;
             } catch (Failure $failure) {
                 $this->mayPass($failure);
             } catch (Broken $error) {
                 $this->isAway($this->options->to->explain($error));
             }
-            if (($this->stopped)()) {
-                $givesUp = min($givesUp, microtime(true) + self::FAREWELL);
-            }
-            if (microtime(true) > $givesUp) {
-                return null;
-            }
-            $backoff->pause(static fn (): bool => false);
+            $farewell->pause($backoff);
         }
+        return null;
     }
 
     /**
@@ -354,6 +372,7 @@ final class Link implements Desk
         }
         $this->awaySince = null;
         $this->complained = false;
+        $this->farewell = new Farewell($this->stopped);
     }
 
     private function hold(string $bytes, Session $session): Batch
@@ -410,6 +429,6 @@ final class Link implements Desk
         if ($refusal !== null) {
             throw $refusal;
         }
-        $this->isAway($this->notReady($failure));
+        $this->isAway($failure->oldToken() ?? $this->notReady($failure));
     }
 }

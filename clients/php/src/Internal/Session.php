@@ -31,8 +31,6 @@ final class Session
     private const GRACE = 30.0;
     /** what a call is answered with when the session is no more */
     private const OVER = [Code::NotFound, Code::Unavailable, Code::FailedPrecondition];
-    /** how often a call is repeated when this process is to stop */
-    private const LAST_TRIES = 3;
 
     private int $seq = 0;
     private readonly string $name;
@@ -93,26 +91,27 @@ final class Session
 
     /**
      * Settle, and lease up to so many batches, waiting up to so many seconds for the first. Returns early, perhaps
-     * with batches, when `stopped` says so. The bytes of a FetchResponse; null when the session is over: then
-     * whether something was settled is not known, and is to be said again in another session.
+     * with batches, when this process is to stop. The bytes of a FetchResponse; null when the session or the farewell
+     * is over: then whether something was settled is not known, and is to be said again in another session.
      *
      * @param list<string> $settlements
-     * @param callable(): bool $stopped
      * @throws Failure for a request that the sidecar does not take; asked again, it is the same request to the sidecar
      */
-    public function fetch(array $settlements, int $batches, float $wait, callable $stopped): ?string
+    public function fetch(array $settlements, int $batches, float $wait, Farewell $farewell): ?string
     {
         $backoff = new Backoff();
-        $lastTries = 0;
         $ends = microtime(true) + $wait;
         while (true) {
             $waitMs = (int) round($wait * 1_000);
+            // A signal ends the wait for a batch, but not at once what waits for nothing, or has begun to come.
+            $stopped = static fn (bool $coming): bool =>
+                $waitMs > 0 && !$coming ? $farewell->begun() : $farewell->over();
             try {
                 $bytes = $this->channel->call(
                     'ConsumerService/Fetch',
                     Wire::fetchRequest($this->name, $this->seq + 1, $settlements, $batches, $waitMs),
-                    $wait + self::GRACE,
-                    $wait > 0 ? $stopped : null,
+                    $farewell->limit($wait + self::GRACE),
+                    $stopped,
                 );
                 $this->seq++;
                 return $bytes;
@@ -121,26 +120,29 @@ final class Session
                 // number, and without waiting, brings what it would have brought, so that it can be given back.
                 $wait = 0.0;
             } catch (Broken) {
-                if (!$this->lives() || ($stopped() && ++$lastTries > self::LAST_TRIES)) {
+                if (!$this->lives()) {
                     return null;
                 }
                 // The same number again: a lost answer costs nothing.
-                $backoff->pause($stopped);
+                $farewell->pause($backoff);
             } catch (Failure $failure) {
                 if (in_array($failure->status, [Code::Aborted, Code::DeadlineExceeded, Code::Cancelled], true)) {
-                    $backoff->pause($stopped);
-                } elseif ($failure->status === Code::Unavailable && $this->lives() && !$stopped()) {
+                    $farewell->pause($backoff);
+                } elseif ($failure->status === Code::Unavailable && $this->lives() && !$farewell->begun()) {
                     // It is stopping. The session lives until it has stopped, and with it what else is in hand.
                     if (microtime(true) >= $ends) {
                         return '';
                     }
-                    $backoff->pause($stopped);
+                    $farewell->pause($backoff);
                 } elseif (in_array($failure->status, self::OVER, true)) {
                     // It has stopped, or does not know the session any more.
                     return null;
                 } else {
                     throw $failure;
                 }
+            }
+            if ($farewell->over()) {
+                return null;
             }
         }
     }

@@ -8,6 +8,7 @@ use Offramp\Grpc\Address;
 use Offramp\Grpc\Proof;
 use Offramp\Options;
 use Offramp\Publisher;
+use Offramp\Tests\Kit\Logger;
 use PHPUnit\Framework\TestCase;
 
 /** How a client proves who it is, as far as that can be seen without a sidecar. */
@@ -68,6 +69,44 @@ final class ProofTest extends TestCase
         self::assertSame('authorization: Bearer old', $proof->header());
         file_put_contents($this->file, 'new');
         self::assertSame('authorization: Bearer new', $proof->header());
+    }
+
+    /** @dataProvider filesWithoutAToken */
+    public function testAFileThatHasNoTokenForAMomentLeavesTheLastOneInUse(?string $content): void
+    {
+        file_put_contents($this->file, 'old');
+        $logger = new Logger();
+        $proof = (new Options(tokenFile: $this->file, logger: $logger))->to->proof;
+        for ($outage = 1; $outage <= 2; $outage++) {
+            $content === null ? unlink($this->file) : file_put_contents($this->file, $content);
+            self::assertSame('authorization: Bearer old', $proof->header());
+            self::assertSame('authorization: Bearer old', $proof->header());
+            self::assertCount($outage, $logger->lines, 'it is said once each time');
+            self::assertStringContainsString("warning: tokenFile: $this->file", $logger->lines[$outage - 1]);
+            file_put_contents($this->file, 'old');
+            $proof->header();
+        }
+        file_put_contents($this->file, 'new');
+        self::assertSame('authorization: Bearer new', $proof->header());
+        self::assertNull($proof->trouble());
+    }
+
+    /** @dataProvider filesWithoutAToken */
+    public function testAFileThatHasNoTokenFromTheBeginningIsRefused(?string $content): void
+    {
+        $content === null ? unlink($this->file) : file_put_contents($this->file, $content);
+        $this->expectException(\InvalidArgumentException::class);
+        $this->expectExceptionMessage("tokenFile: $this->file");
+        new Options(tokenFile: $this->file);
+    }
+
+    /** @return iterable<string, array{?string}> */
+    public static function filesWithoutAToken(): iterable
+    {
+        yield 'gone' => [null];
+        yield 'empty' => [''];
+        yield 'blank' => [" \n"];
+        yield 'binary' => ["\x01\x02"];
     }
 
     public function testWhatIsSaidCountsMoreThanTheEnvironment(): void

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Offramp\Tests\Real;
 
 use Offramp\Batch;
+use Offramp\Exception\Forbidden;
 use Offramp\Exception\Unavailable;
 use Offramp\Options;
 use Offramp\Tests\Kit\Logger;
@@ -71,6 +72,50 @@ final class TroubleTest extends RealTestCase
         );
         self::assertNull($consumer->take(0.1));
         self::assertTrue($consumer->isConnected());
+    }
+
+    public function testATokenThatIsRefusedWhileItsFileIsEmptyMayPass(): void
+    {
+        $file = self::$sidecar->folder . '/token';
+        file_put_contents($file, 'secret');
+        $this->publish('1', '2');
+        $logger = new Logger();
+        $handler = static fn (Batch $batch) => file_put_contents($file, '');
+        $options = new Options($this->failing('OK', 'UNAUTHENTICATED'), tokenFile: $file, logger: $logger);
+        (new Worker($this->subscription, $handler, $options, maxBatches: 2))->run();
+        $this->counts(acked: 2, redelivered: 0, abandoned: 0);
+        self::assertCount(1, preg_grep('/refused the token that it had before/', $logger->lines));
+    }
+
+    public function testATokenThatIsRefusedAndWasReadFromItsFileDoesNotPass(): void
+    {
+        $file = self::$sidecar->folder . '/token';
+        file_put_contents($file, 'secret');
+        $consumer = $this->consumer(address: $this->failing('UNAUTHENTICATED'), tokenFile: $file);
+        $this->expectException(Forbidden::class);
+        $consumer->take();
+    }
+
+    public function testASidecarThatAnswersWithTroubleForEverDoesNotHoldAWorkerThatIsToStop(): void
+    {
+        $handler = static function (Batch $batch): void {
+        };
+        $options = new Options($this->failing('ABORTED+'), signals: false, logger: new Logger());
+        $worker = new Worker($this->subscription, $handler, $options);
+        $before = pcntl_async_signals(true);
+        $toldAt = 0.0;
+        pcntl_signal(SIGALRM, static function () use ($worker, &$toldAt): void {
+            $toldAt = microtime(true);
+            $worker->drain();
+        });
+        pcntl_alarm(1);
+        try {
+            $worker->run();
+        } finally {
+            pcntl_signal(SIGALRM, SIG_DFL);
+            pcntl_async_signals($before);
+        }
+        self::assertLessThan(8.0, microtime(true) - $toldAt);
     }
 
     private function failing(string ...$statuses): string

@@ -56,6 +56,7 @@ final class WorkerCommandTest extends RealTestCase
         $this->counts(acked: 9, abandoned: 0);
         $counts = array_count_values(array_column($this->notes(), 0));
         self::assertSame([3, 3, 3], array_values($counts));
+        self::assertStringNotContainsString('ended', $this->errors());
     }
 
     public function testAProcessIsRecycledAboveAMemoryLimit(): void
@@ -114,6 +115,52 @@ final class WorkerCommandTest extends RealTestCase
         Sidecar::eventually(fn () => array_intersect($before, $this->workers()) === [], 'all are new');
         $this->publish('1');
         self::assertSame(['new', 'code', '1'], array_slice($this->awaitNotes(2)[1], 1));
+        self::assertStringNotContainsString('ended', $this->errors());
+    }
+
+    public function testAFileThatEndsItsProcessIsNotLoadedAgainAndAgainWithoutPause(): void
+    {
+        $this->write('', 'note("loaded"); exit;');
+        $this->launch([]);
+        $words = '/worker \d+ ended with exit code 0; starting another in 0\.8 seconds/';
+        Sidecar::eventually(fn () => preg_match($words, $this->errors()), 'there are pauses, which grow');
+        self::assertCount(4, $this->notes());
+        self::assertSame(0, $this->stop(SIGTERM));
+    }
+
+    public function testATokenFileThatIsEmptyWhenAProcessStartsAgainDoesNotEndAll(): void
+    {
+        file_put_contents($this->folder() . '/token', 'secret');
+        $handler = 'file_put_contents("token", ""); ' . self::NOTE;
+        $body = "return new Offramp\\Worker('$this->subscription', function (Offramp\\Batch \$batch): void { $handler }, "
+            . "new Offramp\\Options(tokenFile: 'token'));";
+        $this->write('', $body);
+        $this->launch(['--max-batches', '1']);
+        $this->publish('1', '2');
+        $words = 'tokenFile: token: that is not a token';
+        Sidecar::eventually(fn () => str_contains($this->errors(), $words), 'it is said');
+        file_put_contents($this->folder() . '/token', 'secret');
+        $this->counts(acked: 2, abandoned: 0);
+    }
+
+    public function testASidecarThatDoesNotAnswerDoesNotHoldWorkersThatAreToStop(): void
+    {
+        // One has a batch in hand, one says so before it ends, and one waits for a batch.
+        $flush = 'if ($batch[0]->value === "2") { $batch[0]->ack(); $batch->flush(); }';
+        $this->start(self::NOTE . "while (!is_file('GO')) { usleep(10_000); } $flush", '--processes', '3');
+        $this->publish('1', '2');
+        $this->awaitNotes(2);
+        Sidecar::eventually(fn () => count($this->status()->getSessions()) === 3, 'all are connected');
+        self::$sidecar->signal(SIGSTOP);
+        try {
+            $told = microtime(true);
+            posix_kill(proc_get_status($this->process)['pid'], SIGTERM);
+            touch($this->folder() . '/GO');
+            self::assertSame(0, $this->awaitEnd());
+            self::assertLessThan(9.0, microtime(true) - $told);
+        } finally {
+            self::$sidecar->signal(SIGCONT);
+        }
     }
 
     public function testWorkersDoNotOutliveTheirParent(): void
