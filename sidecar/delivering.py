@@ -23,6 +23,9 @@ _BESIDE = 24
 _PATIENCE = 5.0
 
 
+_Way = Callable[[Room, float], Pick | None]
+
+
 class Delivering:
     """Fair to workers: who has room and waits longest is served next."""
 
@@ -58,6 +61,8 @@ class Delivering:
         #: gets nothing until it has nothing in hand
         self._held_back: Session | None = None
         self._held_back_until = 0.0
+        #: of a session that was held back in vain: the next batch is a record that should be alone with it
+        self._suspects_turn = True
         self._room_within = lru_cache(maxsize=64)(partial(_room_within, settings.batch))
         self._pump_is_due = False
         self._alarm: asyncio.TimerHandle | None = None
@@ -74,6 +79,8 @@ class Delivering:
         session = lease.holder
         if session.leases.pop(lease.id, None) is not None:
             session.unsettled_bytes -= lease.size
+            if not session.leases:
+                self._is_free(session, lease)
         if lease is self._probing:
             self._probing = None
             if self._guard.down:
@@ -82,6 +89,13 @@ class Delivering:
         if self._spans is not None:
             self._spans.ended(lease)
         self.session_changed(session)
+
+    def _is_free(self, session: Session, lease: Lease[Session]) -> None:
+        """The session has nothing in hand any more. This was the last."""
+        session.tired = False
+        if session.solitary:
+            now = self._clock.now()
+            session.solitary, session.respite = False, now + (now - lease.granted)
 
     def outage_began(self, now: float) -> None:
         self._probing = None
@@ -113,10 +127,7 @@ class Delivering:
             if self._is_held_back(session, now):
                 passed_over.append(session)
                 continue
-            pick = self._pick(session, now)
-            too_large = dispatcher.too_large
-            if too_large:
-                self._oversized(too_large)
+            pick, too_large = self._pick(session, now)
             if pick is not None:
                 self._deliver(session, pick, now)
                 if session.has_room():
@@ -173,23 +184,50 @@ class Delivering:
 
         One session at a time, and not for long: a worker that is slow must not keep others of its process waiting.
         """
-        if not session.leases or self._guard.down or not self._books.dispatcher.has_suspect(now):
+        if not session.leases or session.tired or self._guard.down or now < session.respite:
+            return False
+        if not self._books.dispatcher.has_suspect(now, session.hard_bytes):
             return False
         if self._held_back is None or not self._held_back.has_room():
             self._held_back, self._held_back_until = session, now + _PATIENCE
-        return session is self._held_back and now < self._held_back_until
+        if session is self._held_back and now >= self._held_back_until:
+            self._held_back, session.tired = None, True
+        return session is self._held_back
 
-    def _pick(self, session: Session, now: float) -> Pick | None:
+    def _pick(self, session: Session, now: float) -> tuple[Pick | None, bool]:
+        """The next batch for this worker, and whether it met records that are too large for it."""
         room, dispatcher = self._room(session), self._books.dispatcher
-        if self._guard.down:
-            return dispatcher.probe(room, now)
-        if (not session.leases or session is self._held_back) and dispatcher.has_suspect(now):
-            self._held_back = None
-            suspect = dispatcher.suspect(room, now)
-            if suspect is not None or dispatcher.too_large:
+        met_too_large = False
+        for way in self._ways(session, now):
+            pick = way(room, now)
+            if dispatcher.too_large:
+                met_too_large = True
+                self._oversized(dispatcher.too_large)
+            if pick is None:
+                continue
+            if pick.solitary:
+                self._held_back = None
                 # In company, if it had to be: then a death proves nothing, but an ack is an ack.
-                return suspect and suspect._replace(solitary=not session.leases)
-        return dispatcher.pick(room, now)
+                pick = pick._replace(solitary=not session.leases)
+                self._suspects_turn = False
+            elif session.tired:
+                self._suspects_turn = True
+            return pick, met_too_large
+        return None, met_too_large
+
+    def _ways(self, session: Session, now: float) -> tuple[_Way, ...]:
+        """Where to look for its next batch, one after the other. Records that must be alone and all others share it
+        by time, so that many of those do not keep these waiting."""
+        dispatcher = self._books.dispatcher
+        if self._guard.down:
+            return (dispatcher.probe,)
+        if session.tired:
+            suspects_first = self._suspects_turn
+        elif not session.leases:
+            suspects_first = now >= session.respite
+        else:
+            return (dispatcher.pick,)
+        return (dispatcher.suspect, dispatcher.pick) if suspects_first else (dispatcher.pick, dispatcher.suspect)
 
     def _room(self, session: Session) -> Room:
         room = self._room_within(session.hard_bytes)

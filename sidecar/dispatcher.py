@@ -82,14 +82,15 @@ class Dispatcher:
         self._returns_turn = not self._returns_turn
         return pick
 
-    def has_suspect(self, now: float) -> bool:
-        """Whether `suspect` has something to give."""
-        return self._suspects.could_go(now)
+    def has_suspect(self, now: float, hard_bytes: int | None = None) -> bool:
+        """Whether `suspect` has something to give, to a worker that takes so many bytes or to any."""
+        return self._suspects.could_go(now, hard_bytes)
 
     def suspect(self, room: Room, now: float) -> Pick | None:
         """A record that was there when two workers died."""
         self.too_large.clear()
-        return self._suspects.pick(room, now)
+        pick = self._suspects.pick(room, now)
+        return pick and pick._replace(solitary=True)
 
     def probe(self, room: Room, now: float) -> Pick | None:
         """A single record, each time from the next lane that has one."""

@@ -69,7 +69,7 @@ class Lease(Generic[Holder]):
         self.apart = False
         #: indexes that are settled; None: none or, once it is SETTLED, all
         self.settled: RunSet | None = None
-        #: what was said of which indexes, for settling twice
+        #: what was said of which indexes, for settling twice: ascending, and neighbours with one outcome are one
         self.outcomes: list[tuple[int, int, Outcome]] = []
         #: indexes of records that were settled when they were this sidecar's no more; None: none
         self.refused: RunSet | None = None
@@ -86,6 +86,23 @@ class Settled(NamedTuple):
     named: bool
     #: of how many unsettled records that was said in one breath: only of one alone is it known that it failed
     meant: int
+
+
+def note_outcome(lease: Lease[Holder], first: int, records: int, outcome: Outcome) -> None:
+    """Something was said of indexes of which nothing was said before."""
+    said = lease.outcomes
+    low = high = bisect_right(said, first, key=_first_of)
+    if low and said[low - 1][2] is outcome and said[low - 1][0] + said[low - 1][1] == first:
+        low -= 1
+        first, records = said[low][0], said[low][1] + records
+    if high < len(said) and said[high][2] is outcome and first + records == said[high][0]:
+        records += said[high][1]
+        high += 1
+    said[low:high] = [(first, records, outcome)]
+
+
+def _first_of(said: tuple[int, int, Outcome]) -> int:
+    return said[0]
 
 
 def forget_records(lease: Lease[Holder]) -> None:
@@ -142,12 +159,11 @@ def spread(records: int, settlement: Settlement) -> list[Part]:
 def settled_otherwise(lease: Lease[Holder], parts: Iterable[Part]) -> tuple[Range, ...]:
     """Ranges of the parts that were settled before with another outcome, or refused before."""
     stale = RunSet()
-    # No two of them overlap, so each part looks only at those that it meets.
-    said = sorted(lease.outcomes)
-    firsts = [first for first, _, _ in said]
+    said = lease.outcomes
     for part in parts:
         end = part.first + part.count
-        for first, records, outcome in islice(said, max(0, bisect_right(firsts, part.first) - 1), None):
+        # No two of them overlap, so each part looks only at those that it meets.
+        for first, records, outcome in islice(said, max(0, bisect_right(said, part.first, key=_first_of) - 1), None):
             if first >= end:
                 break
             if outcome is not part.outcome:

@@ -3,7 +3,7 @@
 import heapq
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Generic
 
 from sidecar.lease import (
@@ -13,6 +13,7 @@ from sidecar.lease import (
     Settled,
     check_parts,
     forget_unless_waiting,
+    note_outcome,
     positions_in,
     settled_otherwise,
     spread,
@@ -117,7 +118,8 @@ class Leases(Generic[Holder]):
             return self._settle_ended(settlement)
         if not settlement.parts and settlement.outcome is not None and lease.settled is None:
             # The usual case: one word for the whole batch.
-            self._close(lease, [(0, lease.records, settlement.outcome)])
+            lease.outcomes.append((0, lease.records, settlement.outcome))
+            self._close(lease)
             part = Part(0, lease.records, settlement.outcome, settlement.reason, settlement.retry_after)
             return SettleResult(id_, SettleStatus.SETTLED), lease, [Settled(lease.spans, part, False, lease.records)]
         settled = lease.settled if lease.settled is not None else RunSet()
@@ -136,10 +138,10 @@ class Leases(Generic[Holder]):
         for settled_now in done:
             part = settled_now.part
             settled.add(Run(part.first, part.first + part.count))
-            lease.outcomes.append((part.first, part.count, part.outcome))
+            note_outcome(lease, part.first, part.count, part.outcome)
         lease.settled = settled
         if len(settled) == lease.records:
-            self._close(lease, [])
+            self._close(lease)
         status = SettleStatus.STALE if stale else SettleStatus.SETTLED
         detail = "settled otherwise before" if stale else ""
         return SettleResult(id_, status, stale, detail), lease, done
@@ -172,7 +174,7 @@ class Leases(Generic[Holder]):
             if part.outcome in (Outcome.ACK, Outcome.REJECT):
                 piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
                 done.append(Settled([single], piece, named=True, meant=1))
-                lease.outcomes.append((index, 1, part.outcome))
+                note_outcome(lease, index, 1, part.outcome)
         take_from_heirs(lease, done)
         forget_unless_waiting(lease)
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
@@ -181,10 +183,10 @@ class Leases(Generic[Holder]):
         detail = "settled otherwise before, or the lease ended and its records were given out again"
         return SettleResult(lease.id, SettleStatus.STALE, ranges, detail), lease, done
 
-    def _close(self, lease: Lease[Holder], outcomes: Sequence[tuple[int, int, Outcome]]) -> None:
+    def _close(self, lease: Lease[Holder]) -> None:
         del self._held[lease.id]
         lease.phase = LeasePhase.SETTLED
-        lease.outcomes.extend(outcomes)
+        lease.settled = None
         self._remember(lease)
 
     def _remember(self, lease: Lease[Holder]) -> None:

@@ -20,16 +20,18 @@ HEADER = "offramp-parked"
 #: waits of up to this many seconds go to the first lane; each further lane takes waits four times as long
 _SHORTEST, _FACTOR = 60.0, 4.0
 _INT, _LONG = 1 << 32, 1 << 63
+#: one more of each is still a number that the protocol can say
+_COUNT = 1 << 31
 #: what the header says in numbers, each below its limit
 _NUMBERS = {
     "lane": _INT,
     "position": _LONG,
     "timestamp_ms": _LONG,
     "not_before_ms": _LONG,
-    "failures": _INT,
-    "strikes": _INT,
-    "deaths": _INT,
-    "company": _INT,
+    "failures": _COUNT,
+    "strikes": _COUNT,
+    "deaths": _COUNT,
+    "company": _COUNT,
 }
 
 

@@ -42,10 +42,11 @@ class Returning:
         """Whether time lets something go; order may not."""
         return bool(self._returns.due(now))
 
-    def could_go(self, now: float) -> bool:
-        """Whether something can go to a worker with enough room."""
-        due = self._returns.due(now)
-        return bool(due) and any(p.state is ParcelState.WAITING and self._eligible(p.spans)[0] for p in due)
+    def could_go(self, now: float, hard_bytes: int | None) -> bool:
+        """Whether something can go to a worker that takes so many bytes, or to one with enough room."""
+        waiting = (parcel for parcel in self._returns.due(now) if parcel.state is ParcelState.WAITING)
+        ready = (go for parcel in waiting if (go := self._eligible(parcel.spans)[0]))
+        return any(hard_bytes is None or _first_size(go) <= hard_bytes for go in ready)
 
     def pick(self, room: Room, now: float) -> Pick | None:
         return self._pick(room, now, None, probing=False)

@@ -21,6 +21,19 @@ class Consumer(Protocol):
     def notify(self, notice: Notice) -> None: ...
 
 
+class _Nobody:
+    """After the end of a session and of its leases."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        raise AssertionError("a session that ended gets nothing")
+
+    def notify(self, notice: Notice) -> None:
+        pass
+
+
+_NOBODY = _Nobody()
+
+
 class Session:
     """Made by `Subscription.connect`. Its leases end with it."""
 
@@ -46,6 +59,10 @@ class Session:
         self.unsettled_bytes = 0
         #: it holds a record that must be alone with its worker process
         self.solitary = False
+        #: it was held back for one in vain, and is not again before it has nothing in hand
+        self.tired = False
+        #: until then others go first: one has kept it for as long
+        self.respite = 0.0
         self.ended = False
         self.choked = False
         self._stopped = False
@@ -93,3 +110,6 @@ class Session:
         if not self.ended:
             self.ended = True
             self._subscription.session_ended(self, how)
+            if how is not SessionEnd.DETACHED:
+                # Leases that ended are remembered, and with them who had them; but not what it had.
+                self.consumer = _NOBODY

@@ -7,6 +7,7 @@ bytes, so that encoded records are never taken apart again.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
@@ -35,7 +36,7 @@ _STATUSES: tuple[tuple[type[errors.OfframpError], grpc.StatusCode], ...] = (
     (errors.Corrupt, grpc.StatusCode.DATA_LOSS),
 )
 
-#: bytes of a status text: it travels in a header, and clients refuse large ones
+#: characters of a status text: it travels in a header, and clients refuse large ones
 _MOST_DETAILS = 2_000
 
 
@@ -71,7 +72,15 @@ async def answering(context: Context, method: str) -> AsyncIterator[None]:
 
 async def abort(context: Context, error: errors.OfframpError) -> NoReturn:
     """End the call with the status that the error stands for. Returns never, and not before the client has it."""
-    await context.abort(status_of(error), str(error)[:_MOST_DETAILS])
+    await context.abort(status_of(error), _cut(str(error)))
+
+
+def _cut(text: str) -> str:
+    """As it travels, where all but plain ASCII takes three bytes for each of its own."""
+    text = text[:_MOST_DETAILS]
+    while len(quote(text, errors="replace")) > 3 * _MOST_DETAILS:
+        text = text[: len(text) // 2]
+    return text
 
 
 def unary(

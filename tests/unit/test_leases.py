@@ -37,6 +37,24 @@ def leases() -> Leases[str]:
     return Leases(b"boot-and-subscription")
 
 
+def test_what_was_said_record_by_record_is_remembered_as_little_as_one_word_for_all(leases: Leases[str]) -> None:
+    lease = granted(leases)
+    for index in (3, 0, 4, 2, 1):
+        settle(leases, lease, None, Part(index, 1, Outcome.ACK))
+    assert lease.outcomes == [(0, 5, Outcome.ACK)]
+    assert lease.settled is None
+    assert settle(leases, lease, Outcome.ACK).status is SettleStatus.SETTLED
+    assert settle(leases, lease, Outcome.NACK).stale == (Range(0, 5),)
+
+
+def test_neighbours_with_another_outcome_are_remembered_apart(leases: Leases[str]) -> None:
+    lease = granted(leases)
+    for index in (3, 0, 4, 2, 1):
+        settle(leases, lease, None, Part(index, 1, Outcome.NACK if index == 2 else Outcome.ACK))
+    assert lease.outcomes == [(0, 2, Outcome.ACK), (2, 1, Outcome.NACK), (3, 2, Outcome.ACK)]
+    assert settle(leases, lease, Outcome.ACK).stale == (Range(2, 1),)
+
+
 def test_a_lease_id_is_the_prefix_and_a_counter(leases: Leases[str]) -> None:
     assert granted(leases).id == b"boot-and-subscription" + bytes([0, 0, 0, 0, 0, 1])
     assert granted(leases).id == b"boot-and-subscription" + bytes([0, 0, 0, 0, 0, 2])

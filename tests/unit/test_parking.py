@@ -93,7 +93,9 @@ def test_a_record_that_offramp_did_not_write_is_delivered_as_it_is() -> None:
     assert back.not_before_ms == 0
 
 
-@pytest.mark.parametrize("wrong", [{"v": 2}, {"position": -1}, {"lane": "0"}, {"topic": None}, {"deaths": 1.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"v": 2}, {"position": -1}, {"lane": "0"}, {"topic": None}, {"deaths": 1.5}, {"failures": (1 << 32) - 1}]
+)
 def test_a_header_that_cannot_be_used_is_left_alone(wrong: dict[str, object]) -> None:
     message = park(span_of(1))
     value = message.headers[-1].value

@@ -1,6 +1,7 @@
 """`ConsumerService.Open` and `Fetch`, over a real connection within one process."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
 from sidecar.errors import Exhausted
+from sidecar.service.fetch import FetchSession
 from sidecar.service.unread import Unread
 from sidecar.settings import BatchSettings, Bytes, LeaseSettings, Seconds
 from tests.unit.fetching import Session, alone, refused, values
@@ -49,6 +51,33 @@ def test_a_fetch_that_finds_nothing_in_time_answers_without_batches(tmp_path: Pa
             session = await Session.open(kit)
             assert values(await session.fetch(wait_ms=wait_ms)) == []
             assert values(await alone(kit, wait_ms=wait_ms)) == []
+
+    run(body())
+
+
+def test_a_session_that_ended_keeps_nothing_of_its_answers_although_its_leases_are_remembered(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(tmp_path) as kit:
+            await kit.publish([b"a"])
+            session = await Session.open(kit)
+            fetched = await session.fetch()
+            said = consumer_pb2.SettleRequest(settlements=[settlement(fetched.batches[0])])
+            assert [result.status for result in (await kit.consumer.Settle(said)).results] == [SETTLED]
+            session.call.cancel()
+            await kit.until(lambda status: not status.sessions)
+            gc.collect()
+            assert not [thing for thing in gc.get_objects() if isinstance(thing, FetchSession)]
+
+    run(body())
+
+
+def test_a_name_that_nobody_would_choose_gets_the_status_that_it_should(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(tmp_path) as kit:
+            request = consumer_pb2.FetchRequest(subscription="\N{GRINNING FACE}" * 3_000)
+            code, details = await refused(kit.consumer.Fetch(request))
+            assert code is grpc.StatusCode.NOT_FOUND
+            assert details
 
     run(body())
 
