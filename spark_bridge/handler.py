@@ -68,6 +68,10 @@ class InHand:
 Function = Callable[[DataFrame, InHand], object]
 
 
+class _JvmDied(BaseException):
+    """Leaves a consumer as an interruption does: what is in hand is neither untried nor failed."""
+
+
 def handle(
     spark: SparkSession,
     address: str | None,
@@ -92,7 +96,8 @@ def handle(
 
     On SIGTERM, in the main thread, it finishes what is in hand, gives back what waits, and returns; also if nothing
     came for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar says no,
-    and `SparkGone` if the session ends: no record is blamed for that, and what was in hand goes to others at once.
+    and `SparkGone` if the session ends: what was in hand goes to others at once. If it was stopped, no record is blamed
+    for that; if its JVM died, nobody knows what was done, and it is as if this process had died.
     """
     for option, value in (("max_records", max_records), ("max_bytes", max_bytes)):
         if value < 1:
@@ -103,31 +108,37 @@ def handle(
     consumer = connect(
         subscription, credit=_CREDIT, address=address, name=name, max_message_bytes=max_message_bytes, **proof
     )
-    with consumer:
-        for group in groups(consumer, limits):
-            try:
-                if not _call(spark, fn, group):
-                    for batch in group:
-                        _call(spark, fn, [batch])
-            except SparkGone as error:
-                # Raised once the consumer is left in order: left by an exception, it would nack what it holds.
-                gone = error
-                break
-            handled += sum(map(len, group))
+    try:
+        with consumer:
+            for group in groups(consumer, limits):
+                try:
+                    if not _call(spark, fn, group):
+                        for batch in group:
+                            _call(spark, fn, [batch])
+                except SparkGone as error:
+                    # Raised once the consumer is left in order: left by an exception, it would nack what it holds.
+                    gone = error
+                    break
+                handled += sum(map(len, group))
+    except _JvmDied as died:
+        gone = SparkGone(str(died))
+        gone.__cause__ = died.__cause__
     if gone is not None:
         raise gone
     return handled
 
 
 def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
-    """False if nothing was settled: the function failed for several batches at once. Raises `SparkGone`; then nothing
-    was settled either."""
+    """False if nothing was settled: the function failed for several batches at once. Raises `SparkGone` and `_JvmDied`;
+    then nothing was settled either."""
     try:
         fn(to_dataframe(spark, group), InHand(group))
     except Exception as error:
-        if not alive(spark):
+        stopped = is_stopped(spark)
+        if stopped is not False:
             _unmark(group)
-            raise SparkGone(f"the Spark session has ended: {describe(error)}") from error
+            end = SparkGone if stopped else _JvmDied
+            raise end(f"the Spark session has ended: {describe(error)}") from error
         if len(group) > 1:
             _unmark(group)
             logger.warning("the function failed for %d batches at once; calling it with each alone", len(group))
@@ -139,13 +150,15 @@ def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
     return True
 
 
-def alive(spark: SparkSession) -> bool:
-    """Whether the session can still do anything. Asks its JVM."""
+def is_stopped(spark: SparkSession) -> bool | None:
+    """Whether the session was stopped. Asks its JVM; None: that is gone."""
+    if spark.sparkContext._jsc is None:
+        return True
     try:
-        return not spark.sparkContext._jsc.sc().isStopped()
+        return bool(spark.sparkContext._jsc.sc().isStopped())
     except Exception:
         # What is raised where nobody answers differs by how it died; none of it is an answer.
-        return False
+        return None
 
 
 def to_dataframe(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
