@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import to_json
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -133,8 +134,14 @@ def proof_of(given: argparse.Namespace, options: Mapping[str, str]) -> dict[str,
 
 def as_they_are(records: DataFrame, sink: str) -> DataFrame:
     """Records for a sink without a transformation. A topic takes what a record is; where it stood, and when, is for the
-    topic to say."""
-    return records.select("key", "value", "headers") if sink == "offramp" else records
+    topic to say. A table has no column for what is itself a list."""
+    match sink:
+        case "offramp":
+            return records.select("key", "value", "headers")
+        case "jdbc":
+            return records.withColumn("headers", to_json("headers"))
+        case _:
+            return records
 
 
 def write(df: DataFrame, given: argparse.Namespace, proof: dict[str, str]) -> StreamingQuery:

@@ -49,6 +49,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Made by the first call that needs it, and so only in the process that plans.
         self._control: Control | None = None
         self._token = 0
+        #: where a query without a checkpoint begins
+        self._start: Positions | None = None
         #: where the lanes ended when Spark asked last
         self._ends: Positions = {}
         #: what the sidecar has from here
@@ -61,9 +63,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802
         """Asked more than once and never written down by Spark, so the sidecar pins the answer before it gives it."""
         start: Named = self._options["startingPosition"]
-        control = self._attached()
-        self._committed = control.resolve_start(self._token, start)
-        return to_offset(self._subscription, self._committed)
+        if self._start is None:
+            # Once: a broker that is just starting may not know of a lane that it has told of before.
+            self._start = self._committed = self._attached().resolve_start(self._token, start)
+        return to_offset(self._subscription, self._start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark takes one limit here. Where both are set, `latestOffset` knows the other."""

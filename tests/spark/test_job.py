@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from offramp import Message
 from spark_bridge.errors import BadOption
@@ -66,6 +67,22 @@ def test_the_job_copies_a_subscription_into_a_topic(stage: Stage, tmp_path: Path
     assert "30 records in 1 batches; all that was done is committed" in said
     assert values_in(stage, "later") == sorted(b"%d" % n for n in range(30))
     eventually(lambda: sum(stage.committed().values()) == 30, "the status shows it")
+
+
+@pytest.mark.usefixtures("_java")
+@pytest.mark.timeout(PATIENCE * 3)
+def test_the_job_writes_a_subscription_into_a_table(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:
+    stage.publish([Message(b"%d" % n, key=b"k", headers={"h": b"x"}) for n in range(30)])
+    # The database that comes with Spark.
+    table = ("jdbc:derby:shop;create=true", "clicks", "--driver", "org.apache.derby.jdbc.EmbeddedDriver")
+    said = run(job(stage, tmp_path, "--available-now", "jdbc", *table), tmp_path)
+    assert "30 records in 1 batches; all that was done is committed" in said
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))  # type: ignore[union-attr]
+    rows = spark.read.jdbc(f"jdbc:derby:{tmp_path / 'shop'}", "clicks").collect()
+    assert sorted(int(row["value"]) for row in rows) == [*range(30)]
+    assert {(row["batch_id"], bytes(row["key"]), row["headers"]) for row in rows} == {
+        (0, b"k", '[{"name":"h","value":"eA=="}]')
+    }
 
 
 @pytest.mark.usefixtures("_java")
