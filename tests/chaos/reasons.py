@@ -26,6 +26,8 @@ _CUT_LATE = 2.0
 _WAITED = 0.5
 #: seconds after a worker is itself again in which it takes what it has had since before
 _ROUSED = 0.5
+#: and after a sidecar is, in which it does not know yet that its lanes went to another
+_WOKE = 1.0
 
 
 class Reasons:
@@ -38,6 +40,7 @@ class Reasons:
         #: Pulsar counts for itself how often it sent a record that several sidecars share
         self.broker_counts = several
         self._lane = [upset for upset in history.upsets if upset.trouble in lane]
+        self._frozen = [upset for upset in self._lane if upset.trouble is Trouble.FROZEN]
         self._gone = [upset for upset in history.upsets if upset.trouble is Trouble.GONE]
         self._numb = [upset for upset in history.upsets if upset.trouble is Trouble.NUMB]
         self._lease = history.lease
@@ -61,6 +64,10 @@ class Reasons:
             or self.lane_began_again(self.had_since(writer, since), by)
             or self._lease_ended(writer, since, by)
         )
+
+    def just_woke(self, at: float) -> bool:
+        """Whether a sidecar whose lanes may have gone to another may have sent then what it had fetched before."""
+        return any(upset.at <= at <= upset.until + _WOKE for upset in self._frozen)
 
     def had_since(self, writer: str, at: float) -> float:
         """Since when a worker may have had what it took then: one that was frozen did not look at it for a while."""

@@ -166,6 +166,15 @@ def test_what_a_frozen_worker_had_before_another_one_acked_it_does_not_say_so() 
     passes(replace(told, upsets=[frozen]))
 
 
+@pytest.mark.parametrize(("broker", "excused"), [("kafka", True), ("pulsar", True), ("local", False)])
+def test_a_sidecar_that_wakes_does_not_know_what_others_did_with_its_lanes(broker: str, excused: bool) -> None:
+    told = settled_and_again(Upset(1.05, 4.8, Trouble.FROZEN, "sidecar 0"), broker=broker)
+    told.notes[3] = note(5.0, "w2", Word.TOOK, X)
+    late = replace(told, upsets=[Upset(1.05, 3.9, Trouble.FROZEN, "sidecar 0")])
+    assert (UNFLAGGED in check(told).problems) is not excused
+    assert UNFLAGGED in check(late).problems
+
+
 def test_a_record_that_comes_again_after_its_ack_and_does_not_say_so() -> None:
     told = good("none")
     told.upsets.append(Upset(3.5, 3.6, Trouble.DOWN, "sidecar 0"))

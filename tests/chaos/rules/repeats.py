@@ -38,7 +38,7 @@ def repeats_are_flagged(seen: Seen) -> Iterator[str]:
     """A record that comes again after an ack, or after an unknown outcome, says so."""
     for spot, deliveries in seen.all_deliveries():
         for number, again in enumerate(deliveries):
-            if again.entry.possibly_processed:
+            if again.entry.possibly_processed or seen.reasons.just_woke(again.at):
                 continue
             # It says what was known when it was sent.
             sent = seen.reasons.had_since(again.writer, again.at)
