@@ -20,7 +20,7 @@ def machine() -> dict[str, object]:
         "cores": os.cpu_count(),
         "processor": _processor(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "system": platform.platform(),
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
     }
 
 

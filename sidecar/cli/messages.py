@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterable, MutableMapping, MutableSequence
+from collections.abc import MutableMapping, MutableSequence
 from typing import Any
 
 from google.protobuf.message import Message
@@ -75,10 +75,6 @@ def batch_lines(batch: record_pb2.Batch) -> list[bytes]:
 
 def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def json_lines(values: Iterable[Any]) -> str:
-    return "".join(f"{to_json(value)}\n" for value in values)
 
 
 def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:

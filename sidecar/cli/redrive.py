@@ -30,5 +30,6 @@ def run(args: argparse.Namespace) -> int:
         redriven = sidecar.admin.Redrive(request, timeout=60 * TIMEOUT).redriven
     print(f"{plural(redriven, 'dead letter')} of {args.subscription} sent back")
     if args.ids and redriven < len(set(args.ids)):
-        raise OfframpError("the others are not among its dead letters; `offramp dead-letters` lists those there are")
+        which = f"{args.ids[0]} is" if len(set(args.ids)) == 1 else f"of these ids {len(set(args.ids)) - redriven} are"
+        raise OfframpError(f"{which} not among its dead letters; `offramp dead-letters` lists those there are")
     return 0

@@ -10,6 +10,7 @@ becomes stale.
 """
 
 import argparse
+import sys
 import time
 from datetime import UTC, datetime
 
@@ -24,7 +25,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--start", action="store_true", help="the first record that is still there")
     to.add_argument("--end", action="store_true", help="past the last record")
-    to.add_argument("--position", type=_position, metavar="N", help="the record at this position is delivered next")
+    to.add_argument(
+        "--position", type=_position, metavar="N", help="the record here is next, or the nearest that is there"
+    )
     to.add_argument("--time", type=_timestamp, metavar="TIME", help="ISO 8601; without a zone it is UTC")
     to.add_argument("--ago", type=duration, metavar="DURATION", help="so long ago, such as 90s or 1h")
     parser.add_argument("--topic", default="", help="only this topic")
@@ -37,6 +40,10 @@ def run(args: argparse.Namespace) -> int:
         lanes = sidecar.admin.Seek(_request(args), timeout=TIMEOUT).lanes
     rows = [("lane", "position"), *((f"{lane.topic}/{lane.lane}", str(lane.position)) for lane in lanes)]
     print("\n".join(columns(rows, right=(1,))))
+    for lane in lanes:
+        if args.position is not None and lane.position != args.position:
+            where = f"{lane.topic}/{lane.lane}"
+            print(f"{where} has no position {args.position}: it goes on at {lane.position}", file=sys.stderr)
     return 0
 
 

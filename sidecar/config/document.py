@@ -203,6 +203,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, locate: Callable[[int], Origin], 
         said = "holds more than one document"
     elif "undefined alias" in said:
         said = "there is no such alias; a text that begins with * needs quotes"
+    elif "but found '<block mapping start>'" in said:
+        said = "keys of one level begin in one column, and this one does not"
     sentence = f"{locate(line).text}: is not YAML: {said}"
     lines = text.splitlines()
     written = lines[line - 1] if 0 < line <= len(lines) else ""

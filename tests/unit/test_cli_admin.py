@@ -262,4 +262,6 @@ def test_redrive_sends_back_those_that_are_named_or_all(
 def test_redrive_of_one_that_is_not_there_fails(sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]) -> None:
     sidecar.admin.dead_letters = [letter(1)]
     assert cli.main(["redrive", "orders", "--id", "orders/0/1", "--id", "orders/0/9"]) == 1
-    assert "the others are not among its dead letters" in capsys.readouterr().err
+    assert "of these ids 1 are not among its dead letters" in capsys.readouterr().err
+    assert cli.main(["redrive", "orders", "--id", "orders/0/9"]) == 1
+    assert "orders/0/9 is not among its dead letters" in capsys.readouterr().err

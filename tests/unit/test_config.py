@@ -221,6 +221,7 @@ def test_a_byte_order_mark_is_no_obstacle(folder: Path) -> None:
         ("log: {level: ${LEVEL}}", "quote variables"),
         ("a: b: c", "offramp.yaml:1: is not YAML: mapping values are not allowed here"),
         ("a: *x", "offramp.yaml:1: is not YAML: there is no such alias; a text that begins with * needs quotes"),
+        ("a:\n    b: 2\n  c: 3\n", "offramp.yaml:3: is not YAML: keys of one level begin in one column, and this"),
         ("a: 1\n---\nb: 2\n", "offramp.yaml:2: is not YAML: holds more than one document"),
         ("a: \x00", "offramp.yaml:1: holds the character U+0000, which YAML does not allow"),
         ("[" * 3000, "offramp.yaml: is nested too deeply"),

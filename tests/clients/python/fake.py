@@ -124,10 +124,6 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
             self.ready.append(Parcel(records, **about))
         await self._notify()
 
-    async def offer_records(self, *records: rec.Record) -> None:
-        self.ready.append(Parcel(list(records)))
-        await self._notify()
-
     async def notice(self, kind: Any, leases: Iterable[bytes] = (), detail: str = "") -> None:
         self.sessions[-1].out.notices.append(pb.Notice(kind=kind, leases=leases, detail=detail))
         await self._notify()

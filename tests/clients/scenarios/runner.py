@@ -54,14 +54,6 @@ class Runner:
         assert word == kind, f"it said {line!r} instead of {kind}\n{self.story()}"
         return rest
 
-    def skip_to(self, kind: str) -> str:
-        """As `next`, for a line that other kinds of lines may precede, but no verdict."""
-        while (line := self._next_line()) is not None and line.partition(" ")[0] != kind:
-            assert line != "pass", f"it passed before it said {kind}\n{self.story()}"
-            assert not line.startswith("fail"), f"{line}\n{self.story()}"
-        assert line is not None, f"it ended before it said {kind}\n{self.story()}"
-        return line.partition(" ")[2]
-
     def go(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(b"go\n")
