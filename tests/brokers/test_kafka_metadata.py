@@ -67,10 +67,12 @@ def test_what_is_stored_is_text_that_says_what_it_belongs_to(kafka: KafkaServer)
     play(body)
 
 
-def test_a_commit_without_acks_beyond_has_no_metadata(kafka: KafkaServer) -> None:
+def test_a_commit_without_acks_beyond_says_only_what_it_belongs_to(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = _topic(kafka), name("group")
-        assert await _commit(kafka, topic, group, Commit(7)) == (7, "")
+        committed = await _commit(kafka, topic, group, Commit(7))
+        assert committed == (7, _crafted(kafka, topic, position=7, beyond=()))
+        assert await _settled(kafka, topic, group, 7, numbered(12)[7:]) == ()
 
     play(body)
 
@@ -88,16 +90,19 @@ def test_metadata_beside_another_offset_is_not_believed(kafka: KafkaServer, offs
     play(body)
 
 
-def test_metadata_of_a_topic_that_was_deleted_and_made_again_is_not_believed(kafka: KafkaServer) -> None:
+@pytest.mark.parametrize("beyond", [BEYOND, ()])
+def test_a_position_of_a_topic_that_was_deleted_and_made_again_is_not_believed(
+    kafka: KafkaServer, beyond: tuple[Run, ...]
+) -> None:
     async def body() -> None:
         topic, group = _topic(kafka), name("group")
-        _, metadata = await _commit(kafka, topic, group, Commit(POSITION, BEYOND))
+        _, metadata = await _commit(kafka, topic, group, Commit(POSITION, beyond))
         kafka.admin.delete_topics([topic])[topic].result(20)
         await_(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "the topic is gone")
         kafka.make_topic(topic)
         kafka.publish(topic, *numbered(12))
         _write(kafka, topic, group, POSITION, metadata)
-        assert await _settled(kafka, topic, group, POSITION, numbered(12)[POSITION:]) == ()
+        assert await _settled(kafka, topic, group, 0, numbered(12)) == ()
 
     play(body)
 
@@ -169,14 +174,21 @@ def test_a_broker_that_takes_less_metadata_gets_the_position_alone(new_kafka: Ne
     play(body)
 
 
-def _crafted(kafka: KafkaServer, topic: str, cluster: str = "") -> str:
-    """The metadata for `POSITION` and `BEYOND`, as docs/brokers/kafka.md describes it."""
+def _crafted(
+    kafka: KafkaServer,
+    topic: str,
+    cluster: str = "",
+    *,
+    position: int = POSITION,
+    beyond: tuple[Run, ...] = BEYOND,
+) -> str:
+    """The metadata of a commit, as docs/brokers/kafka.md describes it."""
     described = kafka.admin.describe_cluster().result(20)
     topics = kafka.admin.describe_topics(_names(topic))
     names = (cluster or described.cluster_id, str(topics[topic].result(20).topic_id))
-    body = b"".join(bytes([len(one)]) + one.encode() for one in names) + bytes([POSITION])
-    at = POSITION
-    for start, stop in BEYOND:
+    body = b"".join(bytes([len(one)]) + one.encode() for one in names) + bytes([position])
+    at = position
+    for start, stop in beyond:
         body += bytes([start - at, stop - start])
         at = stop
     body += zlib.crc32(body).to_bytes(4, "big")

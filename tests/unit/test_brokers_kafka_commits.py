@@ -8,11 +8,12 @@ from confluent_kafka import KafkaError, TopicPartition
 from sidecar.brokers.kafka import commits
 from sidecar.brokers.kafka.commits import Commits, Request
 from sidecar.brokers.kafka.lanes import Phase, Reading
-from sidecar.errors import BrokerError, Unavailable
+from sidecar.errors import BrokerError, LaneGone, Unavailable
 from sidecar.model import Lane
 
 KEPT, LEAVING, OTHER = Lane("orders", 0), Lane("orders", 1), Lane("bills", 0)
 UNKNOWN: Any = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+REFUSED: Any = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 class Desk:
@@ -20,7 +21,8 @@ class Desk:
 
     def __init__(self) -> None:
         readings = {lane: Reading(lane, phase=Phase.ACTIVE) for lane in (KEPT, LEAVING, OTHER)}
-        self.commits = Commits(readings, lambda lanes: None)
+        self.vanished: list[Lane] = []
+        self.commits = Commits(readings, self.vanished.extend)
         me: Any = self
         self.commits.consumer = me
         self.sent: list[dict[Lane, int]] = []
@@ -127,3 +129,19 @@ def test_what_is_sent_topic_by_topic_is_confirmed_topic_by_topic() -> None:
     desk.confirm(request)
     assert desk.sent == [{KEPT: 900, OTHER: 7}, {KEPT: 900}, {OTHER: 7}]
     assert desk.answers == {"only": None}
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, REFUSED])
+def test_a_topic_that_is_gone_or_refused_does_not_hold_up_the_others(error: Any) -> None:
+    desk = Desk()
+    desk.submit("only", {KEPT: (900, ""), OTHER: (7, "")})
+    desk.commits.serve()
+    desk.answered({KEPT: 900, OTHER: 7}, error)
+    desk.commits.serve()
+    desk.answered({KEPT: 900})
+    desk.commits.serve()
+    desk.answered({OTHER: 7}, error)
+    answer = desk.answers["only"]
+    assert isinstance(answer, LaneGone)
+    assert answer.lanes == {OTHER}
+    assert desk.vanished == [OTHER]

@@ -29,6 +29,7 @@ class Asked:
         self.begun: asyncio.Queue[list[Lane]] = asyncio.Queue()
         self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()
         self.confirmed: asyncio.Queue[Request] = asyncio.Queue()
+        self.anew: asyncio.Queue[list[Lane]] = asyncio.Queue()
         me: Any = self
         kafka: Any = self.kafka
         self.errands = Errands(kafka, kafka, kafka, me, lambda: me)
@@ -46,6 +47,9 @@ class Asked:
         assert told is request.told
         self.confirmed.put_nowait(request)
 
+    def begin_anew(self, lanes: list[Lane]) -> None:
+        self.anew.put_nowait(lanes)
+
     def tell(self, trouble: Trouble) -> None:
         self.troubles.put_nowait(trouble)
 
@@ -56,6 +60,7 @@ class Kafka:
     def __init__(self) -> None:
         self.answers = True
         self.without_leader: set[Lane] = set()
+        self.made_again: set[Lane] = set()
         self.asked: list[set[Lane]] = []
         self.committed: dict[Lane, Stored] = {}
         self.looked_at = asyncio.Event()
@@ -65,12 +70,16 @@ class Kafka:
         return self.committed
 
     async def connect(self) -> dict[str, str]:
+        self.looked_at.set()
         if not self.answers:
             raise Unavailable("nobody is there")
         return {}
 
     async def ends(self, lanes: Collection[Lane]) -> dict[Lane, LaneEnd]:
         return {lane: LaneEnd(0, 20) for lane in lanes}
+
+    async def remade(self, lanes: Collection[Lane]) -> list[Lane]:
+        return [lane for lane in lanes if lane in self.made_again]
 
     async def beginnings(self, lanes: Collection[Lane]) -> dict[Lane, Beginning]:
         self.asked.append({*lanes})
@@ -82,7 +91,7 @@ class Kafka:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for wait in ("_AGAIN", "_LOOK", "_LOOK_AT_PAUSED"):
+    for wait in ("_AGAIN", "_LOOK", "_LOOK_AT_PAUSED", "_LOOK_AT_TOPICS"):
         monkeypatch.setattr(errands, wait, 0.0)
 
 
@@ -152,6 +161,21 @@ def test_a_lane_that_moved_away_before_it_started_is_not_waited_for() -> None:
         asked.ends = {ONE: LaneEnd(0, 20)}
         await welcoming
         assert asked.begun.empty()
+
+    asyncio.run(asyncio.wait_for(body(), 5.0))
+
+
+def test_lanes_whose_topic_was_made_again_begin_anew_once_the_cluster_can_be_asked() -> None:
+    async def body() -> None:
+        asked = Asked()
+        asked.kafka.answers = False
+        asked.kafka.made_again = {OTHER}
+        looking = asyncio.create_task(asked.errands.look_at_topics())
+        await asked.kafka.looked_at.wait()
+        assert asked.anew.empty()
+        asked.kafka.answers = True
+        assert await asked.anew.get() == [OTHER]
+        looking.cancel()
 
     asyncio.run(asyncio.wait_for(body(), 5.0))
 

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from sidecar.brokers.base import SourceSpec
+from sidecar.brokers.kafka.chatter import Reasons
 from sidecar.brokers.kafka.commits import Request
 from sidecar.brokers.kafka.group import Group
 from sidecar.brokers.kafka.shelf import Shelf
@@ -37,6 +39,8 @@ async def seeking(thread: Any) -> Mapping[Lane, int]:
     broker: Any = type("Broker", (), {"reasons": None, "ping": None})
     group = Group(broker, SourceSpec("billing", ("orders",)), Shelf(lambda: None), asyncio.Event())
     group._loop, group._member = asyncio.get_running_loop(), thread
+    locating: Any = type("Locating", (), {"metadata": lambda _, lane, commit: ""})()
+    group._locating = locating
     return await group._move({ONE: 70, OTHER: 80})
 
 
@@ -60,3 +64,24 @@ def test_a_seek_that_kafka_did_not_take_moves_nothing(error: BrokerError) -> Non
     with pytest.raises(type(error)):
         asyncio.run(seeking(thread))
     assert thread.moved == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(KafkaError._TRANSPORT, 0), (KafkaError._RESOLVE, 0), (KafkaError._ALL_BROKERS_DOWN, 1)],
+)
+def test_nobody_is_woken_for_a_broker_that_is_away(code: int, told: int) -> None:
+    """While all are, the library says so of each, several times a second."""
+
+    async def body() -> None:
+        broker: Any = type("Broker", (), {"reasons": Reasons(), "ping": None})
+        group = Group(broker, SourceSpec("billing", ("orders",)), Shelf(lambda: None), asyncio.Event())
+        heard: list[Callable[..., object]] = []
+        group._call = lambda function, *_: heard.append(function)  # type: ignore[method-assign]
+        group.failed(KafkaError(code), None)
+        assert len(heard) == told
+        latest = broker.reasons.latest()
+        assert latest is not None
+        assert latest.code() == code
+
+    asyncio.run(body())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from sidecar.brokers.base import LaneEnd
+from sidecar.brokers.base import LaneEnd, Lost
 from sidecar.brokers.kafka.commits import Commits, Request
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.brokers.kafka.member import Member
@@ -212,6 +212,18 @@ def test_a_lane_that_kafka_did_not_know_for_a_moment_begins_anew() -> None:
     assert thread.member.has(thread.ear.lanes[0])
     assert thread.ready() == []
     assert KEPT in thread.library.paused
+
+
+def test_lanes_that_are_to_begin_anew_are_lost_first() -> None:
+    thread = Thread()
+    thread.brings(KEPT, 0, 1, 2)
+    thread.member._readings[LEAVING].phase = Phase.LEAVING
+    thread.member.begin_anew([KEPT, LEAVING, Lane("unknown", 0)])
+    thread.member._inbox.work_all()
+    polled = thread.shelf.take(1_000, 1 << 20)
+    assert (polled.chunks, polled.events) == ([], [Lost(frozenset([KEPT]))])
+    assert [reading.lane for reading in thread.ear.lanes] == [KEPT]
+    assert thread.member.has(thread.ear.lanes[0])
 
 
 def test_a_position_that_is_to_be_stored_first_is_tried_again_by_whoever_asked() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.brokers.kafka.metadata import MOST, Stamp, decode, encode
+from sidecar.brokers.kafka.metadata import MOST, Stamp, decode, encode, topic_of
 from sidecar.model import Commit, Run
 
 STAMP = Stamp("MkU3OEVBNTcwNTJENDM2Qg", "b93XvoCgRzaSTL4BII3yCw")
@@ -42,9 +42,29 @@ def test_hundreds_of_runs_fit() -> None:
     assert len(read) > 1000
 
 
-def test_nothing_beyond_is_no_text() -> None:
-    assert encode(STAMP, Commit(7)) == ""
-    assert decode("", STAMP, 7, END) == ()
+def test_nothing_beyond_is_a_text_that_says_which_log_it_is() -> None:
+    text = encode(STAMP, Commit(7))
+    assert len(text) < 100
+    assert decode(text, STAMP, 7, END) == ()
+    assert topic_of(text, STAMP.cluster, 7) == STAMP.topic_id
+
+
+@given(commits())
+def test_a_text_says_which_topic_its_position_is_in(commit: Commit) -> None:
+    assert topic_of(encode(STAMP, commit), STAMP.cluster, commit.position) == STAMP.topic_id
+
+
+@given(commits())
+def test_a_text_that_was_copied_says_nothing_of_the_topic(commit: Commit) -> None:
+    text = encode(STAMP, commit)
+    assert topic_of(text, "another", commit.position) is None
+    assert topic_of(text, STAMP.cluster, commit.position + 1) is None
+
+
+@given(st.text())
+def test_what_others_write_says_nothing_of_the_topic(text: str) -> None:
+    assert topic_of(text, STAMP.cluster, 0) is None
+    assert topic_of(f"offramp:1:{text}", STAMP.cluster, 0) is None
 
 
 @given(commits(), positions)

@@ -35,7 +35,7 @@ class Library:
     def __init__(self, *_: Any, **__: Any) -> None:
         self.queue: list[Callable[[KafkaError | None, Any], None]] = []
         self.outcome: list[KafkaError | None] = []
-        self.fatal = False
+        self.fatal = self.told = False
         self._turn = threading.Lock()
         self.made.append(self)
 
@@ -51,6 +51,10 @@ class Library:
             self.queue.append(on_delivery)
 
     def poll(self, timeout: float) -> None:
+        if self.fatal and not self.told:
+            # The library has no other way: of this it tells no callback.
+            self.told = True
+            raise KafkaException(KafkaError(KafkaError._FATAL))
         with self._turn:
             reported, self.queue = (self.queue, []) if self.outcome else ([], self.queue)
         for report in reported:
@@ -128,5 +132,22 @@ def test_a_producer_that_failed_for_good_is_replaced_once() -> None:
             with pytest.raises(Unavailable):
                 await each
         assert len(Library.made) == 2
+
+    play(body)
+
+
+def test_the_thread_outlives_a_producer_that_failed_for_good_while_nothing_was_under_way() -> None:
+    """One that may not write at all fails so before anybody publishes."""
+
+    async def body(publisher: Publisher) -> None:
+        (old,) = Library.made
+        old.fatal = True
+        publisher._wake.set()
+        while not old.told:  # noqa: ASYNC110 - it happens on a thread
+            await asyncio.sleep(0.01)
+        with pytest.raises(Unavailable):
+            await publisher.publish("orders", SMALL)
+        Library.made[1].outcome = [None]
+        assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
 
     play(body)

@@ -1,8 +1,10 @@
 """What users may say to Kafka, and what they may not."""
 
+import logging
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from sidecar import config
 from sidecar.brokers.kafka import properties
@@ -97,6 +99,17 @@ def test_users_may_change_what_the_adapter_only_prefers() -> None:
     conf = properties.member(options(properties={"fetch.wait.max.ms": "7"}), "g", GroupProtocol.CONSUMER)
     assert conf["fetch.wait.max.ms"] == "7"
     assert conf["fetch.queue.backoff.ms"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "wait"),
+    [({}, 500), ({"reconnect.backoff.ms": "50"}, "50"), ({"reconnect.backoff.max.ms": "200"}, 200)],
+)
+def test_while_no_broker_is_up_the_library_waits_between_tries(given: dict[str, str], wait: int | str) -> None:
+    conf = properties.common(options(properties=given))
+    assert conf["reconnect.backoff.ms"] == wait
+    # It refuses a longest wait that is shorter than the first.
+    Producer(dict(conf), logger=logging.Logger("nobody"))
 
 
 @pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])

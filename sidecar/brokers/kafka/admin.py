@@ -27,7 +27,7 @@ from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import kafka_error, translate
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import common
-from sidecar.errors import NotFound, Unavailable
+from sidecar.errors import BrokerError, NotFound, Unavailable
 from sidecar.model import Lane
 
 #: seconds for one answer
@@ -115,6 +115,17 @@ class Admin:
                 topic = await self._answer(future, f"find topic {name}")
                 found[name] = Topic(name, str(topic.topic_id), len(topic.partitions))
         return found
+
+    async def ids(self, names: Collection[str]) -> dict[str, str]:
+        """Of those of the names that can be seen, and have one."""
+        if not names:
+            return {}
+        futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=_PATIENCE)
+        found: dict[str, str] = {}
+        for name, future in futures.items():
+            with contextlib.suppress(BrokerError):
+                found[name] = str((await self._answer(future, f"find topic {name}")).topic_id)
+        return {name: id_ for name, id_ in found.items() if id_ != NO_ID}
 
     async def topic(self, name: str) -> Topic:
         """Raises `NotFound`."""

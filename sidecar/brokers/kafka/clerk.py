@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 #: seconds for one answer
 _PATIENCE = 10.0
+#: seconds between turns in which the library tells what it has to tell, and how much one takes in at the most
+_BETWEEN_TURNS, _IN_A_TURN = 1.0, 100
 #: the broker takes positions of non-members only while a group has no members
 _HAS_MEMBERS = frozenset((KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.STALE_MEMBER_EPOCH))
 
@@ -45,6 +47,7 @@ class Clerk:
         except KafkaException as error:
             raise translate(error, "use the settings") from error
         self._turn = asyncio.Lock()
+        self._serving = asyncio.get_running_loop().create_task(self._serve_always())
 
     async def stored(self, lanes: Collection[Lane]) -> dict[Lane, Stored]:
         """Where the group is in these lanes, where it is anywhere. Raises `Unavailable`, `Refused`."""
@@ -70,8 +73,21 @@ class Clerk:
         if entries:
             await self._run(self._store, entries)
 
+    def serve(self) -> None:
+        """Hear what the library has to tell: while Kafka is gone that is much, and what nobody hears piles up in it."""
+        if not self._turn.locked():
+            for _ in range(_IN_A_TURN):
+                if self._consumer.poll(0) is None:
+                    break
+
     async def close(self) -> None:
+        self._serving.cancel()
         await self._run(self._consumer.close)
+
+    async def _serve_always(self) -> None:
+        while True:
+            await asyncio.sleep(_BETWEEN_TURNS)
+            self.serve()
 
     async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """In a thread, one call at a time. Shielded, since one that nobody waits for any more cannot be stopped, and no

@@ -23,6 +23,8 @@ _RETRIED_FOR = 5.0
 #: seconds without an answer after which the next one may go: longer than the library goes on trying, or an earlier
 #: commit could arrive after a later one
 _ABANDONED = 150.0
+#: of one topic, while the others can be committed
+_OF_ONE_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +70,8 @@ class Commits:
     """
 
     def __init__(self, readings: Mapping[Lane, Reading], vanished: Callable[[list[Lane]], None]) -> None:
-        """`vanished` is told of lanes that Kafka does not know; whoever asked is answered that they are gone."""
+        """`vanished` is told of lanes that Kafka does not know, or not for us; whoever asked is answered that they are
+        gone."""
         self._readings = readings
         self._vanished = vanished
         self._waiting: deque[Request] = deque()
@@ -171,8 +174,8 @@ class Commits:
         worst = error or next((each.error for each in partitions if each.error is not None), None)
         if worst is None:
             self._done(request)
-        elif worst.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            self._search_deleted(request)
+        elif worst.code() in _OF_ONE_TOPIC:
+            self._search(request)
         elif worst.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not self._bare:
             log.warning("the broker takes no acks beyond a position: its offset.metadata.max.bytes is too small")
             self._bare = True
@@ -190,8 +193,9 @@ class Commits:
         else:
             self._finish(None)
 
-    def _search_deleted(self, request: Request) -> None:
-        """A topic was deleted. The library says so of all lanes of the commit, whichever it is: try topic by topic."""
+    def _search(self, request: Request) -> None:
+        """A topic was deleted, or the right to it was taken. The library may say so of all lanes of the commit,
+        whichever it is: try topic by topic, so that the others are committed."""
         topics = {lane.topic for lane in request.told}
         if len(topics) > 1:
             request.topics = sorted(topics)

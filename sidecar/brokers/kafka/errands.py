@@ -24,6 +24,8 @@ _AGAIN = 0.5
 _LOOK = 0.02
 #: seconds between looks at the ends of lanes that are paused
 _LOOK_AT_PAUSED = 5.0
+#: seconds between looks whether topics are those that they were
+_LOOK_AT_TOPICS = 5.0
 
 
 class Errands:
@@ -99,3 +101,15 @@ class Errands:
             if paused:
                 with contextlib.suppress(BrokerError):
                     self._member().note_ends(await self._admin.ends(paused))
+
+    async def look_at_topics(self) -> None:
+        """For ever: of a topic that was deleted and made again at once, nobody may be told. Members that share out
+        among themselves know it by its name, and the library goes on in it where it was in the one before."""
+        while True:
+            await asyncio.sleep(_LOOK_AT_TOPICS)
+            with contextlib.suppress(BrokerError):
+                # A broker that is just starting is not asked for ids: the library may not survive its answer.
+                await self._admin.connect()
+                remade = await self._locating.remade([*self._member().ends])
+                if remade:
+                    self._member().begin_anew(remade)

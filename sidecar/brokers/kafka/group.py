@@ -14,7 +14,7 @@ from sidecar.brokers.kafka.broadcast import sieve
 from sidecar.brokers.kafka.clerk import Clerk
 from sidecar.brokers.kafka.commits import Request
 from sidecar.brokers.kafka.errands import Errands
-from sidecar.brokers.kafka.errors import says_fenced, translate
+from sidecar.brokers.kafka.errors import OF_ONE_BROKER, says_fenced, translate
 from sidecar.brokers.kafka.health import Health
 from sidecar.brokers.kafka.joining import connector
 from sidecar.brokers.kafka.lanes import Reading
@@ -64,6 +64,7 @@ class Group:
         #: why nothing ever will
         self._dead: BrokerError | None = None
         self._closing = False
+        self._looks_at_topics = False
         #: what was asked of the thread
         self._unanswered: dict[asyncio.Future[None], Collection[Lane]] = {}
         #: the thread has ended
@@ -103,6 +104,10 @@ class Group:
         await self._commit(
             {lane: (commit.position, self._locating.metadata(lane, commit)) for lane, commit in commits.items()}
         )
+
+    def begin_anew(self, lanes: Collection[Lane]) -> None:
+        """Lose lanes, and begin them again as soon as Kafka lets us."""
+        self._joined().begin_anew(lanes)
 
     def release(self, lanes: Collection[Lane]) -> None:
         if self._member is not None:
@@ -157,6 +162,10 @@ class Group:
             sieve=sieve(self.spec.own_topics, properties.instance_of(options)) if options.broadcast else None,
         )
         self._member.start()
+        # With the other protocol the broker knows topics by their ids, and lanes of another one are assigned anew.
+        if protocol is GroupProtocol.CLASSIC and not self._looks_at_topics:
+            self._looks_at_topics = True
+            self._spawn(self._errands.look_at_topics)
 
     def _options(self) -> KafkaOptions:
         """There is little in a retry topic, mostly: the room is for the others."""
@@ -183,7 +192,9 @@ class Group:
 
     def failed(self, error: KafkaError, topic: str | None) -> None:
         self._broker.reasons.heard(error)
-        self._call(self._heard, error, topic)
+        # While no broker is up, each try tells one of these: nobody is to be woken for it.
+        if error.code() not in OF_ONE_BROKER:
+            self._call(self._heard, error, topic)
 
     def ended(self, error: BaseException | None) -> None:
         self._call(self._ended, error)
@@ -277,7 +288,7 @@ class Group:
     async def _move(self, positions: Mapping[Lane, int]) -> Mapping[Lane, int]:
         gone: frozenset[Lane] = frozenset()
         try:
-            await self._commit({lane: (position, "") for lane, position in positions.items()})
+            await self.commit({lane: Commit(position) for lane, position in positions.items()})
         except LaneGone as error:
             # Kafka has the positions of the others.
             gone = error.lanes

@@ -1,14 +1,18 @@
 """Finding out where lanes start, go on, and are moved to. Asks Kafka, on the event loop."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from sidecar.brokers.base import AtPosition, AtTime, LaneEnd, SeekTarget, SeekTo, SourceSpec, Start
 from sidecar.brokers.kafka.admin import NO_ID, Admin, at_time
 from sidecar.brokers.kafka.clerk import Clerk, Stored
-from sidecar.brokers.kafka.metadata import Stamp, encode
+from sidecar.brokers.kafka.metadata import Stamp, encode, topic_of
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.brokers.kafka.starting import Beginning, beginning, going_on
+from sidecar.errors import NotFound
+from sidecar.logs import Log
 from sidecar.model import Commit, Lane
+
+log = Log("kafka")
 
 #: stores positions of lanes that are ours, with their metadata
 Pin = Callable[[Mapping[Lane, tuple[int, str]]], Awaitable[None]]
@@ -43,8 +47,8 @@ class Locating:
         self._clerk = clerk
         self._out_of_range = out_of_range
         self._pin = pin
-        #: of topics that lanes were assigned of
-        self._ids: dict[str, str] = {}
+        #: of the topic that a lane was in when it began: other lanes of its name may have begun in another one
+        self._ids: dict[Lane, str] = {}
 
     async def pin_ends(self) -> None:
         """For a group that is to start at the end: its first members must agree on where that is.
@@ -63,28 +67,42 @@ class Locating:
         """Where assigned lanes start. One without a position is given it before anything of it is delivered, so that
         no later life starts anywhere else."""
         lanes = list(lanes)
-        for topic in (await self._admin.topics({lane.topic for lane in lanes})).values():
-            if topic.id != NO_ID:
-                self._ids[topic.name] = topic.id
-        ends = await self._admin.ends(lanes)
+        # In this order: if the topic is made again meanwhile, the position is of the older one, and the ends are not.
         stored = await self._clerk.stored(lanes)
+        ids = await self._topic_ids(lanes)
+        ends = await self._admin.ends(lanes)
+        remade = [lane for lane in stored if self._is_remade(lane, stored[lane], ids.get(lane))]
         new = {lane: await self._first(lane, ends[lane]) for lane in lanes if lane not in stored}
+        new |= {lane: ends[lane].start for lane in remade}
         if new:
-            await self._pin({lane: (position, "") for lane, position in new.items()})
-        ends |= await self._ends_behind({lane: stored[lane].position for lane in lanes if lane in stored}, ends)
+            await self._pin({lane: (at, self._text(ids.get(lane), Commit(at))) for lane, at in new.items()})
+        ends |= await self._ends_behind({lane: stored[lane].position for lane in stored if lane not in new}, ends)
         found: dict[Lane, Beginning] = {}
         for lane in lanes:
             position, metadata = Stored(new[lane], "") if lane in new else stored[lane]
-            found[lane] = beginning(
-                position, metadata, self._stamp(lane), ends[lane], self._out_of_range, first=lane in new
-            )
+            stamp = Stamp(self._admin.cluster, ids.get(lane, ""))
+            first = lane not in stored
+            found[lane] = beginning(position, metadata, stamp, ends[lane], self._out_of_range, first=first)
+        for lane in remade:
+            log.warning("its topic was deleted and made again: it is read from its start", lane=lane)
+        self._ids.update(ids)
         return found
 
     async def goes_on(self, lane: Lane, position: int) -> Beginning:
         """Where a lane goes on whose position is not there any more."""
+        ids = await self._topic_ids([lane])
         ends = await self._admin.ends([lane])
+        if self._is_another(lane, ids.get(lane)):
+            self._ids.update(ids)
+            return Beginning(ends[lane].start, (), False, ends[lane], ends[lane].start)
         ends |= await self._ends_behind({lane: position}, ends)
         return going_on(position, ends[lane], self._out_of_range)
+
+    async def remade(self, lanes: Collection[Lane]) -> list[Lane]:
+        """Those that began in a topic that was deleted and made again since: what is read of them now is of another
+        log, as if it followed."""
+        ids = await self._admin.ids({lane.topic for lane in lanes})
+        return [lane for lane in lanes if self._is_another(lane, ids.get(lane.topic))]
 
     async def _ends_behind(self, positions: Mapping[Lane, int], ends: Mapping[Lane, LaneEnd]) -> dict[Lane, LaneEnd]:
         """Of lanes that end before their position for now, since a transaction is open: it is no position of another
@@ -95,14 +113,40 @@ class Locating:
 
     def metadata(self, lane: Lane, commit: Commit) -> str:
         """What is stored beside a position."""
-        return encode(self._stamp(lane), commit) if commit.beyond and lane.topic in self._ids else ""
+        return self._text(self._ids.get(lane), commit)
 
-    def _stamp(self, lane: Lane) -> Stamp:
-        return Stamp(self._admin.cluster, self._ids.get(lane.topic, ""))
+    def _text(self, topic_id: str | None, commit: Commit) -> str:
+        return encode(Stamp(self._admin.cluster, topic_id), commit) if topic_id else ""
+
+    async def _topic_ids(self, lanes: Collection[Lane]) -> dict[Lane, str]:
+        """Of lanes whose topic has one. Raises `NotFound` if one is not there: by the next question it may be, anew."""
+        topics = await self._admin.topics({lane.topic for lane in lanes})
+        for lane in lanes:
+            if lane.topic not in topics:
+                raise NotFound(f"There is no topic {lane.topic!r}.")
+        return {lane: topics[lane.topic].id for lane in lanes if topics[lane.topic].id != NO_ID}
+
+    def _is_remade(self, lane: Lane, stored: Stored, topic_id: str | None) -> bool:
+        """The position is of a topic that was deleted; the one that has its name now has other records there."""
+        if topic_id is None:
+            return False
+        committed_for = topic_of(stored.metadata, self._admin.cluster, stored.position)
+        if committed_for is None:
+            # Where nothing is said, a tool has set the position: it is meant for the topic that is there. Unless we
+            # have seen another one: then it may be our own, to which Kafka had no room for a text.
+            return self._is_another(lane, topic_id)
+        return committed_for != topic_id
+
+    def _is_another(self, lane: Lane, topic_id: str | None) -> bool:
+        """The topic of a lane is not the one in which it began here."""
+        return topic_id is not None and self._ids.get(lane, topic_id) != topic_id
 
     async def _first(self, lane: Lane, end: LaneEnd) -> int:
         """Where the group starts in a lane that it was never in."""
         if self._spec.start is Start.EARLIEST or lane.topic in self._spec.own_topics:
+            return end.start
+        # Its topic was made again, and Kafka has forgotten the position: all of it is new.
+        if any(known.topic == lane.topic for known in self._ids):
             return end.start
         # A lane that was added to a topic that is consumed already: all of it is new.
         topic = await self._admin.topic(lane.topic)

@@ -38,6 +38,8 @@ _PATIENCE = 1.0
 _BETWEEN_LOOKS = 0.05
 #: bytes of a record, before any was seen
 _FIRST_GUESS = 1024.0
+#: the core has the lane, and nobody has told it that it goes
+_BEGUN = (Phase.ACTIVE, Phase.STUCK)
 
 
 class Member:
@@ -119,6 +121,10 @@ class Member:
 
     def begin(self, beginnings: Mapping[Reading, Beginning]) -> None:
         self._inbox.put_later(lambda: self._begin(beginnings))
+
+    def begin_anew(self, lanes: Collection[Lane]) -> None:
+        """Let go of lanes, and find out where they start, as if they were assigned just now."""
+        self._inbox.put_later(lambda: self._begin_anew(lanes))
 
     def restart(self, reading: Reading, beginning: Beginning) -> None:
         self._inbox.put_later(lambda: self._steering.restart(reading, beginning))
@@ -267,6 +273,13 @@ class Member:
     def _begin(self, beginnings: Mapping[Reading, Beginning]) -> None:
         self.ends = {**self.ends, **self._steering.begin(beginnings)}
 
+    def _begin_anew(self, lanes: Collection[Lane]) -> None:
+        known = [lane for lane in lanes if lane in self._readings and self._readings[lane].phase in _BEGUN]
+        if known:
+            self._shelf.forget(known)
+            self._shelf.tell(Lost(frozenset(known)))
+            self._vanished(known)
+
     # What Kafka tells.
 
     def _arrived(self, readings: list[Reading]) -> None:
@@ -274,9 +287,10 @@ class Member:
         self._listener.arrived(readings)
 
     def _vanished(self, lanes: list[Lane]) -> None:
-        """Kafka does not know lanes that are ours. Their topic was deleted, or only its metadata was away for a moment:
-        then nobody revokes them, and the core has let go of them. So they begin anew, once Kafka knows them."""
-        readings = [Reading(lane) for lane in lanes if self._readings[lane].phase in (Phase.ACTIVE, Phase.STUCK)]
+        """Kafka does not know lanes that are ours, or not for us. Their topic was deleted, or only its metadata was
+        away for a moment, or the right to it is: then nobody revokes them, and the core has let go of them. So they
+        begin anew, once Kafka knows them."""
+        readings = [Reading(lane) for lane in lanes if self._readings[lane].phase in _BEGUN]
         if readings:
             self._consumer.pause([reading.partition for reading in readings])
             self._shelf.forget([reading.lane for reading in readings])

@@ -1,10 +1,13 @@
-"""The acks beyond a committed position, as the text that Kafka stores beside it. Pure.
+"""Which log a committed position is in, and the acks beyond it, as the text that Kafka stores beside it. Pure.
 
     offramp:1:<base64 of: cluster, topic id, position, runs, checksum>
 
 A text is believed only if it belongs to exactly this position of this topic in this cluster: tools that mirror a
 cluster copy it beside positions that they have translated, a topic can be deleted and made again under its name,
 and other programs write texts of their own.
+
+Kafka stores positions by the names of topics. So one of a topic that was deleted may be stored for the one that was
+made again under its name, and only the text tells.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -29,10 +32,16 @@ class Stamp(NamedTuple):
     topic_id: str
 
 
+class Note(NamedTuple):
+    """What a text says."""
+
+    stamp: Stamp
+    position: int
+    beyond: tuple[Run, ...]
+
+
 def encode(stamp: Stamp, commit: Commit) -> str:
-    """The text for a commit; empty if there is nothing to say. If not all runs fit, the earliest ones ride."""
-    if not commit.beyond:
-        return ""
+    """The text for a commit. If not all runs fit, the earliest ones ride."""
     head = _text(stamp.cluster) + _text(stamp.topic_id) + _varint(commit.position)
     parts = [head]
     room = _MOST_BYTES - len(head) - _CHECKSUM_BYTES
@@ -50,24 +59,38 @@ def encode(stamp: Stamp, commit: Commit) -> str:
 
 def decode(text: str, stamp: Stamp, position: int, end: int) -> tuple[Run, ...]:
     """The runs of a text that was found beside `position` in a lane that ends at `end`; none if in any doubt."""
-    if not text.startswith(_PREFIX):
+    note = _note(text)
+    if note is None or note[:2] != (stamp, position):
         return ()
+    # The record at the position itself is not settled, or the position would be further on.
+    if not note.beyond or note.beyond[0].start <= position or note.beyond[-1].stop > end:
+        return ()
+    return note.beyond
+
+
+def topic_of(text: str, cluster: str, position: int) -> str | None:
+    """The id of the topic that `position` was committed for, by the text that was found beside it. None if that does
+    not say: also if the position was copied from another cluster, or set by a tool that left the text in place."""
+    note = _note(text)
+    if note is None or (note.stamp.cluster, note.position) != (cluster, position):
+        return None
+    return note.stamp.topic_id
+
+
+def _note(text: str) -> Note | None:
+    if not text.startswith(_PREFIX):
+        return None
     encoded = text[len(_PREFIX) :]
     try:
         raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
         body, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
         if checksum != _checksum(body):
-            return ()
+            return None
         reader = _Reader(body)
-        if (reader.text(), reader.text(), reader.number()) != (*stamp, position):
-            return ()
-        runs = tuple(reader.runs(position))
+        stamp, position = Stamp(reader.text(), reader.text()), reader.number()
+        return Note(stamp, position, tuple(reader.runs(position)))
     except (BadBase64, ValueError, IndexError):
-        return ()
-    # The record at the position itself is not settled, or the position would be further on.
-    if not runs or runs[0].start <= position or runs[-1].stop > end:
-        return ()
-    return runs
+        return None
 
 
 class _Reader:

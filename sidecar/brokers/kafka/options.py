@@ -50,7 +50,7 @@ class KafkaOptions:
     sasl: Sasl = setting("How to log in. Others can be set by `properties`.", Sasl.NONE)
     username: str = setting("Who logs in.", "")
     password: str = setting("Its password; better by a variable, or by `password_file`.", "", secret=True)
-    password_file: str = setting("A file that holds the password. Read again at each connect.", "")
+    password_file: str = setting("A file that holds the password. Restart the sidecar when it changes.", "")
     group_protocol: GroupProtocol = setting(
         "How a group shares out its lanes. `auto`: `consumer` (KIP-848) where the broker has it, `classic` otherwise.",
         GroupProtocol.AUTO,

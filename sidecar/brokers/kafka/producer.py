@@ -155,13 +155,20 @@ class Publisher:
             if not self._calls:
                 self._wake.wait(_IDLE)
                 self._wake.clear()
-            self._producer.poll(0.05 if self._calls else 0)
+            self._serve(self._producer, 0.05 if self._calls else 0)
             for each in [*self._failed]:
-                each.poll(0)
+                self._serve(each, 0)
                 if not len(each):
                     self._failed.remove(each)
             self._meanwhile()
-        self._producer.flush(_LAST)
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(_LAST)
+
+    def _serve(self, producer: Producer, timeout: float) -> None:
+        """One that failed for good says so once, to whoever serves it. The next publish hears it, too, and replaces it:
+        without the thread, that would never be answered."""
+        with contextlib.suppress(KafkaException):
+            producer.poll(timeout)
 
 
 def _resolve(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[None]") -> None:

@@ -10,7 +10,7 @@ from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec
 from sidecar.brokers.kafka.group import Group
 from sidecar.brokers.kafka.joining import prepare_topics
 from sidecar.brokers.kafka.shelf import Shelf
-from sidecar.errors import LaneGone
+from sidecar.errors import LaneGone, Refused
 from sidecar.model import Commit, Lane
 
 if TYPE_CHECKING:
@@ -77,9 +77,13 @@ class KafkaSource(Source):
             await group.commit(part)
             return
         gone: set[Lane] = set()
-        for answer in await asyncio.gather(*(group.commit(part) for group, part in parts), return_exceptions=True):
+        answers = await asyncio.gather(*(group.commit(part) for group, part in parts), return_exceptions=True)
+        for (group, part), answer in zip(parts, answers, strict=True):
             if isinstance(answer, LaneGone):
                 gone |= answer.lanes
+            elif isinstance(answer, Refused) and group is not self._main:
+                # Until somebody mends it, the others would be held up: so these are lost, and begin anew when they can.
+                group.begin_anew(part)
             elif isinstance(answer, BaseException):
                 raise answer
         if gone:

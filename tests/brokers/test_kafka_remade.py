@@ -1,0 +1,66 @@
+"""A topic that is deleted and made again under its name, while it is consumed."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from sidecar.brokers.base import Revoked
+from sidecar.brokers.kafka.options import GroupProtocol
+from sidecar.errors import BrokerError
+from sidecar.model import Commit, Lane
+from tests.brokers.harness import PATIENCE, Consumer, numbered
+from tests.brokers.kafka import consuming, name, running
+from tests.brokers.local import play
+from tests.servers.kafka import KafkaServer
+from tests.servers.process import await_
+
+
+#: milliseconds after which the library hears of it: soon, and so late that it goes on in the new topic by itself
+@pytest.mark.parametrize("refresh", ["500", "30000"])
+@pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
+def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_one_before(
+    kafka: KafkaServer, protocol: GroupProtocol, refresh: str
+) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(150))
+        given = {"topic.metadata.refresh.interval.ms": refresh}
+        async with (
+            running(kafka, group_protocol=protocol, properties=given) as broker,
+            consuming(broker, topic, group=group) as consumer,
+        ):
+            await consumer.take(150)
+            await consumer.commit(Lane(topic, 0), Commit(100))
+            _make_again(kafka, topic)
+            kafka.publish(topic, *numbered(400, "new-"))
+            # As the core does: of what it had in hand before.
+            with contextlib.suppress(BrokerError):
+                await consumer.commit(Lane(topic, 0), Commit(150))
+            async with asyncio.timeout(PATIENCE):
+                while not {*numbered(400, "new-")} <= {*consumer.values}:
+                    await _poll(consumer)
+
+    play(body)
+
+
+def _make_again(kafka: KafkaServer, topic: str) -> None:
+    kafka.admin.delete_topics([topic])[topic].result(20)
+    await_(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "the topic is gone")
+    kafka.make_topic(topic)
+
+
+async def _poll(consumer: Consumer) -> None:
+    """Lets go of what is revoked, once all of it is settled."""
+    before = len(consumer.events)
+    try:
+        await consumer.poll(timeout=0.2)
+    except BrokerError:
+        await asyncio.sleep(0.1)
+    for event in consumer.events[before:]:
+        if isinstance(event, Revoked):
+            with contextlib.suppress(BrokerError):
+                for lane in event.lanes:
+                    await consumer.commit(lane, Commit(150))
+            await consumer.source.release(event.lanes)

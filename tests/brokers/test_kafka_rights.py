@@ -1,0 +1,81 @@
+"""A right to one topic that is taken while several are consumed."""
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from sidecar.brokers.base import Assigned
+from sidecar.brokers.kafka.options import Sasl
+from sidecar.errors import LaneGone
+from sidecar.model import Commit, Lane
+from tests.brokers.harness import numbered
+from tests.brokers.kafka import consuming, name, running
+from tests.brokers.local import play
+from tests.servers.kafka import READER, KafkaServer
+
+
+def test_the_other_topics_are_committed_and_it_begins_anew_when_the_right_is_back(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        kept, taken, group = name("topic"), name("topic"), name("group")
+        for topic in (kept, taken):
+            kafka.make_topic(topic)
+            kafka.publish(topic, *numbered(5, f"{topic}-"))
+            _allow(kafka, ResourceType.TOPIC, topic)
+        _allow(kafka, ResourceType.GROUP, group)
+        async with (
+            running(
+                kafka,
+                servers=(kafka.addresses.sasl,),
+                sasl=Sasl.PLAIN,
+                username=READER.name,
+                password=READER.password,
+                create_topics=False,
+            ) as broker,
+            consuming(broker, kept, taken, group=group) as consumer,
+        ):
+            await consumer.take(10)
+            _take_back(kafka, ResourceType.TOPIC, taken)
+            # The broker hears of it a moment later.
+            gone: frozenset[Lane] = frozenset()
+            position = 0
+            while not gone:
+                position += 1
+                assert position < 5, "the right was never taken"
+                try:
+                    await consumer.source.commit({Lane(topic, 0): Commit(position) for topic in (kept, taken)})
+                except LaneGone as error:
+                    gone = error.lanes
+            assert gone == {Lane(taken, 0)}
+            assert kafka.committed(group, kept, [0])[0][0] == position
+            consumer.forget()
+            _allow(kafka, ResourceType.TOPIC, taken)
+            await consumer.take_values(numbered(5, f"{taken}-")[position - 1 :])
+            assert [event for event in consumer.events if isinstance(event, Assigned)] == [
+                Assigned(Lane(taken, 0), position - 1)
+            ]
+
+    play(body)
+
+
+def _binding(kind: ResourceType, resource: str) -> AclBinding:
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    return AclBinding(kind, resource, literal, f"User:{READER.name}", "*", AclOperation.READ, allow)
+
+
+def _allow(kafka: KafkaServer, kind: ResourceType, resource: str) -> None:
+    for answer in kafka.admin.create_acls([_binding(kind, resource)]).values():
+        answer.result(20)
+
+
+def _take_back(kafka: KafkaServer, kind: ResourceType, resource: str) -> None:
+    one = _binding(kind, resource)
+    found = AclBindingFilter(
+        one.restype, one.name, one.resource_pattern_type, one.principal, one.host, one.operation, one.permission_type
+    )
+    for answer in kafka.admin.delete_acls([found]).values():
+        answer.result(20)
