@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from sidecar.brokers.pulsar.admin import Admin, Subscribed
@@ -34,7 +33,7 @@ class Told(Admin):
 
 
 def test_who_keeps_keys_back_without_holding_anything_is_told() -> None:
-    admin = Told(PulsarOptions(url="pulsar://nowhere"), SimpleNamespace())  # type: ignore[arg-type]
+    admin = Told(PulsarOptions(url="pulsar://nowhere"))
     found = asyncio.run(admin.subscribed("persistent://public/default/orders", "group"))
     assert found is not None
     assert (found.backlog, found.deadlocks) == (9, {("stuck", 51404)})
@@ -88,3 +87,16 @@ def test_a_lane_that_goes_on_is_not_silent_though_acks_were_on_their_way_at_two_
         # The library has not sent the ack yet, and the broker counts the one that came last.
         assert not suspicion.look(lane, counting(1), position + 1)
     assert "all of which was acked" in suspicion.look(lane, counting(1), position + 1)
+
+
+def test_a_lane_is_not_joined_anew_again_and_again_for_what_the_library_keeps_to_itself() -> None:
+    suspicion, lane = Suspicion("me"), Suspect()
+    lane.held.clear(9)
+    assert not suspicion.look(lane, counting(2), 9)
+    assert suspicion.look(lane, counting(2), 9)
+    for _ in range(3):
+        assert not suspicion.look(lane, counting(2), 9)
+    # One of them has come; and then there is another one.
+    for backlog in (1, 1, 2):
+        assert not suspicion.look(lane, counting(backlog), 9)
+    assert suspicion.look(lane, counting(2), 9)

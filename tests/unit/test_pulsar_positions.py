@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.brokers.pulsar.held import Held
-from sidecar.brokers.pulsar.lane import whole_entries
 from sidecar.brokers.pulsar.names import full, lane_for, path, pattern, short, split
 from sidecar.brokers.pulsar.positions import Id, after, end, pack, unpack
 from sidecar.brokers.pulsar.records import key_and_headers, key_and_properties
@@ -45,7 +44,7 @@ def test_what_a_lost_consumer_had_stands_at_the_next_free_position() -> None:
     late = MessageId(4, 2)
     assert held.arrive(late) == first + 1
     assert held.arrive(MessageId(4, 11)) == pack(4, 11)
-    assert held.take(Commit(first, (Run(first + 1, first + 2),))).beyond == [late]
+    assert held.take(Commit(first, (Run(first + 1, first + 2),))).messages == (late,)
 
 
 def test_what_arrives_again_while_it_is_held_is_no_news() -> None:
@@ -63,7 +62,7 @@ def test_ids_that_do_not_fit_are_consumed_all_the_same() -> None:
     messages = [MessageId(4, 0, index) for index in range(5000)]
     positions = [held.arrive(message) for message in messages]
     assert positions == sorted(set(positions))
-    assert held.take(Commit(positions[-1] + 1)).before == messages
+    assert held.take(Commit(positions[-1] + 1)).messages == tuple(messages)
     assert not len(held)
 
 
@@ -72,16 +71,6 @@ def test_what_is_held_can_be_counted_with_ids_of_the_library() -> None:
     first, *_ = [held.arrive(pulsar.MessageId(-1, 4, entry, -1)._msg_id) for entry in range(3)]
     held.take(Commit(first, (Run(pack(4, 1), pack(4, 2)),)))
     assert len(held) == 2
-
-
-def test_one_ack_speaks_for_all_before_it_only_while_all_is_in_order() -> None:
-    held = Held()
-    at = held.arrive(MessageId(4, 10))
-    assert held.take(Commit(at + 1)).in_order
-    at = held.arrive(MessageId(4, 11))
-    held.arrive(MessageId(4, 2))
-    # Acking 4:11 and all before it would ack 4:2, which nobody has settled.
-    assert not held.take(Commit(at + 1)).in_order
 
 
 def test_what_shares_an_entry_with_the_place_that_was_sought_is_passed_over() -> None:
@@ -119,7 +108,8 @@ def test_ids_that_do_not_fit_are_no_way_back() -> None:
     positions = [held.arrive(message) for message in messages]
     assert positions == sorted(set(positions))
     assert not held.gone_back
-    assert held.take(Commit(held.next)).before == messages
+    # Positions do not tell any more which entries have come: each message is acked by itself.
+    assert held.take(Commit(held.next)) == (None, tuple(messages))
     assert held.arrive(MessageId(4, 0, 2999)) == -1
     assert held.gone_back
 
@@ -140,7 +130,7 @@ def test_every_message_is_acked_once_whatever_the_order_of_arrival_and_commits(d
         floor = min(set(arrived) - settled, default=held.next)
         beyond = tuple(Run(one, one + 1) for one in sorted(settled) if one > floor)
         taken = held.take(Commit(floor, beyond))
-        told = [Id(m.ledger_id(), m.entry_id(), max(0, m.batch_index())) for m in (*taken.before, *taken.beyond)]
+        told = [Id(m.ledger_id(), m.entry_id(), max(0, m.batch_index())) for m in taken.messages]
         assert told == [arrived.pop(one) for one in sorted(one for one in arrived if one < floor or one in settled)]
         acked += told
     assert len(held) == len(arrived)
@@ -186,12 +176,3 @@ def test_a_key_goes_where_the_java_client_sends_it() -> None:
     # "orders-7".hashCode() and "ключ".hashCode(), by Java.
     assert lane_for("orders-7", 1 << 31) == 1234322255
     assert lane_for("ключ", 1 << 31) == 33309882
-
-
-def test_one_ack_speaks_for_whole_entries_only() -> None:
-    unbatched = [MessageId(4, 0), MessageId(4, 1)]
-    assert whole_entries(unbatched) == (unbatched[-1], [])
-    batch = [MessageId(4, 2, 0), MessageId(4, 2, 3)]
-    upto, rest = whole_entries([*unbatched, *batch])
-    assert (upto.ledger_id(), upto.entry_id(), upto.batch_index(), rest) == (4, 1, -1, batch)
-    assert whole_entries(batch) == (None, batch)

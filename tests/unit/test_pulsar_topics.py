@@ -28,7 +28,6 @@ class FakePulsar:
         broker = PulsarBroker(PulsarOptions(url="pulsar://nowhere:1"))
         fake: Any = broker
         fake.library.partitions = self._partitions
-        fake.library.run = self._run
         fake.admin._call = self._call
         if own:
             broker.subscribe(SourceSpec("group", ("orders",), own_topics={RETRY: 8}))
@@ -41,12 +40,9 @@ class FakePulsar:
             return [name]
         raise NotFound("there is no such topic, and the broker makes none")
 
-    async def _run(self, doing: str, call: Any, *arguments: Any) -> Any:
+    def _call(self, method: str, path: str, body: object, fine: int) -> Any:
         if self.away:
             raise Unavailable("the admin API cannot be asked")
-        return call(*arguments)
-
-    def _call(self, method: str, path: str, body: object, fine: int) -> Any:
         name, _, what = path.replace("persistent/", "persistent://", 1).partition("?")[0].rpartition("/")
         if what == "partitions" and method == "PUT":
             self.subscriptions[name] = []

@@ -11,6 +11,7 @@ held         pure: which message stands at which position, from its arrival to i
 positions    pure: message ids as ascending numbers
 records      pure: messages to frames, and what is published to messages
 suspicion    pure: lanes that stand still by a mistake of the broker
+withheld     pure: lanes with messages that the library keeps to itself
 resting      pure: lanes that fail as soon as they are joined anew
 names        pure: topics as Pulsar calls them
 discovery    which lanes there are

@@ -1,16 +1,20 @@
 """The admin API of Pulsar, as far as it is needed: topics, and where a group is in a lane."""
 
+import asyncio
 import json
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from sidecar.brokers.base import LaneEnd
 from sidecar.brokers.pulsar import names, positions
-from sidecar.brokers.pulsar.library import Library
+from sidecar.brokers.pulsar.errors import translate
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import after, pack
 from sidecar.brokers.pulsar.reaching import token_of
@@ -22,6 +26,8 @@ KEEPER = "offramp.keep"
 _EARLIEST = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
 #: what a topic that exists already is answered with
 _CONFLICT = 409
+#: calls at a time
+_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +62,17 @@ class Standing:
 
 
 class Admin:
-    """Every call waits for the answer, `timeout` seconds at the most. Raises `Unavailable`, `Refused`, `NotFound`."""
+    """Every call waits for the answer, `timeout` seconds at the most. Raises `Unavailable`, `Refused`, `NotFound`.
 
-    def __init__(self, options: PulsarOptions, library: Library) -> None:
+    It has threads of its own: where it does not answer, receiving and acking go on. And calls that wait for a thread
+    while another waits for an answer in vain fail with that one, so that hundreds of them take no longer than a few.
+    """
+
+    def __init__(self, options: PulsarOptions) -> None:
         self._options = options
-        self._library = library
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pulsar-admin")
+        #: when a call last ended without an answer
+        self._silent_at = -inf
         self.url = (options.admin_url or _beside(options.url)).rstrip("/")
         #: it is there: it has answered before, if only by a refusal
         self.answers = False
@@ -156,12 +168,28 @@ class Admin:
         """Store texts beside a group's cursor, in place of those that were there."""
         await self._ask("PUT", f"{names.path(name)}/subscription/{group}/properties", properties)
 
+    def close(self) -> None:
+        """Does not wait: calls that are under way keep their threads, and so the process, for up to `timeout`."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     async def _ask(self, method: str, path: str, body: object = None, *, fine: int = 0) -> Any:
+        asked_at = time.monotonic()
+
+        def call() -> Any:
+            if asked_at < self._silent_at:
+                raise Unavailable(f"Pulsar: the admin API at {self.url} does not answer")
+            return self._call(method, path, body, fine)
+
         try:
-            found = await self._library.run(f"ask {self.url}", self._call, method, path, body, fine)
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except (Refused, NotFound):
             self.answers = True
             raise
+        except BrokerError:
+            raise
+        except Exception as error:
+            # What nobody foresaw.
+            raise translate(error, f"ask {self.url}") from error
         self.answers = True
         return found
 
@@ -181,6 +209,8 @@ class Admin:
                 raise _refusal(error, f"{method} {url}") from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                self._silent_at = time.monotonic()
             raise Unavailable(f"Pulsar: the admin API at {self.url} cannot be asked: {reason}") from error
         return json.loads(text) if text else None
 

@@ -47,7 +47,7 @@ class PulsarBroker(Broker):
         self.traits = traits(options.subscription_type)
         self.facts = {"url": options.url, "subscription type": options.subscription_type.value}
         self.library = Library(options)
-        self.admin = Admin(options, self.library)
+        self.admin = Admin(options)
         self.ranges = Ranges(self.library)
         self._producers = Producers(options, self.library)
         self._sources: list[PulsarSource] = []
@@ -151,6 +151,7 @@ class PulsarBroker(Broker):
         for source in [*self._sources]:
             await source.close()
         await self._producers.close()
+        self.admin.close()
         await self.library.close()
 
     def exit(self, source: PulsarSource) -> None:

@@ -10,7 +10,7 @@ import _pulsar
 import pulsar
 
 from sidecar.brokers.pulsar.errors import of_result
-from sidecar.brokers.pulsar.held import Held, MessageId, Settled
+from sidecar.brokers.pulsar.held import Held, Settled
 from sidecar.brokers.pulsar.library import GOODBYE, Library
 from sidecar.brokers.pulsar.positions import unpack
 from sidecar.brokers.pulsar.records import Taken, encode
@@ -51,22 +51,24 @@ class PulsarLane:
         library: Library,
         *,
         start: int,
+        acked_before: bool = True,
         had_before: int = 0,
         exclusive: bool,
         wake: Callable[[], None],
     ) -> None:
-        """What lies before `had_before` was delivered by an earlier consumer of this sidecar, perhaps."""
+        """`acked_before`: the broker has acks for all before `start`. What lies before `had_before` was delivered by an
+        earlier consumer of this sidecar, perhaps."""
         self.lane = lane
         #: the topic as Pulsar calls it
         self.name = name
         self.held = Held(ascending=exclusive)
-        self.held.clear(start)
+        self.held.clear(start, acked_before=acked_before)
         #: why it cannot go on; a new consumer may
         self.failed: BrokerError | None = None
         self._consumer = consumer
         self._library = library
         self._had_before = had_before
-        #: no other consumer has any of it at the same time: it comes in order, and one ack may speak for all before it
+        #: no other consumer has any of it at the same time, and so it comes in order
         self.exclusive = exclusive
         self._wake = wake
         self._paused = False
@@ -82,6 +84,11 @@ class PulsarLane:
         self._records = 0
         self._acking: set[asyncio.Task[None]] = set()
         self._receiving = asyncio.create_task(self._receive())
+
+    @property
+    def epoch(self) -> int:
+        """Another one after each seek."""
+        return self._epoch
 
     @property
     def ready(self) -> int:
@@ -125,7 +132,7 @@ class PulsarLane:
         """Ack what a commit covers. Returns when the library has taken it, and all before: it tells no receipts. If it
         does not take it, there is no consumer any more, and the lane has `failed`. Cancelling it takes nothing back."""
         settled = self.held.take(commit)
-        if settled.before or settled.beyond:
+        if settled:
             # Of its own, since who waits may give up before there is a thread, and nobody else knows of these any more.
             acking = asyncio.create_task(self._ack_or_fail(settled))
             self._acking.add(acking)
@@ -248,7 +255,7 @@ class PulsarLane:
         taken = encode(messages, self.lane.number, self.held)
         if self.held.passed_over:
             passed_over, self.held.passed_over = self.held.passed_over, []
-            self._ack(Settled([], passed_over, in_order=False))
+            self._ack(Settled(messages=tuple(passed_over)))
         return taken
 
     def _put(self, taken: Taken) -> None:
@@ -272,32 +279,10 @@ class PulsarLane:
             if result != _pulsar.Result.Ok:
                 failed.append(result)
 
-        before = settled.before
-        if before and self.exclusive and settled.in_order:
-            upto, before = whole_entries(before)
-            if upto is not None:
-                self._consumer.acknowledge_cumulative_async(upto, told)
+        if settled.upto is not None:
+            self._consumer.acknowledge_cumulative_async(pulsar.MessageId(-1, *settled.upto, -1)._msg_id, told)
         acknowledge = self._consumer.acknowledge_async
-        for message in (*before, *settled.beyond):
+        for message in settled.messages:
             acknowledge(message, told)
         if failed:
             raise of_result(failed[0], f"ack in {self.name}")
-
-
-def whole_entries(messages: list[MessageId]) -> tuple[Any, list[MessageId]]:
-    """Up to where everything can be acked at once, and what is left to ack one by one.
-
-    Of the last entry perhaps not all messages have arrived, and of those that were acked before nobody here knows: one
-    ack up to the middle of a batch would leave what was acked after it. All entries before it have arrived whole.
-    """
-    last = messages[-1]
-    if last.batch_index() < 0:
-        return last, []
-    place = last.ledger_id(), last.entry_id()
-    at = len(messages)
-    while at and (messages[at - 1].ledger_id(), messages[at - 1].entry_id()) == place:
-        at -= 1
-    if not at:
-        return None, messages
-    entry = messages[at - 1]
-    return pulsar.MessageId(-1, entry.ledger_id(), entry.entry_id(), -1)._msg_id, messages[at:]

@@ -99,8 +99,7 @@ class Library:
         await self._close(one)
 
     async def close(self) -> None:
-        """Never raises. Takes little longer than `GOODBYE`, whatever the broker does; only calls of the admin API that
-        are under way keep their threads, and so the process, for up to `timeout`."""
+        """Never raises. Takes little longer than `GOODBYE`, whatever the broker does."""
         self._closing = True
         if not await self._close(self._client._client):
             # Calls that wait for the broker would hold up the end of the process. This ends them at once.

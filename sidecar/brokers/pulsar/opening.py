@@ -36,6 +36,8 @@ class Joined(NamedTuple):
     first: bool
     #: as far as it is known
     ends: LaneEnd | None
+    #: the broker has acks for all before the start
+    acked_before: bool = True
 
 
 class Opening:
@@ -116,4 +118,5 @@ class Opening:
         first = start is None
         if start is None:
             start = end if latest else standing.start
-        return Joined(lane, name, consumer, start, first, LaneEnd(standing.start, end))
+        # Of what came after the group and before its end was found, nothing is acked.
+        return Joined(lane, name, consumer, start, first, LaneEnd(standing.start, end), not (first and latest))

@@ -25,6 +25,7 @@ from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.resting import Resting
 from sidecar.brokers.pulsar.suspicion import Suspicion
 from sidecar.brokers.pulsar.turns import take_in_turn
+from sidecar.brokers.pulsar.withheld import Withheld
 from sidecar.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
 from sidecar.logs import Log
 from sidecar.model import Chunk, Commit, Lane
@@ -65,6 +66,7 @@ class PulsarSource(Source):
         #: troubles as they were told, by what they are about
         self._told: dict[str, str] = {}
         self._suspicion = Suspicion(self._opening.who)
+        self._withheld = Withheld()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -188,6 +190,7 @@ class PulsarSource(Source):
             joined.consumer,
             self._broker.library,
             start=joined.start,
+            acked_before=joined.acked_before,
             had_before=self._had.get(joined.lane, 0),
             exclusive=self._kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER),
             wake=self._wake.set,
@@ -270,6 +273,20 @@ class PulsarSource(Source):
                     if why:
                         lane.failed = Unavailable(f"Pulsar: {why}")
                         self._wake.set()
+                await self._look_at_gaps(lane)
+        self._note("withheld", self._withheld.trouble(self._lanes))
+
+    async def _look_at_gaps(self, lane: PulsarLane) -> None:
+        """Mostly nothing is missing there, and the broker knows: then one ack can speak for many again."""
+        acked_before = 0
+        if lane.held.has_gaps:
+            epoch = lane.epoch
+            standing = await self._broker.admin.standing(lane.name)
+            if lane.epoch != epoch:
+                return
+            acked_before = standing.cursors.get(self.spec.group, 0)
+            lane.held.acked_before(acked_before)
+        self._withheld.look(lane, acked_before)
 
 
 def _begun_anew(event: LaneEvent) -> Collection[Lane]:

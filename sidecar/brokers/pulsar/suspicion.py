@@ -34,6 +34,8 @@ class Suspicion:
         self._deadlocked: dict[Lane, frozenset[int]] = {}
         #: lanes in which nothing was left to ack, but for the broker, and how far they had come
         self._silent: dict[Lane, int] = {}
+        #: messages that joining anew did not bring, as far as is known: the library keeps them to itself
+        self._in_vain: dict[Lane, int] = {}
 
     def look(self, lane: Suspect, found: Subscribed, end: int) -> str:
         """Why it must be joined anew; empty if it need not be. `end` is where the lane ended before this was found,
@@ -56,11 +58,14 @@ class Suspicion:
 
     def _is_silent(self, lane: Suspect, end: int, backlog: int) -> bool:
         """What comes again though an ack spoke for it and all before it, the library keeps to itself. So a broker that
-        has lost that ack sends all of it again unseen, and counts it as backlog though nothing is left to ack."""
+        has lost that ack sends all of it again unseen, and counts it as backlog though nothing is left to ack. So it
+        does with a message in chunks that a new connection has interrupted: that is whole only to a new consumer."""
         before = self._silent.pop(lane.lane, -1)
-        if not (lane.exclusive and backlog > 0 and not len(lane.held) and lane.held.next >= end >= 0):
+        in_vain = self._in_vain[lane.lane] = min(backlog, self._in_vain.get(lane.lane, 0))
+        if not (lane.exclusive and backlog > in_vain and not len(lane.held) and lane.held.next >= end >= 0):
             return False
         if before == lane.held.next:
+            self._in_vain[lane.lane] = backlog
             return True
         # Acks are gathered before they are sent: of what has come since the last look, some may be on their way.
         self._silent[lane.lane] = lane.held.next

@@ -1,0 +1,148 @@
+"""Messages that the library keeps to itself: chunks of one that is not whole yet, and what it cannot decrypt."""
+
+import asyncio
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pulsar as library
+import pytest
+
+from sidecar.brokers.pulsar.options import SubscriptionType
+from sidecar.brokers.pulsar.positions import Id, pack
+from sidecar.model import Commit, Lane
+from tests.brokers.pulsar import consuming, name, running
+from tests.e2e.pulsar.stock import client_of
+from tests.servers.fixtures import NewPulsar
+from tests.servers.pulsar import PulsarServer
+from tests.servers.tools import tool
+
+#: bytes of a chunk
+CHUNK = 20 << 10
+LARGE = bytes(200 * CHUNK)
+ALONE = [SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER]
+_PLACES = re.compile(r"\((\d+),(\d+),")
+
+
+def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
+
+
+class Written(NamedTuple):
+    """A message in chunks, and small ones of which some lie between them; a first one and a last one in the end."""
+
+    first: Id
+    last: Id
+    small: list[Id]
+    end: Id
+
+    def between(self) -> int:
+        return sum(self.first < id_ < self.last for id_ in self.small)
+
+    def after(self) -> int:
+        return sum(id_ > self.last for id_ in self.small)
+
+
+def write_at_the_same_time(server: PulsarServer, topic: str) -> Written:
+    """A large message by one producer, and small ones by another at the same time."""
+    done = threading.Event()
+    small: list[Id] = []
+
+    def write_small(producer: Any) -> None:
+        while not done.is_set():
+            producer.send_async(b"small", lambda result, id_: small.append(_places(id_)[-1]))
+        producer.flush()
+
+    with client_of(server) as one, client_of(server) as other:
+        # More than fits would be much more than is needed.
+        settings: dict[str, Any] = {"max_pending_messages": 20, "block_if_queue_full": True}
+        producer = other.create_producer(f"{topic}-partition-0", **settings)
+        producer.send(b"first")
+        writing = threading.Thread(target=write_small, args=(producer,))
+        writing.start()
+        try:
+            chunking = one.create_producer(f"{topic}-partition-0", chunking_enabled=True)
+            first, last = _places(chunking.send(LARGE))
+        finally:
+            done.set()
+            writing.join()
+        end = _places(producer.send(b"last"))[-1]
+    return Written(first, last, small, end)
+
+
+def _places(id_: Any) -> list[Id]:
+    """Where a message is; of one in chunks the first and the last."""
+    return [Id(int(ledger), int(entry)) for ledger, entry in _PLACES.findall(str(id_))]
+
+
+def test_a_message_in_chunks_is_not_acked_by_what_lies_between_them(new_pulsar: NewPulsar) -> None:
+    server = new_pulsar(properties={"maxMessageSize": str(CHUNK)})
+    for kind in ALONE:
+        written, tries = None, 0
+        # Sometimes all chunks come at once.
+        while written is None or not written.between():
+            topic = name("topic")
+            server.make_topic(topic)
+            written = write_at_the_same_time(server, topic)
+            tries += 1
+            assert tries < 50, "nothing ever came between the chunks"
+        asyncio.run(consume_with_a_stop_before_the_large_one(server, topic, kind, written))
+
+
+async def consume_with_a_stop_before_the_large_one(
+    server: PulsarServer, topic: str, kind: SubscriptionType, written: Written
+) -> None:
+    lane, group = Lane(topic, 0), name("group")
+    async with running(server, subscription_type=kind) as broker:
+        async with consuming(broker, topic, group=group) as consumer:
+            await consumer.take(len(written.small) + 3)
+            # All before the large one is settled, which includes what came between its chunks.
+            await consumer.commit(lane, Commit(pack(*written.last)))
+        async with consuming(broker, topic, group=group) as consumer:
+            assert await consumer.take(written.after() + 2) == [LARGE, *[b"small"] * written.after(), b"last"]
+            await consumer.commit(lane, Commit(pack(*written.end) + 1))
+            # The broker has passed all gaps, and says so: one ack can speak for many again.
+            source: Any = consumer.source
+            assert source._lanes[lane].held.has_gaps
+            await consumer.until(lambda: not source._lanes[lane].held.has_gaps)
+    assert server.backlog(topic, group) == 0
+
+
+@pytest.fixture
+def key_pair(tmp_path: Path) -> library.CryptoKeyReader:
+    private, public = tmp_path / "private.pem", tmp_path / "public.pem"
+    subprocess.run([tool("openssl"), "genrsa", "-traditional", "-out", private, "2048"], check=True, timeout=60)
+    subprocess.run([tool("openssl"), "rsa", "-in", private, "-pubout", "-out", public], check=True, timeout=60)
+    return library.CryptoKeyReader(str(public), str(private))
+
+
+@pytest.mark.parametrize("kind", ALONE)
+def test_what_the_library_cannot_decrypt_is_not_acked_by_what_comes_after_it(
+    pulsar: PulsarServer, kind: SubscriptionType, key_pair: library.CryptoKeyReader
+) -> None:
+    topic, group = name("topic"), name("group")
+    pulsar.make_topic(topic)
+    with client_of(pulsar) as client:
+        plain = client.create_producer(f"{topic}-partition-0")
+        sealed = client.create_producer(f"{topic}-partition-0", encryption_key="key", crypto_key_reader=key_pair)
+        plain.send(b"before")
+        sealed.send(b"sealed")
+        after = _places(plain.send(b"after"))[-1]
+
+    @play
+    async def _() -> None:
+        async with (
+            running(pulsar, subscription_type=kind) as broker,
+            consuming(broker, topic, group=group) as consumer,
+        ):
+            assert await consumer.take(2) == [b"before", b"after"]
+            await consumer.commit(Lane(topic, 0), Commit(pack(*after) + 1))
+        assert pulsar.backlog(topic, group) == 1
+
+    # Who has the key gets it.
+    with client_of(pulsar) as client:
+        other = client.subscribe(f"{topic}-partition-0", group, crypto_key_reader=key_pair)
+        assert other.receive(20_000).data() == b"sealed"
