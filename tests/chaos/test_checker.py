@@ -143,6 +143,18 @@ def test_the_first_of_two_stays_that_is_committed_before_the_record_came_from_it
     broken_by("Nothing was committed that was not settled", parked_twice(Claim(4.5, RETRY, 3, ((0, 2),))))
 
 
+def test_one_that_was_parked_because_its_worker_died_before_it_looked_at_it() -> None:
+    told = short(
+        note(5.0, "w1", Word.TOOK, X, attempt=2, flagged=True),
+        note(5.1, "w1", Word.ACKED, X),
+        a1="ok:1",
+    )
+    told.stock.stays = [Stay(Spot(3, 0), X)]
+    told.stock.claims.append(Claim(6.0, RETRY, 3, ((0, 1),)))
+    assert "Nothing was committed that was not settled" in check(told).problems
+    passes(replace(told, upsets=[Upset(1.0, 1.1, Trouble.GONE, "w2")]))
+
+
 def test_a_stay_in_the_retry_topic_that_is_never_committed() -> None:
     told = good()
     del told.stock.claims[3]

@@ -44,7 +44,8 @@ def _stays_too_early(seen: Seen, stays: list[Stay], claim: Claim) -> Iterator[st
 
 
 def _times_taken(seen: Seen, spot: Spot, by: float) -> int:
-    return sum(1 for _ in before(seen.deliveries[spot], by))
+    """At the most: a worker that died may have had it without having looked at it."""
+    return sum(1 for _ in before(seen.deliveries[spot], by)) + seen.reasons.attempts_lost(by)
 
 
 def _is_done(seen: Seen, spot: Spot, by: float) -> bool:
