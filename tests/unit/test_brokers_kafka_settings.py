@@ -101,17 +101,6 @@ def test_users_may_change_what_the_adapter_only_prefers() -> None:
     assert conf["fetch.queue.backoff.ms"] == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "wait"),
-    [({}, 500), ({"reconnect.backoff.ms": "50"}, "50"), ({"reconnect.backoff.max.ms": "200"}, 200)],
-)
-def test_while_no_broker_is_up_the_library_waits_between_tries(given: dict[str, str], wait: int | str) -> None:
-    conf = properties.common(options(properties=given))
-    assert conf["reconnect.backoff.ms"] == wait
-    # It refuses a longest wait that is shorter than the first.
-    Producer(dict(conf), logger=logging.Logger("nobody"))
-
-
 @pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
 def test_a_member_commits_nothing_by_itself_and_sees_committed_records_only(protocol: GroupProtocol) -> None:
     conf = properties.member(options(group_instance_id="pod-0", rack="r1"), "g", protocol)

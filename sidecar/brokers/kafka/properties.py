@@ -49,8 +49,6 @@ def common(options: KafkaOptions) -> "Properties":
         "client.id": "offramp",
         "client.software.name": "offramp",
         "client.software.version": VERSION,
-        # Half of it is how often the library tries anew while no broker is up, whatever the other says.
-        "reconnect.backoff.ms": min(500, int(options.properties.get("reconnect.backoff.max.ms", 500))),
         "reconnect.backoff.max.ms": 5_000,
         "socket.keepalive.enable": True,
         **options.properties,
