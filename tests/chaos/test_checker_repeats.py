@@ -164,6 +164,10 @@ def test_what_a_frozen_worker_had_before_another_one_acked_it_does_not_say_so() 
     broken_by(UNFLAGGED, told)
     broken_by(UNFLAGGED, replace(told, upsets=[frozen._replace(at=3.5)]))
     passes(replace(told, upsets=[frozen]))
+    told.notes.append(note(3.2, "w2", Word.SETTLED, X))
+    told.notes.sort()
+    assert NO_REASON in check(told).problems
+    passes(replace(told, upsets=[frozen]))
 
 
 @pytest.mark.parametrize(("broker", "excused"), [("kafka", True), ("pulsar", True), ("local", False)])

@@ -1,10 +1,8 @@
 """What users may say to Kafka, and what they may not."""
 
-import logging
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from sidecar import config
 from sidecar.brokers.kafka import properties

@@ -15,6 +15,9 @@ def repeats_have_a_reason(seen: Seen) -> Iterator[str]:
     for spot, deliveries in seen.all_deliveries():
         for number, again in enumerate(deliveries[1:], 1):
             last = deliveries[number - 1]
+            if again.writer != last.writer and seen.reasons.had_since(again.writer, again.at) < last.at:
+                # It was sent before the other: that one is the repeat.
+                continue
             if not (last.came_back or _has_reason(seen, spot, last, again, _since(seen, spot, deliveries, last))):
                 yield f"without a reason at {again.at:.3f}: {seen.story(spot)}"
 
