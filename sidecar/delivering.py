@@ -64,6 +64,11 @@ class Delivering:
         #: of a session that was held back in vain: the next batch is a record that should be alone with it
         self._suspects_turn = True
         self._room_within = lru_cache(maxsize=64)(partial(_room_within, settings.batch))
+        dispatcher = books.dispatcher
+        self._probe_alone: tuple[_Way, ...] = (dispatcher.probe,)
+        self._others_alone: tuple[_Way, ...] = (dispatcher.pick,)
+        self._others_first: tuple[_Way, ...] = (dispatcher.pick, dispatcher.suspect)
+        self._suspects_first: tuple[_Way, ...] = (dispatcher.suspect, dispatcher.pick)
         self._pump_is_due = False
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -184,9 +189,12 @@ class Delivering:
 
         One session at a time, and not for long: a worker that is slow must not keep others of its process waiting.
         """
-        if not session.leases or session.tired or self._guard.down or now < session.respite:
+        dispatcher = self._books.dispatcher
+        if not session.leases or not dispatcher.has_suspect(now):
             return False
-        if not self._books.dispatcher.has_suspect(now, session.hard_bytes):
+        if session.tired or self._guard.down or now < session.respite:
+            return False
+        if not dispatcher.has_suspect(now, session.hard_bytes):
             return False
         if self._held_back is None or not self._held_back.has_room():
             self._held_back, self._held_back_until = session, now + _PATIENCE
@@ -218,16 +226,15 @@ class Delivering:
     def _ways(self, session: Session, now: float) -> tuple[_Way, ...]:
         """Where to look for its next batch, one after the other. Records that must be alone and all others share it
         by time, so that many of those do not keep these waiting."""
-        dispatcher = self._books.dispatcher
         if self._guard.down:
-            return (dispatcher.probe,)
+            return self._probe_alone
         if session.tired:
             suspects_first = self._suspects_turn
         elif not session.leases:
             suspects_first = now >= session.respite
         else:
-            return (dispatcher.pick,)
-        return (dispatcher.suspect, dispatcher.pick) if suspects_first else (dispatcher.pick, dispatcher.suspect)
+            return self._others_alone
+        return self._suspects_first if suspects_first else self._others_first
 
     def _room(self, session: Session) -> Room:
         room = self._room_within(session.hard_bytes)

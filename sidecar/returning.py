@@ -44,7 +44,11 @@ class Returning:
 
     def could_go(self, now: float, hard_bytes: int | None) -> bool:
         """Whether something can go to a worker that takes so many bytes, or to one with enough room."""
-        waiting = (parcel for parcel in self._returns.due(now) if parcel.state is ParcelState.WAITING)
+        due = self._returns.due(now)
+        if not due:
+            # The usual case, once for each batch.
+            return False
+        waiting = (parcel for parcel in due if parcel.state is ParcelState.WAITING)
         ready = (go for parcel in waiting if (go := self._eligible(parcel.spans)[0]))
         return any(hard_bytes is None or _first_size(go) <= hard_bytes for go in ready)
 
