@@ -20,6 +20,7 @@ from tests.promises.rebalance import RebalanceIsSafe
 from tests.promises.restarts import ARestartForgetsLittle
 from tests.promises.settles import ASettleIsAnsweredTruthfully
 from tests.promises.slow_records import OneSlowRecordHoldsUpNobodyElse
+from tests.promises.suspects import SuspectsKeepNobodyWaiting
 from tests.promises.traces import ATraceGoesThrough
 from tests.promises.workers import WorkersAreNotBoundToPartitions
 
@@ -27,6 +28,7 @@ from tests.promises.workers import WorkersAreNotBoundToPartitions
 class Promises(
     NothingIsLost,
     ANackReplays,
+    SuspectsKeepNobodyWaiting,
     ASettleIsAnsweredTruthfully,
     OrderAsChosen,
     OneSlowRecordHoldsUpNobodyElse,

@@ -45,8 +45,10 @@ def commit(main: Part, retry: Part) -> None:
 
 def test_a_retry_group_that_is_refused_does_not_hold_up_the_work() -> None:
     main, retry = Part(), Part(Refused("an ACL is missing"))
-    commit(main, retry)
+    with pytest.raises(LaneGone) as caught:
+        commit(main, retry)
     assert (main.committed, retry.anew) == ([MAIN], [RETRY])
+    assert caught.value.lanes == {RETRY}, "nobody takes them for committed"
 
 
 def test_one_that_is_away_for_now_is_tried_again() -> None:

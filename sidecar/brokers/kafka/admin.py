@@ -106,26 +106,24 @@ class Admin:
 
     async def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Those of the names that exist."""
+        return await self._topics(names, NotFound)
+
+    async def ids(self, names: Collection[str]) -> dict[str, str]:
+        """Of those of the names that can be seen, and have one."""
+        found = await self._topics(names, BrokerError)
+        return {name: topic.id for name, topic in found.items() if topic.id != NO_ID}
+
+    async def _topics(self, names: Collection[str], left_out: type[BrokerError]) -> dict[str, Topic]:
+        """But for those that are answered with such an error."""
         if not names:
             return {}
         futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=_PATIENCE)
         found: dict[str, Topic] = {}
         for name, future in futures.items():
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(left_out):
                 topic = await self._answer(future, f"find topic {name}")
                 found[name] = Topic(name, str(topic.topic_id), len(topic.partitions))
         return found
-
-    async def ids(self, names: Collection[str]) -> dict[str, str]:
-        """Of those of the names that can be seen, and have one."""
-        if not names:
-            return {}
-        futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=_PATIENCE)
-        found: dict[str, str] = {}
-        for name, future in futures.items():
-            with contextlib.suppress(BrokerError):
-                found[name] = str((await self._answer(future, f"find topic {name}")).topic_id)
-        return {name: id_ for name, id_ in found.items() if id_ != NO_ID}
 
     async def topic(self, name: str) -> Topic:
         """Raises `NotFound`."""

@@ -84,6 +84,7 @@ class KafkaSource(Source):
             elif isinstance(answer, Refused) and group is not self._main:
                 # Until somebody mends it, the others would be held up: so these are lost, and begin anew when they can.
                 group.begin_anew(part)
+                gone |= part.keys()
             elif isinstance(answer, BaseException):
                 raise answer
         if gone:
