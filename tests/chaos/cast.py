@@ -6,6 +6,7 @@ something to the same post meanwhile is left out, and the diary says so.
 
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -51,7 +52,7 @@ class Worker:
 class Post:
     """Where a sidecar runs, one process after the other, with its workers."""
 
-    def __init__(self, number: int, folder: Path, plan: Plan, scene: Scene, *, jumps: bool) -> None:
+    def __init__(self, number: int, folder: Path, socket: Path, plan: Plan, scene: Scene, *, jumps: bool) -> None:
         self.who = f"sidecar {number}"
         self.ways = plan.crews[number % len(plan.crews)]
         self.workers: list[Worker] = []
@@ -74,6 +75,7 @@ class Post:
             subscriptions={"orders": {**subscription, "broker": plan.broker.value}},
             brokers={plan.broker.value: scene.broker_settings},
             drain={"deadline": f"{_DRAIN}s"},
+            socket=socket,
             listen=listen,
             environ=self.clock.environment if self.clock is not None else None,
         )
@@ -90,6 +92,8 @@ class Cast:
         self._plan = plan
         self._scene = scene
         self._folder = folder
+        #: the path of a socket may be 107 bytes long: not every folder that a round may be played in is that short
+        self._sockets = tempfile.TemporaryDirectory(prefix="offramp-chaos-")
         self._diary = diary
         self._jumps = jumps
         self._journals = 0
@@ -111,7 +115,8 @@ class Cast:
             if len(self.here) >= _MOST:
                 return None
             number = len(self.posts)
-            post = Post(number, self._folder / f"s{number}", self._plan, self._scene, jumps=self._jumps)
+            socket = Path(self._sockets.name) / f"s{number}.sock"
+            post = Post(number, self._folder / f"s{number}", socket, self._plan, self._scene, jumps=self._jumps)
             self.posts.append(post)
             self._launch(post)
             for way in post.ways:
@@ -266,6 +271,7 @@ class Cast:
                 post.sidecar.kill()
             if post.line is not None:
                 post.line.close()
+        self._sockets.cleanup()
 
     def _stop(self, post: Post) -> None:
         self._order("told to stop", post.who, post.sidecar.pid)

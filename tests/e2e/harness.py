@@ -51,11 +51,12 @@ class Sidecar:
         *,
         subscriptions: Mapping[str, Mapping[str, Any]] | None = None,
         name: str = "offramp",
+        socket: Path | None = None,
         environ: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         self.folder = folder
-        self.socket = folder / f"{name}.sock"
+        self.socket = socket or folder / f"{name}.sock"
         self._config = folder / f"{name}.yaml"
         self._log = folder / f"{name}.log"
         self.settings: dict[str, Any] = {
