@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
-from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
+from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec, Start
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.errors import ConfigError, LaneGone, Refused, Unavailable
@@ -72,7 +72,10 @@ def test_a_group_can_change_its_protocol_from_one_life_to_the_next(kafka: KafkaS
 
 
 @BOTH
-def test_topics_by_pattern_and_new_ones_are_picked_up(kafka: KafkaServer, protocol: GroupProtocol) -> None:
+@pytest.mark.parametrize("start", Start)
+def test_topics_by_pattern_and_new_ones_are_picked_up_from_their_start(
+    kafka: KafkaServer, protocol: GroupProtocol, start: Start
+) -> None:
     async def body() -> None:
         prefix = name("pattern")
         kafka.make_topic(f"{prefix}.a", 2)
@@ -80,7 +83,7 @@ def test_topics_by_pattern_and_new_ones_are_picked_up(kafka: KafkaServer, protoc
         quick = {"topic.metadata.refresh.interval.ms": "500"}
         async with (
             running(kafka, group_protocol=protocol, properties=quick) as broker,
-            consuming(broker, f"^{prefix}\\..*", group=name("group")) as consumer,
+            consuming(broker, f"^{prefix}\\..*", group=name("group"), start=start) as consumer,
         ):
             await consumer.until(lambda: len(consumer.assigned()) == 2)
             kafka.make_topic(f"{prefix}.b", 1)
@@ -93,14 +96,17 @@ def test_topics_by_pattern_and_new_ones_are_picked_up(kafka: KafkaServer, protoc
 
 
 @BOTH
-def test_new_lanes_of_a_topic_are_picked_up_from_their_start(kafka: KafkaServer, protocol: GroupProtocol) -> None:
+@pytest.mark.parametrize("start", Start)
+def test_new_lanes_of_a_topic_are_picked_up_from_their_start(
+    kafka: KafkaServer, protocol: GroupProtocol, start: Start
+) -> None:
     async def body() -> None:
         topic = name("topic")
         kafka.make_topic(topic, 1)
         quick = {"topic.metadata.refresh.interval.ms": "500"}
         async with (
             running(kafka, group_protocol=protocol, properties=quick) as broker,
-            consuming(broker, topic, group=name("group")) as consumer,
+            consuming(broker, topic, group=name("group"), start=start) as consumer,
         ):
             await consumer.until(consumer.assigned)
             kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
@@ -108,6 +114,27 @@ def test_new_lanes_of_a_topic_are_picked_up_from_their_start(kafka: KafkaServer,
                 kafka.publish(topic, b"%d" % lane, lane=lane)
             await consumer.take_values([b"1", b"2"])
             assert set(consumer.assigned()) == {Lane(topic, lane) for lane in range(3)}
+
+    play(body)
+
+
+def test_a_topic_of_a_pattern_that_was_made_while_nobody_was_there_is_read_from_its_start(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        prefix, group = name("pattern"), name("group")
+        kafka.make_topic(f"{prefix}.a")
+        kafka.publish(f"{prefix}.a", b"old")
+        async with (
+            running(kafka) as broker,
+            consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
+        ):
+            await consumer.until(consumer.assigned)
+        kafka.make_topic(f"{prefix}.b")
+        kafka.publish(f"{prefix}.b", b"new")
+        async with (
+            running(kafka) as broker,
+            consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
+        ):
+            assert await consumer.take(1) == [b"new"]
 
     play(body)
 

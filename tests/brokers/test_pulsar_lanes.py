@@ -73,6 +73,25 @@ def test_topics_of_a_pattern_are_picked_up_and_no_others(pulsar: PulsarServer) -
             assert lanes == {"-eu/0", "-eu/1", "-us/0", "-asia/0"}
 
 
+def test_a_topic_of_a_pattern_that_was_made_while_nobody_was_there_is_read_from_its_start(
+    pulsar: PulsarServer,
+) -> None:
+    prefix, own = name("pattern"), {name("own"): 1}
+    pulsar.make_topic(f"{prefix}-a", 1)
+
+    @play
+    async def _() -> None:
+        async with running(pulsar) as broker:
+            await broker.publish(f"{prefix}-a", [Message(None, b"old")])
+            spec = {"group": "group", "start": Start.LATEST, "own_topics": own}
+            async with consuming(broker, f"^{prefix}-.*", **spec) as consumer:
+                await consumer.until(lambda: len(consumer.assigned()) == 2)
+            pulsar.make_topic(f"{prefix}-b", 1)
+            await broker.publish(f"{prefix}-b", [Message(None, b"new")])
+            async with consuming(broker, f"^{prefix}-.*", **spec) as consumer:
+                assert await consumer.take(1) == [b"new"]
+
+
 def test_a_namespace_of_its_own(pulsar: PulsarServer) -> None:
     namespace = f"public/{name('space')}"
     pulsar.admin("PUT", f"namespaces/{namespace}", {})

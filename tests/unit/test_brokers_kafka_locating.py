@@ -1,4 +1,4 @@
-"""Where lanes start whose topic may have been deleted and made again under its name."""
+"""Where lanes start: those that are new, and those whose topic may have been deleted and made again under its name."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.brokers.base import LaneEnd, SourceSpec, Start
+from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.kafka.admin import NO_ID, Topic
 from sidecar.brokers.kafka.clerk import Stored
 from sidecar.brokers.kafka.locating import Locating
@@ -20,15 +20,17 @@ ONE, OTHER = Lane("orders", 0), Lane("orders", 1)
 
 
 class Kafka:
-    """A cluster with one topic, and all that is asked of it."""
+    """A cluster with one topic, or a few that are alike, and all that is asked of it."""
 
-    def __init__(self, start: Start = Start.EARLIEST) -> None:
+    def __init__(self, *consumed: str) -> None:
         self.cluster = "cluster"
         self.id = "first"
-        self.exists = True
+        self.existing = {"orders"}
+        self.lanes = 2
         self.end = LaneEnd(0, 400)
+        self.has_members = False
         self.committed: dict[Lane, Stored] = {}
-        self._spec = SourceSpec("billing", ("orders",), start=start)
+        self._spec = SourceSpec("billing", consumed or ("orders",))
         self.sidecar = self.new_sidecar()
 
     def new_sidecar(self) -> Locating:
@@ -42,6 +44,9 @@ class Kafka:
         """As the sidecar does."""
         self.committed[lane] = Stored(commit.position, self.sidecar.metadata(lane, commit))
 
+    def starts_at_end(self) -> None:
+        asyncio.run(self.sidecar.pin_ends())
+
     def begins(self, lane: Lane = ONE) -> Beginning:
         return asyncio.run(self.sidecar.beginnings([lane]))[lane]
 
@@ -52,13 +57,18 @@ class Kafka:
         self.committed |= {lane: Stored(*each) for lane, each in offsets.items()}
 
     async def topics(self, names: Collection[str]) -> dict[str, Topic]:
-        return {name: await self.topic(name) for name in names if self.exists}
+        return {name: Topic(name, self.id, self.lanes) for name in names if name in self.existing}
+
+    async def fitting(self, wanted: Collection[str]) -> set[str]:
+        by_pattern = self.existing if any(name.startswith("^") for name in wanted) else set()
+        return by_pattern | {name for name in wanted if not name.startswith("^")}
+
+    async def pin(self, positions: Mapping[Lane, int]) -> None:
+        if not self.has_members:
+            self.committed |= {lane: Stored(position, "") for lane, position in positions.items()}
 
     async def ids(self, names: Collection[str]) -> dict[str, str]:
         return dict.fromkeys(names, self.id)
-
-    async def topic(self, name: str) -> Topic:
-        return Topic(name, self.id, 2)
 
     async def ends(self, lanes: Iterable[Lane]) -> dict[Lane, LaneEnd]:
         return dict.fromkeys(lanes, self.end)
@@ -159,7 +169,8 @@ def test_where_topics_have_no_ids_nothing_is_written_beside_a_position() -> None
 
 
 def test_a_group_that_started_at_the_end_reads_a_topic_that_was_made_again_from_its_start() -> None:
-    kafka = Kafka(Start.LATEST)
+    kafka = Kafka()
+    kafka.starts_at_end()
     assert kafka.begins().at == 400
     kafka.make_again()
     kafka.committed.clear()
@@ -189,8 +200,70 @@ def test_a_topic_that_is_away_for_a_moment_is_waited_for() -> None:
     """By the next question another one may have its name."""
     kafka = Kafka()
     kafka.committed[ONE] = Stored(150, "")
-    kafka.exists = False
+    kafka.existing.clear()
     with pytest.raises(NotFound):
         kafka.begins()
     with pytest.raises(NotFound):
         kafka.goes_on(150)
+
+
+def test_a_topic_that_is_made_after_a_group_started_at_the_end_is_read_from_its_start() -> None:
+    kafka = Kafka("orders", "returns", "^all")
+    kafka.starts_at_end()
+    kafka.existing |= {"returns", "all-sorts"}
+    assert kafka.begins(Lane("returns", 0)).at == kafka.begins(Lane("all-sorts", 0)).at == 0
+    assert kafka.begins().at == 400
+
+
+def test_nor_is_one_of_a_pattern_skipped_that_was_made_while_no_sidecar_ran() -> None:
+    kafka = Kafka("^.*")
+    kafka.starts_at_end()
+    kafka.existing.add("returns")
+    kafka.sidecar = kafka.new_sidecar()
+    kafka.starts_at_end()
+    assert kafka.begins(Lane("returns", 0)).at == 0
+    assert kafka.begins().at == 400
+
+
+def test_nor_one_that_was_made_before_the_sidecar_joined_once_more() -> None:
+    kafka = Kafka("orders", "returns")
+    kafka.starts_at_end()
+    kafka.existing.add("returns")
+    kafka.starts_at_end()
+    assert kafka.begins(Lane("returns", 0)).at == 0
+
+
+def test_a_topic_that_is_named_anew_in_a_group_with_members_starts_at_the_end_in_all_its_lanes() -> None:
+    kafka = Kafka("orders", "returns")
+    kafka.existing.add("returns")
+    kafka.committed[ONE] = Stored(150, "")
+    kafka.has_members = True
+    kafka.starts_at_end()
+    assert kafka.begins(Lane("returns", 0)).at == kafka.begins(Lane("returns", 1)).at == 400
+    assert kafka.begins().at == 150
+
+
+def test_a_lane_that_was_added_since_is_read_from_its_start() -> None:
+    kafka = Kafka()
+    kafka.starts_at_end()
+    kafka.lanes = 3
+    assert kafka.begins(Lane("orders", 2)).at == 0
+    kafka.sidecar = kafka.new_sidecar()
+    kafka.starts_at_end()
+    assert kafka.begins(Lane("orders", 2)).at == 0
+
+
+def test_a_lane_of_a_topic_that_was_made_again_before_it_began_is_read_from_its_start() -> None:
+    kafka = Kafka()
+    kafka.has_members = True
+    kafka.starts_at_end()
+    kafka.make_again()
+    assert kafka.begins(OTHER).at == 0
+
+
+def test_a_lane_whose_position_somebody_deleted_is_read_from_its_start() -> None:
+    kafka = Kafka()
+    kafka.starts_at_end()
+    kafka.begins()
+    kafka.committed.clear()
+    assert kafka.begins().at == 0

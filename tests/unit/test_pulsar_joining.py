@@ -194,3 +194,58 @@ def test_a_lane_whose_cursor_was_lost_while_a_sidecar_consumed_is_read_from_its_
     topic.cursors.clear()
     topic.join()
     assert dict(topic.made[3:]) == dict.fromkeys(range(3), EARLIEST)
+
+
+RETRY = "billing.offramp.retry"
+
+
+class Group:
+    """The cursors of a group that consumes a topic by its name and others by a pattern, and has one for itself."""
+
+    def __init__(self) -> None:
+        self.cursors: dict[str, pulsar.InitialPosition] = {}
+        self.broken: set[str] = set()
+
+    def joins(self, *topics: str) -> None:
+        parts: Any = self
+        spec = SourceSpec("group", ("orders", "returns", "^.*"), Start.LATEST, own_topics={RETRY: 1})
+        sidecar = Opening(spec, PulsarOptions(url="pulsar://nowhere"), parts, parts)
+        asyncio.run(sidecar.join([(Lane(topic, 0), topic) for topic in (RETRY, *topics)]))
+
+    async def standing(self, name: str) -> Standing:
+        return Standing(0, (1, 4), {"group": 7} if name in self.cursors else {})
+
+    async def subscribe(self, name: str, group: str, *, initial_position: Any, **settings: object) -> Consumer:
+        await asyncio.sleep(0)
+        if name in self.broken:
+            raise Unavailable("the connection is lost")
+        self.cursors.setdefault(name, initial_position)
+        return Consumer()
+
+    async def run(self, doing: str, call: Any, *arguments: object) -> Any:
+        return call(*arguments)
+
+    async def leave(self, one: Consumer) -> None:
+        one.closed = True
+
+
+def test_a_topic_of_a_pattern_that_came_while_no_sidecar_ran_is_read_from_its_start() -> None:
+    group = Group()
+    group.joins("orders", "all-sorts")
+    group.joins("orders", "all-sorts", "all-new", "returns")
+    # Of a topic that is called by its name only now, what was there before is not asked for.
+    assert group.cursors.pop("all-new") == group.cursors.pop(RETRY) == EARLIEST
+    assert group.cursors == dict.fromkeys(("orders", "all-sorts", "returns"), LATEST)
+
+
+def test_a_group_that_has_not_joined_all_of_a_pattern_yet_starts_at_the_end_of_the_others_too() -> None:
+    group = Group()
+    group.broken = {"all-sorts"}
+    with pytest.raises(Unavailable):
+        group.joins("orders", "all-others", "all-sorts")
+    # Its own topic comes last.
+    assert group.cursors == {"orders": LATEST, "all-others": LATEST}
+    group.broken.clear()
+    group.joins("orders", "all-others", "all-sorts")
+    assert group.cursors.pop(RETRY) == EARLIEST
+    assert {*group.cursors.values()} == {LATEST}

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-from sidecar.brokers.base import AtPosition, AtTime, LaneEnd, SeekTarget, SeekTo, SourceSpec, Start
+from sidecar.brokers.base import AtPosition, AtTime, LaneEnd, SeekTarget, SeekTo, SourceSpec
 from sidecar.brokers.kafka.admin import NO_ID, Admin, at_time
 from sidecar.brokers.kafka.clerk import Clerk, Stored
 from sidecar.brokers.kafka.metadata import Stamp, encode, topic_of
@@ -49,19 +49,29 @@ class Locating:
         self._pin = pin
         #: of the topic that a lane was in when it began: other lanes of its name may have begun in another one
         self._ids: dict[Lane, str] = {}
+        #: lanes that start at their end, with the id of their topic; None until they were looked for
+        self._at_end: dict[Lane, str] | None = None
 
     async def pin_ends(self) -> None:
         """For a group that is to start at the end: its first members must agree on where that is.
 
         They do if it is stored before the first of them joins; later ones find it, or are refused. A lane that has no
-        position after that is newer than the group, and is read from its start.
+        position after that, and was not there by then, is newer than the group and is read from its start.
         """
-        consumed = [topic for topic in self._spec.topics if topic not in self._spec.own_topics]
+        if self._at_end is not None:
+            # What came since the first time is newer.
+            return
+        consumed = {topic for topic in self._spec.topics if topic not in self._spec.own_topics}
         found = await self._admin.topics(await self._admin.fitting(consumed))
         lanes = [Lane(topic.name, number) for topic in found.values() for number in range(topic.lanes)]
         known = {lane.topic for lane in await self._clerk.stored(lanes)}
-        ends = await self._admin.ends(lane for lane in lanes if lane.topic not in known)
+        new = found.keys() - known - self._spec.own_topics.keys()
+        if known - consumed:
+            # The group was in topics of its pattern before: one that it was not in has been made since.
+            new &= consumed
+        ends = await self._admin.ends(lane for lane in lanes if lane.topic in new)
         await self._clerk.pin({lane: end.end for lane, end in ends.items()})
+        self._at_end = {lane: found[lane.topic].id for lane in ends}
 
     async def beginnings(self, lanes: Iterable[Lane]) -> dict[Lane, Beginning]:
         """Where assigned lanes start. One without a position is given it before anything of it is delivered, so that
@@ -72,7 +82,7 @@ class Locating:
         ids = await self._topic_ids(lanes)
         ends = await self._admin.ends(lanes)
         remade = [lane for lane in stored if self._is_remade(lane, stored[lane], ids.get(lane))]
-        new = {lane: await self._first(lane, ends[lane]) for lane in lanes if lane not in stored}
+        new = {lane: self._first(lane, ids.get(lane, NO_ID), ends[lane]) for lane in lanes if lane not in stored}
         new |= {lane: ends[lane].start for lane in remade}
         if new:
             await self._pin({lane: (at, self._text(ids.get(lane), Commit(at))) for lane, at in new.items()})
@@ -141,14 +151,8 @@ class Locating:
         """The topic of a lane is not the one in which it began here."""
         return topic_id is not None and self._ids.get(lane, topic_id) != topic_id
 
-    async def _first(self, lane: Lane, end: LaneEnd) -> int:
-        """Where the group starts in a lane that it was never in."""
-        if self._spec.start is Start.EARLIEST or lane.topic in self._spec.own_topics:
-            return end.start
-        # Its topic was made again, and Kafka has forgotten the position: all of it is new.
-        if any(known.topic == lane.topic for known in self._ids):
-            return end.start
-        # A lane that was added to a topic that is consumed already: all of it is new.
-        topic = await self._admin.topic(lane.topic)
-        known = await self._clerk.stored([Lane(lane.topic, number) for number in range(topic.lanes)])
-        return end.start if known else end.end
+    def _first(self, lane: Lane, topic_id: str, end: LaneEnd) -> int:
+        """Where the group starts in a lane that it was never in, or whose topic was made again, so that Kafka has
+        forgotten the position."""
+        at_end = self._at_end or {}
+        return end.end if at_end.get(lane) == topic_id and lane not in self._ids else end.start

@@ -12,11 +12,11 @@ from sidecar.model import Lane
 class Firsts:
     """For lanes that are about to be joined, of which those that are `there` have a cursor."""
 
-    def __init__(self, there: Collection[Lane], *, begun: bool) -> None:
-        """`begun`: this sidecar has joined all lanes that there were. What it meets now came later, or has lost its
-        cursor, as when a topic is made anew."""
+    def __init__(self, there: Collection[Lane], later: Collection[str] = ()) -> None:
+        """`later`: topics of which the group has joined all lanes that there were. One without a cursor came later, or
+        has lost it, as when a topic is made anew."""
         self._there = there
-        self._begun = begun
+        self._later = later
         #: by topic, the last lane that the group is in
         self._last: dict[str, int] = {}
         for lane in there:
@@ -24,7 +24,7 @@ class Firsts:
 
     def is_first(self, lane: Lane) -> bool:
         """The group begins with it."""
-        return not self._begun and lane.number <= self._last.get(lane.topic, lane.number)
+        return lane.topic not in self._later and lane.number <= self._last.get(lane.topic, lane.number)
 
     def turns(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
         """When to join each: those of the same turn at the same time.

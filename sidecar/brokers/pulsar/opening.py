@@ -57,8 +57,11 @@ class Opening:
         """All of them or none. Raises what the broker says to the first that fails."""
         found = dict(zip(lanes, await asyncio.gather(*(self._standing(name) for _, name in lanes)), strict=True))
         there = {lane for (lane, _), one in found.items() if one is not None and self._spec.group in one.cursors}
-        firsts = Firsts(there, begun=self._begun)
+        firsts = Firsts(there, self._later({lane.topic for lane, _ in lanes}, there))
         turns = firsts.turns(lane for lane, _ in lanes if self._may_skip(lane))
+        # Last: where the group is in them, it has been in all that it began with.
+        last = 1 + max(turns.values(), default=-1)
+        turns |= {lane: last for lane, _ in lanes if self._is_own(lane)}
         joined: list[Joined] = []
         for turn in sorted({0, *turns.values()}):
             wanted = [(lane, name, one) for (lane, name), one in found.items() if turns.get(lane, 0) == turn]
@@ -73,9 +76,19 @@ class Opening:
         self._begun = True
         return joined
 
+    def _later(self, topics: Collection[str], there: Collection[Lane]) -> Collection[str]:
+        """Topics that came after the group, if it is not in them."""
+        if self._begun:
+            return topics
+        # One that is called by its name may have been there before its name was added.
+        return {*topics}.difference(self._spec.topics) if any(map(self._is_own, there)) else ()
+
     def _may_skip(self, lane: Lane) -> bool:
         """What was there before the group came need not be read."""
-        return self._spec.start is Start.LATEST and lane.topic not in self._spec.own_topics
+        return self._spec.start is Start.LATEST and not self._is_own(lane)
+
+    def _is_own(self, lane: Lane) -> bool:
+        return lane.topic in self._spec.own_topics
 
     async def _standing(self, name: str) -> Standing | None:
         """None: not known. The admin API may be out of reach where the broker is not."""
@@ -87,10 +100,9 @@ class Opening:
             return None
 
     async def _join(self, lane: Lane, name: str, standing: Standing | None, *, is_first: bool) -> Joined:
-        own = lane.topic in self._spec.own_topics
         latest = is_first and self._may_skip(lane)
         kind = self._options.subscription_type
-        if own and kind is SubscriptionType.KEY_SHARED:
+        if self._is_own(lane) and kind is SubscriptionType.KEY_SHARED:
             # Parked records wait for nobody, so that keys need not stay together.
             kind = SubscriptionType.SHARED
         position = pulsar.InitialPosition.Latest if latest else pulsar.InitialPosition.Earliest
