@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from confluent_kafka import Producer
 
-from sidecar.brokers.base import Broker, Source, SourceSpec
+from sidecar.brokers.base import Broker, Revoked, Source, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker, KafkaOptions
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.errors import Unavailable
+from sidecar.model import Lane
 from tests.brokers.harness import PATIENCE, Consumer
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others
@@ -127,6 +129,18 @@ async def consuming(broker: KafkaBroker, *topics: str, group: str, **spec: Any) 
         yield consumer
     finally:
         await consumer.close()
+
+
+async def shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]:
+    """Polls both until the second has half; answers which."""
+    deadline = time.monotonic() + 20.0
+    while len(second.assigned()) < lanes // 2:
+        assert time.monotonic() < deadline, f"not shared out: {first.polls} {second.polls}"
+        await asyncio.gather(first.poll(timeout=0.05), second.poll(timeout=0.05))
+        for event in first.events:
+            if isinstance(event, Revoked):
+                await first.source.release(event.lanes)
+    return set(second.assigned())
 
 
 def transaction(kafka: KafkaServer, topic: str, *values: bytes, commit: bool = True) -> None:

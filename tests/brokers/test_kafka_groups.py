@@ -1,4 +1,4 @@
-"""Groups on a real Kafka: protocols, patterns, topics and lanes that come, broadcast, static members, long handlers."""
+"""Groups on a real Kafka: protocols, broadcast, sharing out the work, properties, long handlers."""
 
 import asyncio
 import os
@@ -7,15 +7,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from confluent_kafka.cimpl import NewPartitions
 
-from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec, Start
+from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.errors import ConfigError, LaneGone, Refused, Unavailable
+from sidecar.errors import ConfigError
 from sidecar.model import Commit, Lane
 from tests.brokers.harness import Consumer, numbered
-from tests.brokers.kafka import consuming, name, options, running
+from tests.brokers.kafka import consuming, name, options, running, shared_out
 from tests.brokers.local import play
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import KafkaServer
@@ -71,74 +70,6 @@ def test_a_group_can_change_its_protocol_from_one_life_to_the_next(kafka: KafkaS
     play(body)
 
 
-@BOTH
-@pytest.mark.parametrize("start", Start)
-def test_topics_by_pattern_and_new_ones_are_picked_up_from_their_start(
-    kafka: KafkaServer, protocol: GroupProtocol, start: Start
-) -> None:
-    async def body() -> None:
-        prefix = name("pattern")
-        kafka.make_topic(f"{prefix}.a", 2)
-        kafka.make_topic(f"other.{prefix}", 1)
-        quick = {"topic.metadata.refresh.interval.ms": "500"}
-        async with (
-            running(kafka, group_protocol=protocol, properties=quick) as broker,
-            consuming(broker, f"^{prefix}\\..*", group=name("group"), start=start) as consumer,
-        ):
-            await consumer.until(lambda: len(consumer.assigned()) == 2)
-            kafka.make_topic(f"{prefix}.b", 1)
-            kafka.publish(f"{prefix}.b", b"value")
-            await consumer.take(1)
-            lanes = {Lane(f"{prefix}.a", 0), Lane(f"{prefix}.a", 1), Lane(f"{prefix}.b", 0)}
-            assert set(consumer.assigned()) == lanes
-
-    play(body)
-
-
-@BOTH
-@pytest.mark.parametrize("start", Start)
-def test_new_lanes_of_a_topic_are_picked_up_from_their_start(
-    kafka: KafkaServer, protocol: GroupProtocol, start: Start
-) -> None:
-    async def body() -> None:
-        topic = name("topic")
-        kafka.make_topic(topic, 1)
-        quick = {"topic.metadata.refresh.interval.ms": "500"}
-        async with (
-            running(kafka, group_protocol=protocol, properties=quick) as broker,
-            consuming(broker, topic, group=name("group"), start=start) as consumer,
-        ):
-            await consumer.until(consumer.assigned)
-            kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
-            for lane in (1, 2):
-                kafka.publish(topic, b"%d" % lane, lane=lane)
-            await consumer.take_values([b"1", b"2"])
-            assert set(consumer.assigned()) == {Lane(topic, lane) for lane in range(3)}
-
-    play(body)
-
-
-def test_a_topic_of_a_pattern_that_was_made_while_nobody_was_there_is_read_from_its_start(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        prefix, group = name("pattern"), name("group")
-        kafka.make_topic(f"{prefix}.a")
-        kafka.publish(f"{prefix}.a", b"old")
-        async with (
-            running(kafka) as broker,
-            consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
-        ):
-            await consumer.until(consumer.assigned)
-        kafka.make_topic(f"{prefix}.b")
-        kafka.publish(f"{prefix}.b", b"new")
-        async with (
-            running(kafka) as broker,
-            consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
-        ):
-            assert await consumer.take(1) == [b"new"]
-
-    play(body)
-
-
 def test_in_a_broadcast_every_pod_gets_every_record(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = name("topic"), name("group")
@@ -165,90 +96,6 @@ def test_in_a_broadcast_every_pod_gets_every_record(kafka: KafkaServer) -> None:
 
 
 @BOTH
-def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
-    kafka: KafkaServer, protocol: GroupProtocol
-) -> None:
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        kafka.make_topic(topic, 4)
-        async with (
-            running(kafka, group_protocol=protocol, group_instance_id="pod-0") as stays,
-            consuming(stays, topic, group=group) as first,
-        ):
-            await first.until(lambda: len(first.assigned()) == 4)
-            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as leaves:
-                second = Consumer(leaves.subscribe(_spec(group, topic)))
-                await second.source.open()
-                before = await _shared_out(first, second, 4)
-                first.forget()
-                await second.close()
-            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as back:
-                third = Consumer(back.subscribe(_spec(group, topic)))
-                await third.source.open()
-                while len(third.assigned()) < 2:
-                    await asyncio.gather(first.poll(timeout=0.05), third.poll(timeout=0.05))
-                assert set(third.assigned()) == before
-                assert not [event for event in first.events if isinstance(event, Assigned | Revoked | Lost)]
-                await third.close()
-
-    play(body)
-
-
-def test_a_static_member_whose_name_another_pod_takes_says_so_and_commits_nothing_more(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        kafka.make_topic(topic)
-        kafka.publish(topic, *numbered(10))
-        same: dict[str, Any] = {"group_protocol": GroupProtocol.CLASSIC, "group_instance_id": "pod-0"}
-        async with (
-            running(kafka, **same) as before,
-            running(kafka, **same) as after,
-            consuming(before, topic, group=group) as first,
-        ):
-            await first.take(10)
-            await first.commit(Lane(topic, 0), Commit(3))
-            async with consuming(after, topic, group=group) as second:
-                await second.take(7)
-                with pytest.raises(Refused, match="another pod has the same `group_instance_id`"):
-                    await first.until(lambda: False)
-                with pytest.raises(LaneGone):
-                    await first.commit(Lane(topic, 0), Commit(10))
-        assert kafka.committed(group, topic, [0])[0][0] == 3
-
-    play(body)
-
-
-def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        kafka.make_topic(topic)
-        kafka.publish(topic, *numbered(3))
-        same: dict[str, Any] = {"group_protocol": GroupProtocol.CONSUMER, "group_instance_id": "pod-0"}
-        async with (
-            running(kafka, **same) as before,
-            running(kafka, **same) as after,
-            consuming(before, topic, group=group) as first,
-        ):
-            await first.take(3)
-            async with consuming(after, topic, group=group) as second:
-                with pytest.raises(Unavailable, match="another pod has the same `group_instance_id`"):
-                    await second.until(lambda: False)
-                await first.close()
-                while len(second.values) < 3:
-                    await _poll_if_it_can(second)
-                assert second.values == numbered(3)
-
-    play(body)
-
-
-async def _poll_if_it_can(consumer: Consumer) -> None:
-    try:
-        await consumer.poll()
-    except Unavailable:
-        await asyncio.sleep(0.1)
-
-
-@BOTH
 def test_the_lanes_of_the_retry_topic_do_not_count_when_pods_share_out_the_work(
     kafka: KafkaServer, protocol: GroupProtocol
 ) -> None:
@@ -265,7 +112,7 @@ def test_the_lanes_of_the_retry_topic_do_not_count_when_pods_share_out_the_work(
             await first.until(lambda: len(first.assigned()) == 12)
             second = Consumer(other.subscribe(spec))
             await second.source.open()
-            await _shared_out(first, second, 12)
+            await shared_out(first, second, 12)
             assert Counter(lane.topic for lane in second.assigned()) == {topic: 2, retry: 4}
             await asyncio.gather(first.close(), second.close())
 
@@ -283,7 +130,7 @@ def test_how_long_lanes_that_move_away_were_waited_for_is_told(kafka: KafkaServe
             consuming(stays, topic, group=group) as first,
         ):
             await first.until(lambda: len(first.assigned()) == 2)
-            second = Consumer(comes.subscribe(_spec(group, topic)))
+            second = Consumer(comes.subscribe(SourceSpec(group, (topic,))))
             await second.source.open()
             joining = asyncio.create_task(second.until(second.assigned))
             await first.until(lambda: any(isinstance(event, Revoked) for event in first.events))
@@ -298,22 +145,6 @@ def test_how_long_lanes_that_move_away_were_waited_for_is_told(kafka: KafkaServe
             await second.close()
 
     play(body)
-
-
-def _spec(group: str, *topics: str) -> SourceSpec:
-    return SourceSpec(group, topics)
-
-
-async def _shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]:
-    """Polls both until the second has half; answers which."""
-    deadline = time.monotonic() + 20.0
-    while len(second.assigned()) < lanes // 2:
-        assert time.monotonic() < deadline, f"not shared out: {first.polls} {second.polls}"
-        await asyncio.gather(first.poll(timeout=0.05), second.poll(timeout=0.05))
-        for event in first.events:
-            if isinstance(event, Revoked):
-                await first.source.release(event.lanes)
-    return set(second.assigned())
 
 
 @pytest.mark.parametrize(

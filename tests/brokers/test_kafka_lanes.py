@@ -1,0 +1,81 @@
+"""Topics of patterns, and topics and lanes that come after the group, on a real Kafka."""
+
+import pytest
+from confluent_kafka.cimpl import NewPartitions
+
+from sidecar.brokers.base import Start
+from sidecar.brokers.kafka.options import GroupProtocol
+from sidecar.model import Lane
+from tests.brokers.kafka import consuming, name, running
+from tests.brokers.local import play
+from tests.servers.kafka import KafkaServer
+
+BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
+
+
+@BOTH
+@pytest.mark.parametrize("start", Start)
+def test_topics_by_pattern_and_new_ones_are_picked_up_from_their_start(
+    kafka: KafkaServer, protocol: GroupProtocol, start: Start
+) -> None:
+    async def body() -> None:
+        prefix = name("pattern")
+        kafka.make_topic(f"{prefix}.a", 2)
+        kafka.make_topic(f"other.{prefix}", 1)
+        quick = {"topic.metadata.refresh.interval.ms": "500"}
+        async with (
+            running(kafka, group_protocol=protocol, properties=quick) as broker,
+            consuming(broker, f"^{prefix}\\..*", group=name("group"), start=start) as consumer,
+        ):
+            await consumer.until(lambda: len(consumer.assigned()) == 2)
+            kafka.make_topic(f"{prefix}.b", 1)
+            kafka.publish(f"{prefix}.b", b"value")
+            await consumer.take(1)
+            lanes = {Lane(f"{prefix}.a", 0), Lane(f"{prefix}.a", 1), Lane(f"{prefix}.b", 0)}
+            assert set(consumer.assigned()) == lanes
+
+    play(body)
+
+
+@BOTH
+@pytest.mark.parametrize("start", Start)
+def test_new_lanes_of_a_topic_are_picked_up_from_their_start(
+    kafka: KafkaServer, protocol: GroupProtocol, start: Start
+) -> None:
+    async def body() -> None:
+        topic = name("topic")
+        kafka.make_topic(topic, 1)
+        quick = {"topic.metadata.refresh.interval.ms": "500"}
+        async with (
+            running(kafka, group_protocol=protocol, properties=quick) as broker,
+            consuming(broker, topic, group=name("group"), start=start) as consumer,
+        ):
+            await consumer.until(consumer.assigned)
+            kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+            for lane in (1, 2):
+                kafka.publish(topic, b"%d" % lane, lane=lane)
+            await consumer.take_values([b"1", b"2"])
+            assert set(consumer.assigned()) == {Lane(topic, lane) for lane in range(3)}
+
+    play(body)
+
+
+def test_a_topic_of_a_pattern_that_was_made_while_nobody_was_there_is_read_from_its_start(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        prefix, group = name("pattern"), name("group")
+        kafka.make_topic(f"{prefix}.a")
+        kafka.publish(f"{prefix}.a", b"old")
+        async with (
+            running(kafka) as broker,
+            consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
+        ):
+            await consumer.until(consumer.assigned)
+        kafka.make_topic(f"{prefix}.b")
+        kafka.publish(f"{prefix}.b", b"new")
+        async with (
+            running(kafka) as broker,
+            consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
+        ):
+            assert await consumer.take(1) == [b"new"]
+
+    play(body)

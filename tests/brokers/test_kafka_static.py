@@ -1,0 +1,101 @@
+"""Static members on a real Kafka: pods that keep their name."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
+from sidecar.brokers.kafka.options import GroupProtocol
+from sidecar.errors import LaneGone, Refused, Unavailable
+from sidecar.model import Commit, Lane
+from tests.brokers.harness import Consumer, numbered
+from tests.brokers.kafka import consuming, name, running, shared_out
+from tests.brokers.local import play
+from tests.servers.kafka import KafkaServer
+
+BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
+
+
+@BOTH
+def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
+    kafka: KafkaServer, protocol: GroupProtocol
+) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic, 4)
+        async with (
+            running(kafka, group_protocol=protocol, group_instance_id="pod-0") as stays,
+            consuming(stays, topic, group=group) as first,
+        ):
+            await first.until(lambda: len(first.assigned()) == 4)
+            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as leaves:
+                second = Consumer(leaves.subscribe(SourceSpec(group, (topic,))))
+                await second.source.open()
+                before = await shared_out(first, second, 4)
+                first.forget()
+                await second.close()
+            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as back:
+                third = Consumer(back.subscribe(SourceSpec(group, (topic,))))
+                await third.source.open()
+                while len(third.assigned()) < 2:
+                    await asyncio.gather(first.poll(timeout=0.05), third.poll(timeout=0.05))
+                assert set(third.assigned()) == before
+                assert not [event for event in first.events if isinstance(event, Assigned | Revoked | Lost)]
+                await third.close()
+
+    play(body)
+
+
+def test_a_static_member_whose_name_another_pod_takes_says_so_and_commits_nothing_more(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(10))
+        same: dict[str, Any] = {"group_protocol": GroupProtocol.CLASSIC, "group_instance_id": "pod-0"}
+        async with (
+            running(kafka, **same) as before,
+            running(kafka, **same) as after,
+            consuming(before, topic, group=group) as first,
+        ):
+            await first.take(10)
+            await first.commit(Lane(topic, 0), Commit(3))
+            async with consuming(after, topic, group=group) as second:
+                await second.take(7)
+                with pytest.raises(Refused, match="another pod has the same `group_instance_id`"):
+                    await first.until(lambda: False)
+                with pytest.raises(LaneGone):
+                    await first.commit(Lane(topic, 0), Commit(10))
+        assert kafka.committed(group, topic, [0])[0][0] == 3
+
+    play(body)
+
+
+def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: KafkaServer) -> None:
+    async def body() -> None:
+        topic, group = name("topic"), name("group")
+        kafka.make_topic(topic)
+        kafka.publish(topic, *numbered(3))
+        same: dict[str, Any] = {"group_protocol": GroupProtocol.CONSUMER, "group_instance_id": "pod-0"}
+        async with (
+            running(kafka, **same) as before,
+            running(kafka, **same) as after,
+            consuming(before, topic, group=group) as first,
+        ):
+            await first.take(3)
+            async with consuming(after, topic, group=group) as second:
+                with pytest.raises(Unavailable, match="another pod has the same `group_instance_id`"):
+                    await second.until(lambda: False)
+                await first.close()
+                while len(second.values) < 3:
+                    await _poll_if_it_can(second)
+                assert second.values == numbered(3)
+
+    play(body)
+
+
+async def _poll_if_it_can(consumer: Consumer) -> None:
+    try:
+        await consumer.poll()
+    except Unavailable:
+        await asyncio.sleep(0.1)
