@@ -49,15 +49,23 @@ class Cluster:
             process.wait()
 
     def _start(self, log: IO[bytes], what: str, *arguments: str) -> None:
-        jars = Path(pyspark.__file__).parent / "jars" / "*"
-        command = [tool("java"), "-Xmx512m", "-cp", str(jars), f"org.apache.spark.deploy.{what}", "--host", "127.0.0.1"]
+        home = Path(pyspark.__file__).parent
+        command = [tool("java"), "-Xmx512m", "-cp", str(home / "jars" / "*"), f"org.apache.spark.deploy.{what}"]
+        (core,) = home.glob("jars/spark-core_*.jar")
         self._running.append(
             subprocess.Popen(
-                [*command, *arguments],
+                [*command, "--host", "127.0.0.1", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PYSPARK_PYTHON": sys.executable,
+                    # By these a worker finds the jars for its executors.
+                    "SPARK_HOME": str(home),
+                    "SPARK_SCALA_VERSION": core.name.split("_")[1].split("-")[0],
+                },
             )
         )
 
