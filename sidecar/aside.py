@@ -24,32 +24,40 @@ class Aside:
     """One record to be written, and what it is written as."""
 
     span: Span
-    topic: str
     message: Message
-    parked: bool
+    #: when it is to come back, on the loop's clock, if it is to
+    due: float = 0.0
 
 
 class AsideWriter:
-    """Writes in the order given, tries until it succeeds, and says when a record is durably aside.
+    """Writes to one topic in the order given, tries until it succeeds, and says when a record is durably aside.
 
     What the broker refuses is tried again now and then, and keeps no other record from being written. `done` is called
-    with what was written; `trouble` with a sentence while writing fails, and with "" when it works again. Records
-    whose lane is gone are forgotten: whoever has the lane now will see them again.
+    with what was written; `trouble` with a sentence while writing fails, and with "" when it works again; `too_large`,
+    if it is given, with a record that the topic will never take. Records whose lane is gone are forgotten: whoever has
+    the lane now will see them again.
     """
 
     def __init__(
         self,
         broker: Broker,
-        own_topics: dict[str, int],
+        topic: str,
+        lanes: int,
         backoff: Backoff,
+        *,
+        doing: str,
         done: Callable[[Sequence[Aside]], None],
         trouble: Callable[[str], None],
+        too_large: Callable[[Aside], None] | None = None,
     ) -> None:
         self._broker = broker
-        self._own_topics = own_topics
+        self._topic = topic
+        self._lanes = lanes
         self._backoff = backoff
+        self._doing = doing
         self._done = done
         self._trouble = trouble
+        self._too_large = too_large
         self._pending: deque[Aside] = deque()
         #: those that the broker did not take alone. They go alone from then on: a write that fails may have been done
         #: in part, and its other records would be written again and again
@@ -58,12 +66,14 @@ class AsideWriter:
         self._refusals = 0
         #: when the first of those is tried again, on the loop's clock
         self._retry_at = 0.0
-        #: topics that are as they should be, or that take records at least
-        self._prepared: set[str] = set()
+        #: the topic is as it should be, or takes records at least
+        self._prepared = False
         self._wake = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._pending) + len(self._refused)
+    @property
+    def busy(self) -> bool:
+        """There is something to write that was not refused before."""
+        return bool(self._pending)
 
     def add(self, aside: Aside) -> None:
         self._pending.append(aside)
@@ -87,28 +97,33 @@ class AsideWriter:
             if not retried:
                 alone = max(0, alone - 1)
             try:
-                if group[0].topic not in self._prepared:
-                    await self._prepare(group[0].topic, failures)
-                await self._write(group)
+                if not self._prepared:
+                    await self._prepare(failures)
+                await self._write([aside.message for aside in group])
             except BrokerError as error:
-                troubled = True
-                what = "park" if group[0].parked else "dead-letter"
-                self._trouble(
-                    f"cannot {what} records to {group[0].topic}: {error}. Their commit is held back until it works."
-                )
+                give_back = self._too_large if isinstance(error, TooLarge) else None
+                if give_back is None:
+                    troubled = True
+                    self._trouble(
+                        f"cannot {self._doing} records to {self._topic}: {error}. "
+                        "Their commit is held back until it works."
+                    )
                 if not isinstance(error, Refused):
                     failures += 1
                     await asyncio.sleep(self._backoff.wait(failures))
                     continue
                 if len(group) > 1:
                     alone = len(group)
-                else:
+                elif give_back is None:
                     self._was_refused(retried=retried)
+                else:
+                    (self._refused if retried else self._pending).popleft()
+                    give_back(group[0])
                 # There may be many, and a broker that refuses without asking anybody never waits.
                 await asyncio.sleep(0)
                 continue
             failures = 0
-            self._prepared.add(group[0].topic)
+            self._prepared = True
             for _ in group:
                 (self._refused if retried else self._pending).popleft()
             if retried:
@@ -145,20 +160,20 @@ class AsideWriter:
         self._retry_at = asyncio.get_running_loop().time() + self._backoff.wait(self._refusals)
 
     def _next(self, most: int) -> list[Aside]:
-        """The next ones for one topic, without those whose lane is gone."""
+        """The next ones, without those whose lane is gone."""
         while self._pending and _is_gone(self._pending[0]):
             self._pending.popleft()
         group: list[Aside] = []
         for aside in self._pending:
-            if len(group) == most or (group and aside.topic != group[0].topic) or _is_gone(aside):
+            if len(group) == most or _is_gone(aside):
                 break
             group.append(aside)
         return group
 
-    async def _prepare(self, topic: str, failures: int) -> None:
+    async def _prepare(self, failures: int) -> None:
         """Before the first write: a broker that makes topics on the fly would not make it as it should be."""
         try:
-            await self._broker.ensure_topic(topic, self._own_topics.get(topic, 1))
+            await self._broker.ensure_topic(self._topic, self._lanes)
         except Refused:
             # Somebody else may have made it. If not, the write will tell.
             pass
@@ -167,32 +182,30 @@ class AsideWriter:
             if failures < _TRIES:
                 raise
 
-    async def _write(self, group: Sequence[Aside]) -> None:
-        topic = group[0].topic
-        messages = [aside.message for aside in group]
+    async def _write(self, messages: Sequence[Message]) -> None:
         try:
-            await self._publish(topic, messages)
+            await self._publish(messages)
         except (NotFound, Refused) as error:
-            last = None if isinstance(error, TooLarge) else await self._last_lane(topic, messages)
+            last = None if isinstance(error, TooLarge) else await self._last_lane(messages)
             if last is None:
                 raise
             # The topic was made with fewer lanes than are set now: the longest waits share its last one.
-            await self._broker.publish(topic, [_up_to(last, message) for message in messages])
+            await self._broker.publish(self._topic, [_up_to(last, message) for message in messages])
 
-    async def _publish(self, topic: str, messages: Sequence[Message]) -> None:
+    async def _publish(self, messages: Sequence[Message]) -> None:
         try:
-            await self._broker.publish(topic, messages)
+            await self._broker.publish(self._topic, messages)
         except NotFound:
-            await self._broker.ensure_topic(topic, self._own_topics.get(topic, 1))
-            await self._broker.publish(topic, messages)
+            await self._broker.ensure_topic(self._topic, self._lanes)
+            await self._broker.publish(self._topic, messages)
 
-    async def _last_lane(self, topic: str, messages: Sequence[Message]) -> int | None:
+    async def _last_lane(self, messages: Sequence[Message]) -> int | None:
         """None if all messages are for lanes that the topic has, or if nobody can tell."""
         furthest = max((message.lane for message in messages if message.lane is not None), default=0)
         if not furthest:
             return None
         try:
-            last = len(await self._broker.lane_ends(topic)) - 1
+            last = len(await self._broker.lane_ends(self._topic)) - 1
         except BrokerError:
             # Why they were not written says more than this.
             return None

@@ -151,8 +151,9 @@ class Delivering:
         times = [self._books.leases.next_deadline()]
         if self._hungry and not self.stopped:
             dispatcher = self._books.dispatcher
-            comes = [dispatcher.next_due(), dispatcher.linger_ends(now), self._budget.next_token(now)]
-            if self._guard.down and self._probing is None:
+            times.append(self._budget.next_token(now))
+            comes = [dispatcher.next_due(), dispatcher.linger_ends(now)]
+            if self._guard.down:
                 comes.append(self._next_probe)
             if self._held_back is not None:
                 comes.append(self._held_back_until)
@@ -180,7 +181,7 @@ class Delivering:
     def _may_deliver(self, now: float) -> bool:
         if self.stopped:
             return False
-        if self._guard.down and (self._probing is not None or now < self._next_probe):
+        if self._guard.down and now < self._next_probe:
             return False
         return self._budget.allows(len(self._books.leases), now)
 
@@ -258,7 +259,8 @@ class Delivering:
         books.in_flight(spans)
         self._budget.sent(lease.records)
         if self._guard.down:
-            self._probing = lease
+            # One that hangs says nothing, and another is tried in the end.
+            self._probing, self._next_probe = lease, now + self._settings.outage.probe_max
         told = redeliveries(spans)
         books.counters.batches += 1
         books.counters.delivered += lease.records

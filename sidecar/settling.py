@@ -57,10 +57,27 @@ class Settling:
         #: a record that is held because no connected client takes it
         self._held: Parcel | None = None
         self._parks = settings.parking.enabled and settings.order is Order.NONE
-        own_topics = {settings.retry_topic: settings.parking.lanes, settings.dead_letter_topic: 1}
-        self.aside = AsideWriter(
-            broker, own_topics, Backoff(0.1, 2.0, 10.0, 0.2, rng), self._written_aside, partial(books.note, "aside")
+        backoff = Backoff(0.1, 2.0, 10.0, 0.2, rng)
+        self._parking = AsideWriter(
+            broker,
+            settings.retry_topic,
+            settings.parking.lanes,
+            backoff,
+            doing="park",
+            done=self._parked,
+            trouble=partial(books.note, "parking"),
+            too_large=self._stays_here,
         )
+        self._dead_lettering = AsideWriter(
+            broker,
+            settings.dead_letter_topic,
+            1,
+            backoff,
+            doing="dead-letter",
+            done=self._dead_lettered,
+            trouble=partial(books.note, "dead_letters"),
+        )
+        self.writers = (self._parking, self._dead_lettering)
         self.delivering: Delivering
 
     def settle(self, settlements: Iterable[Settlement], now: float) -> list[SettleResult]:
@@ -139,7 +156,7 @@ class Settling:
         if not lanes or not self._parks:
             return
         for parcel in [*self._books.dispatcher.waiting()]:
-            if parcel.due > now and any(span.lane in lanes for span in parcel.spans):
+            if parcel.due > now and not parcel.stays and any(span.lane in lanes for span in parcel.spans):
                 self._books.no_longer_waiting(parcel, ParcelState.ASIDE)
                 self._park(parcel, now, _WINDOW_FULL)
 
@@ -257,7 +274,7 @@ class Settling:
             span.lane.aside += span.records
             for single in span.singles():
                 message = parking.park(single, now=now, due=parcel.due, wall_ms=wall, lanes=lanes)
-                self.aside.add(Aside(single, self._settings.retry_topic, message, parked=True))
+                self._parking.add(Aside(single, message, parcel.due))
 
     def _dead_letter(self, spans: Iterable[Span], reason: str, worker: str) -> None:
         wall, group = self._clock.wall_ms(), self._settings.group_name
@@ -266,15 +283,28 @@ class Settling:
             span.lane.aside += span.records
             for single in span.singles():
                 message = dead_letters.write(single, group=group, reason=reason, worker=worker, wall_ms=wall)
-                self.aside.add(Aside(single, self._settings.dead_letter_topic, message, parked=False))
+                self._dead_lettering.add(Aside(single, message))
 
-    def _written_aside(self, written: Sequence[Aside]) -> None:
+    def _stays_here(self, aside: Aside) -> None:
+        """With what is written beside it, it is too large for the retry topic: it waits in memory."""
+        lane = aside.span.lane
+        if lane.phase is not LanePhase.GONE:
+            lane.aside -= 1
+        if lane.phase is LanePhase.ACTIVE:
+            self._books.put_back(Parcel([aside.span], aside.due, stays=True), self._clock.now())
+        self._settled()
+
+    def _parked(self, written: Sequence[Aside]) -> None:
+        self._books.counters.parked += len(written)
+        self._are_aside(written)
+
+    def _dead_lettered(self, written: Sequence[Aside]) -> None:
+        self._books.counters.dead_lettered += len(written)
+        self._are_aside(written)
+
+    def _are_aside(self, written: Sequence[Aside]) -> None:
         """Only now, with the record durably aside, does it count as settled."""
         for aside in written:
-            if aside.parked:
-                self._books.counters.parked += 1
-            else:
-                self._books.counters.dead_lettered += 1
             if aside.span.lane.phase is not LanePhase.GONE:
                 aside.span.lane.aside -= 1
                 self._books.settle([aside.span])

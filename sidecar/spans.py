@@ -161,6 +161,8 @@ class Parcel:
     setbacks: int = 0
     #: the lease that ended with these records: it may still be settled while they wait
     ancestor: "Lease[Any] | None" = None
+    #: cannot be parked
+    stays: bool = False
     state: ParcelState = ParcelState.WAITING
 
     @property

@@ -138,7 +138,8 @@ class Subscription:
 
     async def start(self) -> None:
         """Start the loops and return at once. Trouble with the broker shows in the status and is tried again."""
-        loops = (self.fetching.run(), self.fetching.regulate(), self._committing.run(), self._settling.aside.run())
+        writing = (writer.run() for writer in self._settling.writers)
+        loops = (self.fetching.run(), self.fetching.regulate(), self._committing.run(), *writing)
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         for task in self._tasks:
             task.add_done_callback(self._loop_ended)
@@ -149,7 +150,9 @@ class Subscription:
         self.draining = self._delivering.stopped = True
         self.fetching.stop()
         self._notify(Notice(NoticeKind.DRAINING, detail="the sidecar is stopping"))
-        await self._assigning.quiet(ends, lambda: not len(self.books.leases) and not len(self._settling.aside))
+        # What a topic has refused may be so for good, and is not waited for.
+        writers = self._settling.writers
+        await self._assigning.quiet(ends, lambda: not self.books.leases and not any(one.busy for one in writers))
         for session in [*self.sessions]:
             session.end(SessionEnd.ORDERLY)
         # However little time is left, a last commit is worth a moment: it spares the next life a replay.

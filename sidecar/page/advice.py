@@ -8,11 +8,13 @@ from sidecar.page.words import count, lasting
 from sidecar.settings import SubscriptionMode
 from sidecar.status import SubscriptionState
 
+_ASIDE = "Look at the broker and at the rights to that topic. The commit waits, and nothing is lost."
 #: what to do about each kind of trouble; `{name}` is the subscription's
 _REMEDIES = {
     "outage": "Mend what is behind the handler. Probes go on by themselves; `offramp resume {name}` probes at once.",
     "commit": "Look at the broker. Deliveries go on up to the window, and nothing is lost.",
-    "aside": "Look at the broker and at the rights to that topic. The commit waits, and nothing is lost.",
+    "parking": _ASIDE,
+    "dead_letters": _ASIDE,
     "paused": "See to the cause, then `offramp resume {name}`.",
     "oversized": "Connect a client that takes larger messages (`max_message_bytes`).",
     "broker": "Look at the broker, at its address and at the rights of this client. It is tried again by itself.",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sidecar.errors import Stopping, Unavailable
+from sidecar.errors import Stopping, TooLarge, Unavailable
 from sidecar.model import Lane, NoticeKind, SettleStatus
 from sidecar.status import SubscriptionState
 from tests.promises.stage import Stage, batches_of, numbered, promise
@@ -162,6 +162,20 @@ class DrainIsOrderly:
         await draining
         assert stage.committed(topic) in (at[0] + 1, at[1] + 1)
         assert stage.audit.dead
+
+    @promise
+    async def test_a_drain_does_not_wait_for_a_dead_letter_that_was_refused(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        at = await stage.publish(topic, *numbered(2))
+        subscription = await stage.subscribe(topic)
+        dead_letters = subscription.settings.dead_letter_topic
+        stage.broker.publish_faults[dead_letters] = TooLarge("more than the topic takes")
+        worker = stage.worker(subscription, lambda b: b.reject() if b.values == [b"1"] else b.ack())
+        await until(lambda: len(worker.batches) == 2 and stage.broker.failed_publishes[dead_letters])
+        began = now()
+        await subscription.drain(1000.0)
+        assert now() - began < 100.0
+        assert at[0] < stage.committed(topic) <= at[1]
 
     @promise
     async def test_a_broker_that_does_not_answer_does_not_hold_up_the_drain(self, stage: Stage) -> None:

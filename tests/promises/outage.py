@@ -141,6 +141,37 @@ class AnOutageIsNotPoison:
             assert 0.8 * longest <= wait <= longest + 1.5
 
     @promise
+    async def test_a_probe_that_hangs_is_not_the_last_one(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, *numbered(10), lane=lane)
+        subscription = await stage.subscribe(topic, outage=outage(probe_max=60.0))
+        hangs = stage.worker(subscription)
+        (await hangs.next()).nack("down")
+        await leap(1.0)
+        await until(lambda: len(hangs.batches) == 2)
+        stage.worker(subscription, Batch.ack)
+        await leap(30.0)
+        assert subscription.status().state is SubscriptionState.PROBING
+        assert subscription.status().leases == 1
+        await leap(60.0)
+        await until(lambda: subscription.status().state is SubscriptionState.RUNNING)
+
+    @promise
+    async def test_an_operator_has_a_probe_sent_at_once_also_while_another_hangs(self, stage: Stage) -> None:
+        topic = await stage.topic(lanes=2)
+        for lane in range(2):
+            await stage.publish(topic, *numbered(10), lane=lane)
+        subscription = await stage.subscribe(topic, outage=outage(probe_max=3600.0))
+        hangs = stage.worker(subscription)
+        (await hangs.next()).nack("down")
+        await leap(1.0)
+        await until(lambda: len(hangs.batches) == 2)
+        stage.worker(subscription, Batch.ack)
+        subscription.resume()
+        await until(lambda: subscription.status().state is SubscriptionState.RUNNING)
+
+    @promise
     async def test_failures_among_successes_are_no_outage(self, stage: Stage) -> None:
         topic = await stage.topic()
         # More than there are bad records, so that only their being alone could make them an outage.

@@ -1,5 +1,6 @@
 """Promise 5: one slow record holds up nobody else."""
 
+from sidecar.errors import OutOfRoom, TooLarge
 from sidecar.model import Lane, Order, Outcome, Part
 from sidecar.settings import Bytes, ParkingSettings, WindowSettings
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry, values
@@ -254,6 +255,33 @@ class OneSlowRecordHoldsUpNobodyElse:
         # 20 s are short enough to wait in memory, but not while they are all that the window holds.
         await stage.commits(topic, at[-1] + 1)
         assert subscription.counters.parked == 9
+
+    @promise
+    async def test_a_record_that_is_too_large_to_be_parked_waits_where_it_is(self, stage: Stage) -> None:
+        """The retry topic needs room for what is written beside it."""
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic, window=WindowSettings(records=5))
+        await stage.turn_around(subscription)
+        at = await stage.publish(topic, b"large", *numbered(20))
+        stage.broker.publish_faults[subscription.settings.retry_topic] = TooLarge("more than the topic takes")
+        worker = stage.worker(subscription, lambda b: b.nack(retry_after=3600.0) if b.values == [b"large"] else b.ack())
+        await until(lambda: len(worker.batches) == 5)
+        worker.handler = Batch.ack
+        await leap(3600.0)
+        await stage.commits(topic, at[-1] + 1)
+        assert [batch.values for batch in worker.batches].count([b"large"]) == 2
+        assert not subscription.status().trouble
+
+    @promise
+    async def test_a_dead_letter_topic_that_takes_nothing_keeps_no_record_from_being_parked(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        subscription = await stage.subscribe(topic)
+        await stage.turn_around(subscription)
+        await stage.publish(topic, b"bad", b"slow")
+        dead_letters = subscription.settings.dead_letter_topic
+        stage.broker.publish_faults[dead_letters] = OutOfRoom("no more than that may be stored")
+        stage.worker(subscription, lambda b: b.reject() if b.values == [b"bad"] else b.nack(retry_after=3600.0))
+        await until(lambda: subscription.counters.parked == 1 and stage.broker.failed_publishes[dead_letters] > 0)
 
     @promise
     async def test_parking_can_be_switched_off(self, stage: Stage) -> None:

@@ -167,7 +167,8 @@ class Deliveries:
             self.exercised("12 an outage is not poison")
             if len(items) > 1 or not hand.probe:
                 world.broken("12 an outage is not poison", f"{hand} of {len(items)} records while the handler is down")
-            since = self.last_success or 0.0
+            # One that hangs for long, or a word of an operator, brings another.
+            since = max(self.last_success or 0.0, world.now - outage.probe_max, self.resumed_at)
             if any(each.probe and each.granted > since for each in self.live.values()):
                 world.broken("12 an outage is not poison", f"{hand} is a second probe at a time")
 

@@ -13,7 +13,7 @@ from sidecar.retry import Backoff
 from tests.kit import NoJitter, lane_state, span_of
 from tests.simulation.loop import VirtualLoop
 
-DEAD, RETRY = "orders.offramp.dead", "orders.offramp.retry"
+TOPIC = "orders.offramp.dead"
 
 
 class FailingBroker(MemoryBroker):
@@ -53,13 +53,21 @@ class FailingBroker(MemoryBroker):
 class Desk:
     """An aside writer that runs, and what it said."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gives_back: bool = False) -> None:
         self.broker = FailingBroker()
         self.done: list[bytes | None] = []
         self.troubles: list[str] = []
         self.changed = asyncio.Event()
+        self.given_back: list[bytes | None] = []
         self.writer = AsideWriter(
-            self.broker, {RETRY: 8, DEAD: 1}, Backoff(0.1, 2.0, 10.0, 0.0, NoJitter()), self._done, self._trouble
+            self.broker,
+            TOPIC,
+            8,
+            Backoff(0.1, 2.0, 10.0, 0.0, NoJitter()),
+            doing="dead-letter",
+            done=self._done,
+            trouble=self._trouble,
+            too_large=(lambda aside: self.given_back.append(aside.message.value)) if gives_back else None,
         )
 
     def _done(self, written: Sequence[Aside]) -> None:
@@ -69,9 +77,9 @@ class Desk:
     def _trouble(self, text: str) -> None:
         self.troubles.append(text)
 
-    def add(self, value: bytes, *, topic: str = DEAD, state: LaneState | None = None) -> None:
+    def add(self, value: bytes, *, state: LaneState | None = None) -> None:
         span = span_of(1, state=state or lane_state())
-        self.writer.add(Aside(span, topic, Message(None, value), parked=topic == RETRY))
+        self.writer.add(Aside(span, Message(None, value)))
 
     async def written(self, records: int) -> None:
         """Wait until so many are durably aside."""
@@ -81,11 +89,11 @@ class Desk:
                 await self.changed.wait()
 
 
-def running(story: Callable[[Desk], Awaitable[None]]) -> None:
+def running(story: Callable[[Desk], Awaitable[None]], *, gives_back: bool = False) -> None:
     """In virtual time: what waits is not waited for."""
 
     async def run() -> None:
-        desk = Desk()
+        desk = Desk(gives_back=gives_back)
         task = asyncio.create_task(desk.writer.run())
         try:
             await story(desk)
@@ -97,16 +105,17 @@ def running(story: Callable[[Desk], Awaitable[None]]) -> None:
         runner.run(run())
 
 
-def test_records_for_one_topic_are_written_together_in_the_order_given() -> None:
+def test_records_are_written_together_in_the_order_given() -> None:
     async def story(desk: Desk) -> None:
         desk.add(b"1")
         desk.add(b"2")
-        desk.add(b"3", topic=RETRY)
-        desk.add(b"4")
-        await desk.written(4)
-        assert desk.broker.writes == [(DEAD, [b"1", b"2"]), (RETRY, [b"3"]), (DEAD, [b"4"])]
-        assert desk.done == [b"1", b"2", b"3", b"4"]
-        assert len(desk.writer) == 0
+        assert desk.writer.busy
+        await desk.written(2)
+        desk.add(b"3")
+        await desk.written(3)
+        assert desk.broker.writes == [(TOPIC, [b"1", b"2"]), (TOPIC, [b"3"])]
+        assert desk.done == [b"1", b"2", b"3"]
+        assert not desk.writer.busy
 
     running(story)
 
@@ -117,8 +126,8 @@ def test_a_write_is_tried_until_it_succeeds_and_only_then_is_it_done() -> None:
         desk.add(b"1")
         await desk.written(1)
         assert desk.troubles == [
-            f"cannot dead-letter records to {DEAD}: no leader. Their commit is held back until it works.",
-            f"cannot dead-letter records to {DEAD}: no leader. Their commit is held back until it works.",
+            f"cannot dead-letter records to {TOPIC}: no leader. Their commit is held back until it works.",
+            f"cannot dead-letter records to {TOPIC}: no leader. Their commit is held back until it works.",
             "",
         ]
 
@@ -130,10 +139,9 @@ def test_a_topic_is_made_before_the_first_write_to_it_with_the_lanes_it_should_h
 
     async def story(desk: Desk) -> None:
         for number in range(3):
-            desk.add(b"%d" % number, topic=RETRY)
             desk.add(b"%d" % number)
-        await desk.written(6)
-        assert desk.broker.made == [(RETRY, 8), (DEAD, 1)]
+            await desk.written(number + 1)
+        assert desk.broker.made == [(TOPIC, 8)]
         assert desk.troubles == []
 
     running(story)
@@ -141,12 +149,12 @@ def test_a_topic_is_made_before_the_first_write_to_it_with_the_lanes_it_should_h
 
 def test_a_topic_that_went_missing_is_made_again() -> None:
     async def story(desk: Desk) -> None:
-        desk.add(b"1", topic=RETRY)
+        desk.add(b"1")
         await desk.written(1)
         desk.broker.failures = [NotFound("no such topic")]
-        desk.add(b"2", topic=RETRY)
+        desk.add(b"2")
         await desk.written(2)
-        assert desk.broker.made == [(RETRY, 8)] * 2
+        assert desk.broker.made == [(TOPIC, 8)] * 2
         assert desk.troubles == []
 
     running(story)
@@ -157,7 +165,7 @@ def test_nothing_is_written_while_a_topic_cannot_be_made_for_the_moment() -> Non
         desk.broker.failures_to_make = [Unavailable("no controller")] * 3
         desk.add(b"1")
         await desk.written(1)
-        assert desk.broker.made == [(DEAD, 1)]
+        assert desk.broker.made == [(TOPIC, 8)]
         assert "no controller" in desk.troubles[0]
 
     running(story)
@@ -167,7 +175,7 @@ def test_a_topic_that_may_not_be_made_is_written_to_all_the_same() -> None:
     """Somebody has made it, or the write tells what is wrong."""
 
     async def story(desk: Desk) -> None:
-        await desk.broker.ensure_topic(DEAD, 1)
+        await desk.broker.ensure_topic(TOPIC, 8)
         desk.broker.failures_to_make = [Refused("no right to make topics")]
         desk.add(b"1")
         await desk.written(1)
@@ -178,7 +186,7 @@ def test_a_topic_that_may_not_be_made_is_written_to_all_the_same() -> None:
 
 def test_where_nobody_can_be_asked_to_make_topics_records_are_written_in_the_end() -> None:
     async def story(desk: Desk) -> None:
-        await desk.broker.ensure_topic(DEAD, 1)
+        await desk.broker.ensure_topic(TOPIC, 8)
         desk.broker.failures_to_make = [Unavailable("nobody listens there")] * 1000
         desk.add(b"1")
         await asyncio.sleep(60.0)
@@ -198,10 +206,35 @@ def test_a_record_that_the_broker_never_takes_does_not_keep_others_from_being_wr
         desk.add(b"3")
         await desk.written(2)
         assert sorted(filter(None, desk.done)) == [b"2", b"3"]
-        assert len(desk.writer) == 1, "it still holds the commit back"
+        assert not desk.writer.busy, "nobody waits for it"
         assert any("larger than the topic takes" in trouble for trouble in desk.troubles)
 
     running(story)
+
+
+def test_a_record_that_is_too_large_is_given_back_where_it_can_be() -> None:
+    async def story(desk: Desk) -> None:
+        for value in (b"1", b"huge", b"2"):
+            desk.add(value)
+        await desk.written(2)
+        assert desk.done == [b"1", b"2"]
+        assert desk.given_back == [b"huge"]
+        assert desk.troubles == []
+
+    running(story, gives_back=True)
+
+
+def test_so_is_one_that_was_refused_for_another_reason_before() -> None:
+    async def story(desk: Desk) -> None:
+        desk.broker.failures = [Refused("no right to write")]
+        desk.add(b"huge")
+        await asyncio.sleep(60.0)
+        assert desk.given_back == [b"huge"]
+        desk.add(b"1")
+        await desk.written(1)
+        assert desk.done == [b"1"]
+
+    running(story, gives_back=True)
 
 
 def test_records_that_are_refused_keep_no_other_waiting_however_many_they_are() -> None:
@@ -210,7 +243,7 @@ def test_records_that_are_refused_keep_no_other_waiting_however_many_they_are() 
             desk.add(b"huge")
         await asyncio.sleep(60.0)
         began = asyncio.get_running_loop().time()
-        desk.add(b"parked", topic=RETRY)
+        desk.add(b"parked")
         await desk.written(1)
         assert asyncio.get_running_loop().time() == began
 
@@ -252,8 +285,9 @@ def test_a_refused_record_is_forgotten_with_its_lane_also_behind_others() -> Non
         desk.add(b"huge", state=gone)
         await asyncio.sleep(1.0)
         gone.phase = LanePhase.GONE
-        await asyncio.sleep(10.0)
-        assert len(desk.writer) == 1
+        desk.broker.takes_all = True
+        await asyncio.sleep(60.0)
+        assert desk.done == [b"huge"]
 
     running(story)
 
@@ -286,7 +320,6 @@ def test_trouble_with_a_record_that_was_never_taken_ends_with_its_lane() -> None
         desk.add(b"3")
         await desk.written(2)
         assert desk.troubles[-1] == ""
-        assert len(desk.writer) == 0
 
     running(story)
 
@@ -302,6 +335,6 @@ def test_records_whose_lane_is_gone_are_forgotten() -> None:
         gone.phase = LanePhase.GONE
         await desk.written(2)
         assert desk.done == [b"1", b"3"]
-        assert len(desk.writer) == 0
+        assert not desk.writer.busy
 
     running(story)
