@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sidecar import parking
-from sidecar.brokers.base import Broker
+from sidecar.brokers.base import Broker, LaneEnd
 from sidecar.errors import NotFound
 from sidecar.model import Header, Lane, Message, Record, Run
 from sidecar.settings import SubscriptionSettings
@@ -32,6 +32,8 @@ _READ_BYTES = 1 << 20
 _REDRIVE_BATCH, _REDRIVE_BYTES = 500, 1 << 20
 #: records and bytes of a listing that are read beyond its limit before those that will not be in it are dropped
 _READ_AHEAD, _READ_AHEAD_BYTES = 1_000, 4 << 20
+#: the first millisecond that is no date any more
+_LAST_MS = 253_402_300_800_000
 #: of a look at the newest: records and bytes that are read at the most, and by how much further back each look goes
 _LOOK_AT, _LOOK_BYTES, _FURTHER = 1_000, 4 << 20, 16
 
@@ -90,7 +92,8 @@ def read(record: Record) -> DeadLetter | None:
             _number(timestamp_ms),
             bytes.fromhex(ref),
         )
-        return DeadLetter(id_, topic, original, group, reason, _number(attempts), worker, _number(wall_ms))
+        wall = _number(wall_ms, _LAST_MS)
+        return DeadLetter(id_, topic, original, group, reason, _number(attempts, 1 << 32), worker, wall)
     except ValueError:
         return None
 
@@ -133,17 +136,8 @@ async def newest(broker: Broker, settings: SubscriptionSettings, *, limit: int) 
         return [], 0
     found: dict[str, DeadLetter] = {}
     for lane, end in ends.items():
-        # Where positions do not count records, or others write here too, one must look further back.
-        span, mine, seen = limit, 0, 0
-        while mine < limit and seen < _LOOK_AT and end.end > end.start:
-            start = max(end.start, end.end - span)
-            letters, seen = await _some(broker, lane, Run(start, end.end))
-            own = [letter for letter in letters if letter.group == settings.group_name]
-            mine = len(own)
-            found |= {letter.id: letter for letter in own}
-            if start == end.start:
-                break
-            span *= _FURTHER
+        letters = await _newest_of(broker, lane, end, settings.group_name, limit)
+        found |= {letter.id: letter for letter in letters}
     counts = broker.traits.positions_count_records
     total = sum(end.end - end.start for end in ends.values()) if counts else -1
     return _oldest_first(found.values())[::-1][:limit], total
@@ -213,8 +207,29 @@ async def _all(broker: Broker, settings: SubscriptionSettings) -> AsyncIterator[
                     yield letter
 
 
-async def _some(broker: Broker, lane: Lane, run: Run) -> tuple[list[DeadLetter], int]:
-    """The first dead letters of a run, whoever's they are, and how many records were looked at."""
+async def _newest_of(broker: Broker, lane: Lane, end: LaneEnd, group: str, limit: int) -> list[DeadLetter]:
+    """Of the end of one lane; oldest first."""
+    own: list[DeadLetter] = []
+    span, start = limit, end.end
+    while len(own) < limit and start > end.start:
+        start = max(end.start, end.end - span)
+        letters, whole = await _some(broker, lane, Run(start, end.end))
+        if whole:
+            own = [letter for letter in letters if letter.group == group]
+            if span < limit:
+                break
+            # Where positions do not count records, or others write here too, one must look further back.
+            span *= _FURTHER
+        elif 1 < span <= limit:
+            # These are the oldest of them, and too large: the newest are fewer.
+            span, start = span // 2, end.end
+        else:
+            break
+    return own
+
+
+async def _some(broker: Broker, lane: Lane, run: Run) -> tuple[list[DeadLetter], bool]:
+    """The first dead letters of a run, whoever's they are, and whether they are all."""
     letters: list[DeadLetter] = []
     seen = size = 0
     reading = broker.read(lane, run, _READ_BYTES)
@@ -226,10 +241,10 @@ async def _some(broker: Broker, lane: Lane, run: Run) -> tuple[list[DeadLetter],
                 letter = read(decode_frame(frame))
                 if letter is not None:
                     letters.append(letter)
-            if seen >= _LOOK_AT or size >= _LOOK_BYTES:
-                break
+            if (seen >= _LOOK_AT or size >= _LOOK_BYTES) and chunk.positions[-1] + 1 < run.stop:
+                return letters, False
     finally:
         # What it reads with is to be freed now, not when somebody collects the garbage.
         if isinstance(reading, AsyncGenerator):
             await reading.aclose()
-    return letters, seen
+    return letters, True

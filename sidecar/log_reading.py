@@ -1,6 +1,7 @@
 """Reading a topic by position or time, without a group: for any subscription, whichever its mode. Nothing is remembered
 but the size of what was read."""
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -180,9 +181,12 @@ class _Gaps:
         self.found = False
 
     def pass_(self, chunk: Chunk) -> None:
-        if chunk.positions[0] > self._next and not self.found:
-            self.found, self.first = True, self._next
-        self._next = chunk.positions[-1] + 1
+        positions = chunk.positions
+        if not self.found and positions[-1] - self._next >= len(positions):
+            # So many stand where they would without a gap.
+            before = bisect_right(range(len(positions)), self._next, key=lambda index: positions[index] - index)
+            self.found, self.first = True, self._next + before
+        self._next = positions[-1] + 1
         if not self.found:
             self.first = self._next
 

@@ -124,6 +124,10 @@ class RangedSubscription:
             end = await self.log.ends_for(lane, position, lanes[lane])
             # What was removed cannot be planned; that it was, whoever reads the range will be told.
             runs[lane] = Run(max(position, end.start), min(end.end, ceiling.get(lane, end.end)))
+            removed = Run(position, min(end.start, ceiling.get(lane, end.start)))
+            if removed.start < removed.stop and not self.paused_because:
+                # Also if there is nothing else to read.
+                until[lane] = await self._lost_until(lane, removed)
         runs = {lane: run for lane, run in runs.items() if run.start < run.stop and not self.paused_because}
         if runs:
             waiting = await self.broker.survey(runs)
@@ -187,6 +191,10 @@ class RangedSubscription:
             self._reads -= 1
             if not self._reads:
                 self._idle.set()
+
+    async def _lost_until(self, lane: Lane, removed: Run) -> int:
+        """Where what was removed ends; where it starts if there was nothing."""
+        return removed.stop if (await self._without_gap(lane, removed)).start < removed.stop else removed.start
 
     async def _without_gap(self, lane: Lane, run: Run) -> Run:
         """What seems to be removed was perhaps never there, which the group's cursor may know."""

@@ -67,6 +67,11 @@ class DeadLetterReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
+        options.refuse(
+            "startingPosition",
+            "endingPosition",
+            why="dead letters are read as a whole; choose among them by their columns, as dead_lettered",
+        )
         self._subscription = options.require("subscription", "as in the sidecar's configuration")
         self._access = options.access()
         self._reader = RangeReader.configured(options, schema, planned=True)

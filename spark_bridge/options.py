@@ -172,6 +172,7 @@ class Options:
         """Raises `BadOption` for names that nobody knows and values that cannot be."""
         by_lower = {name.lower(): name for name in known}
         self._values: dict[str, Any] = {name: option.default for name, option in known.items()}
+        self._given: set[str] = set()
         for written, text in given.items():
             if written.lower() in _OF_SPARK:
                 continue
@@ -181,6 +182,7 @@ class Options:
                     f'option "{written}": {use} has no such option.{nearest(written, known)} There are '
                     f"{', '.join(known)}"
                 )
+            self._given.add(name)
             try:
                 self._values[name] = known[name].parse(text.strip())
             except ValueError as error:
@@ -189,6 +191,12 @@ class Options:
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    def refuse(self, *names: str, why: str) -> None:
+        """Raises `BadOption` if one of these was given."""
+        for name in names:
+            if name in self._given:
+                raise BadOption(f"option {name}: {why}")
 
     def require(self, name: str, hint: str) -> str:
         value = self._values[name]

@@ -218,7 +218,8 @@ def _rows(batches: Iterable[pa.RecordBatch], id_prefix: str, topic: str | None) 
                 raise BadOption(
                     f"column topic: it is null in a row, and there is no option topic for those; row {number}"
                 )
-            pairs = [(one["name"], one["value"]) for one in headers or ()]
+            # An id that came along is that of the record it came with.
+            pairs = [(one["name"], one["value"]) for one in headers or () if one["name"] != ID_HEADER]
             pairs.append((ID_HEADER, id_ or f"{id_prefix}/{number}"))
             size = _FRAME + len(value or b"") + len(key or b"")
             size += sum(_FRAME + len(name.encode()) + len(held or b"") for name, held in pairs)

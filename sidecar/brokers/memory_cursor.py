@@ -33,7 +33,7 @@ class MemoryCursor(Cursor):
     async def attach(self, reader: str, now_ms: int) -> Attached:
         self._broker.check_unconsumed(self._spec)
         before = self._broker.readers.get(self._spec.group)
-        attached = Attached(following(before.token if before else 0), reader, now_ms)
+        attached = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
         self._broker.readers[self._spec.group] = attached
         return attached
 

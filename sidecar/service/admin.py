@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from offramp.v1 import admin_pb2 as pb
 from sidecar import dead_letters
 from sidecar.access.caller import EVERY, current
-from sidecar.brokers.base import AtPosition, AtTime, SeekTarget, SeekTo
+from sidecar.brokers.base import AtPosition, SeekTarget, SeekTo
 from sidecar.clock import Clock
 from sidecar.connections import Connections
 from sidecar.errors import InvalidRequest, Unknown, Unmet
@@ -16,6 +16,7 @@ from sidecar.model import Lane
 from sidecar.service.directory import AnySubscription, Directory
 from sidecar.service.rpc import Context, Handler, server_stream, unary
 from sidecar.service.status_wire import to_dead_letter, to_status
+from sidecar.service.targets import read_time
 from sidecar.service.writer import Writer
 from sidecar.settings import Right
 from sidecar.status import Status
@@ -177,7 +178,7 @@ def _read_target(request: pb.SeekRequest) -> SeekTarget:
                 raise InvalidRequest(f"position: {request.position} is negative")
             return AtPosition(request.position)
         case "timestamp_ms":
-            return AtTime(request.timestamp_ms)
+            return read_time(request.timestamp_ms)
         case "start":
             return SeekTo.START
         case "end":

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
 from offramp.v1 import log_pb2 as pb
-from sidecar.brokers.base import AtTime, SeekTarget, SeekTo
+from sidecar.brokers.base import SeekTarget, SeekTo
 from sidecar.connections import Connections
 from sidecar.errors import InvalidRequest, Removed
 from sidecar.log_reading import LogReading
@@ -15,6 +15,7 @@ from sidecar.ranged import RangedSubscription
 from sidecar.service.clients import read_message_bytes
 from sidecar.service.directory import Directory
 from sidecar.service.rpc import Context, Handler, server_stream, unary
+from sidecar.service.targets import read_time
 from sidecar.service.writer import Writer
 from sidecar.settings import Right
 
@@ -134,7 +135,7 @@ def _to_name(text: str) -> str:
 
 
 def _to_target(which: str, timestamp_ms: int) -> SeekTarget:
-    return {"earliest": SeekTo.START, "latest": SeekTo.END}.get(which) or AtTime(timestamp_ms)
+    return {"earliest": SeekTo.START, "latest": SeekTo.END}.get(which) or read_time(timestamp_ms)
 
 
 def _read_positions(field: str, positions: Iterable[pb.LanePosition]) -> dict[Lane, int]:

@@ -16,6 +16,8 @@ ORDERED = "4 order as chosen"
 CREDIT = "credit is a ceiling"
 #: seconds; due times that survive a restart are written in milliseconds
 _MILLISECONDS = 0.003
+#: seconds by which a sum of times may be wrong
+_ROUNDED = 1e-9
 
 
 class Deliveries:
@@ -169,7 +171,7 @@ class Deliveries:
                 world.broken("12 an outage is not poison", f"{hand} of {len(items)} records while the handler is down")
             # One that hangs for long, or a word of an operator, brings another.
             since = max(self.last_success or 0.0, world.now - outage.probe_max, self.resumed_at)
-            if any(each.probe and each.granted > since for each in self.live.values()):
+            if any(each.probe and each.granted > since + _ROUNDED for each in self.live.values()):
                 world.broken("12 an outage is not poison", f"{hand} is a second probe at a time")
 
     def _check_item(self, item: Item, items: Sequence[Item], hand: Hand) -> None:

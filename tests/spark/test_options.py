@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_bridge.bounded import DeadLetterReader
+from spark_bridge.columns import DEAD_LETTER_SCHEMA
 from spark_bridge.errors import BadOption
 from spark_bridge.options import BOUNDED, STREAMING, WRITING, Named, Options
 from spark_bridge.positions import Lane
@@ -86,6 +88,13 @@ def test_times_have_units(text: str, value: float) -> None:
 )
 def test_a_position_is_a_name_a_time_or_positions(text: str, value: object) -> None:
     assert Options({"startingPosition": text}, BOUNDED, "a bounded read")["startingPosition"] == value
+
+
+@pytest.mark.parametrize("name", ["startingPosition", "endingPosition"])
+def test_dead_letters_have_no_positions_to_choose(name: str) -> None:
+    given = {"subscription": "orders", "address": "127.0.0.1:1", "deadLetters": "true", name: "2026-01-01T00:00:00Z"}
+    with pytest.raises(BadOption, match=f"option {name}: dead letters are read as a whole"):
+        DeadLetterReader(Options(given, BOUNDED, "a bounded read"), DEAD_LETTER_SCHEMA)
 
 
 def test_an_address_must_be_given() -> None:

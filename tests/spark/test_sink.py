@@ -66,6 +66,13 @@ def test_the_size_of_a_request_is_counted_in_bytes() -> None:
     assert [len(messages) for _, messages in publisher._requests(_rows([batch], "id", "clicks"))] == [2, 2]
 
 
+def test_an_id_that_came_along_in_the_headers_is_not_the_id_of_the_row() -> None:
+    headers = [{"name": ID_HEADER, "value": b"of another hop"}, {"name": "kind", "value": b"click"}]
+    batch = pa.RecordBatch.from_pylist([{"value": b"v", "headers": headers}])
+    ((_, message, _),) = _rows([batch], "query/7", "clicks")
+    assert [*message.headers] == [("kind", b"click"), (ID_HEADER, "query/7/0")]
+
+
 def test_a_stream_gives_ids_of_its_query_and_batch(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     stage.numbers(0, 10)
     source = spark.readStream.format("offramp").options(**stage.options()).load()

@@ -23,6 +23,7 @@ K = KafkaError
         (K.GROUP_AUTHORIZATION_FAILED, Refused, "not authorised for the group"),
         (K.UNKNOWN_TOPIC_OR_PART, NotFound, "no such topic"),
         (K.MSG_SIZE_TOO_LARGE, TooLarge, "larger than the topic takes; see its `max.message.bytes`"),
+        (K.INVALID_TIMESTAMP, Refused, "does not take this time"),
         (K.KAFKA_STORAGE_ERROR, OutOfRoom, "disk"),
         (K.NOT_ENOUGH_REPLICAS, Unavailable, "in sync"),
         (K.FENCED_INSTANCE_ID, Refused, "group_instance_id"),

@@ -237,3 +237,25 @@ class Counting(MemoryBroker):
         async for chunk in super().read(lane, run, max_bytes):
             self.records_read += len(chunk.frames)
             yield chunk
+
+
+def test_the_newest_are_those_that_are_shown_also_if_they_are_large() -> None:
+    async def body() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        for position in range(40):
+            await bury(broker, position, wall_ms=WALL + position, size=600_000)
+        ids, _ = await latest(broker, 10)
+        assert ids == [f"orders/2/{39 - number}" for number in range(len(ids))]
+        assert len(ids) >= 5
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("header", "value"), [("attempts", 1 << 32), ("dead-lettered-ms", 253_402_300_800_000)])
+def test_a_letter_with_a_number_that_cannot_be_is_none(header: str, value: int) -> None:
+    """Anyone with the right to publish can write it."""
+    message = dead_letters.write(span_of(1), group="orders", reason="", worker="", wall_ms=WALL)
+    headers = [Header(one.name, b"%d" % value) if one.name.endswith(header) else one for one in message.headers]
+    assert dead_letters.read(Record(None, b"", tuple(message.headers), 0, 0)) is not None
+    assert dead_letters.read(Record(None, b"", tuple(headers), 0, 0)) is None

@@ -65,6 +65,17 @@ def test_a_gap_that_retention_passes_after_it_was_read_is_no_loss() -> None:
     assert read(Changing(chunks, {0: LaneEnd(0, 100), 3: LaneEnd(50, 100), 4: LaneEnd(60, 100)})) == 98
 
 
+def test_what_is_removed_while_it_is_read_is_told_also_where_it_lies_within_a_chunk() -> None:
+    broker = Changing([[*range(20), *range(70, 90)], range(90, 100)], {0: LaneEnd(0, 100), 1: LaneEnd(70, 100)})
+    with pytest.raises(Removed, match="removed 20 to 69"):
+        read(broker)
+
+
+def test_a_chunk_with_gaps_of_which_nothing_was_removed_is_no_loss() -> None:
+    chunks = [[0, 1, 5, 6, 9], [12, *range(20, 60)], range(60, 100)]
+    assert read(Changing(chunks, {0: LaneEnd(0, 100), 3: LaneEnd(50, 100)})) == 86
+
+
 def test_what_is_removed_while_it_is_read_is_told_where_it_is_met() -> None:
     broker = Changing([range(10), range(11, 20), range(70, 100)], {0: LaneEnd(0, 100), 3: LaneEnd(70, 100)})
     with pytest.raises(Removed, match="removed 20 to 69") as caught:

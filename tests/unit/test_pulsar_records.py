@@ -6,7 +6,7 @@ import _pulsar
 import pytest
 
 from sidecar.brokers.pulsar.held import Held
-from sidecar.brokers.pulsar.records import encode, encode_one
+from sidecar.brokers.pulsar.records import HEADERS, encode, encode_one
 from sidecar.model import Header, Record
 from sidecar.wire import decode_frame
 
@@ -59,3 +59,11 @@ def test_properties_that_are_no_text_are_left_out_and_it_is_said(bad: dict[bytes
 def test_neither_key_nor_properties_are_text() -> None:
     (record,) = both(Message(1, b"\xff", {b"\xff": b"\xfe"}))
     assert (record.key, record.headers) == (b"\xff", (UNREADABLE,))
+
+
+@pytest.mark.parametrize("text", ['[["\\ud800", ""]]', "[" * 100_000, '[["name"]]', "null"])
+def test_properties_that_only_look_like_ours_are_properties(text: str) -> None:
+    """Whoever wrote them, the record must go on its way."""
+    (record,) = both(Message(1, b"key", {HEADERS.encode(): text.encode()}))
+    assert record.headers == (Header(HEADERS, text.encode()),)
+    assert record.key == b"key"

@@ -86,6 +86,11 @@ WRONG: dict[str, tuple[str, Any, grpc.StatusCode]] = {
         admin_pb2.SeekRequest(subscription="orders", position=-1),
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
+    "a seek to a time before 1970": (
+        "Seek",
+        admin_pb2.SeekRequest(subscription="orders", timestamp_ms=-1),
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
     "a seek of an unknown lane": (
         "Seek",
         admin_pb2.SeekRequest(subscription="orders", lane=99, start=admin_pb2.SeekStart()),

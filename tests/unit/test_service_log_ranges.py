@@ -300,6 +300,7 @@ def test_every_mistake_is_told(tmp_path: Path) -> None:
                 (NOT_FOUND, "no lane orders/7; it has orders/0", reader.commit({7: 0})),
                 (INVALID, "positions: -3 of orders/0 is negative", reader.commit({0: -3})),
                 (INVALID, "earliest, latest or timestamp_ms", reader.locate()),
+                (INVALID, "timestamp_ms: -1 is negative", reader.locate(timestamp_ms=-1)),
                 (INVALID, "topic must be given", reader.values(0, 1, topic="")),
                 (INVALID, "start: -1 is negative", reader.values(-1, 1)),
                 (INVALID, "until: 1 is before start, which is 2", reader.values(2, 1)),

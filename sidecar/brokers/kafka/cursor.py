@@ -51,7 +51,7 @@ class KafkaCursor(Cursor):
         stored = await self._stored()
         fences = {lane: decode(one.metadata) for lane, one in stored.items()}
         before = newest(fences.values())
-        attached = self._mine = Attached(following(before.token if before else 0), reader, now_ms)
+        attached = self._mine = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
         for _ in range(_TRIES):
             pinned = _pinned(stored, fences)
             await self._store(pinned or await self._carrier(), Fence(attached, bool(pinned)))

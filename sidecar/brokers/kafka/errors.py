@@ -45,6 +45,11 @@ _MEANINGS: Mapping[int, _Meaning] = {
     ),
     _K.INVALID_CONFIG: _Meaning(Refused, "the broker does not take `topic_config`", detail=True),
     _K.POLICY_VIOLATION: _Meaning(Refused, "a policy of the broker forbids it", detail=True),
+    _K.INVALID_TIMESTAMP: _Meaning(
+        Refused, "the broker does not take this time; see `message.timestamp.*` of the topic"
+    ),
+    _K.UNSUPPORTED_FOR_MESSAGE_FORMAT: _Meaning(Refused, "the topic's message format is too old for this"),
+    _K.UNSUPPORTED_COMPRESSION_TYPE: _Meaning(Refused, "the broker does not know this compression"),
     _K.INVALID_RECORD: _Meaning(Refused, "the broker does not take this record", detail=True),
     _K.MSG_SIZE_TOO_LARGE: _Meaning(
         TooLarge, "the message is larger than the topic takes; see its `max.message.bytes`"

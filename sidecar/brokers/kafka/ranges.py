@@ -1,6 +1,7 @@
 """Reading a run of a lane without joining a group."""
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -79,10 +80,13 @@ class RangeReader:
         except KafkaException as error:
             raise translate(error, f"read {self._lane}") from error
         for each in taken:
-            count = sum(self._next <= position < self._stop for position in each.positions)
-            self._next = each.positions[-1] + 1
+            new = each.starting_at(self._next)
+            if not new.positions:
+                continue
+            self._next = new.positions[-1] + 1
+            count = bisect_left(new.positions, self._stop)
             if count:
-                self._shelf.put([each._replace(positions=each.positions[:count], frames=each.frames[:count])])
+                self._shelf.put([new._replace(positions=new.positions[:count], frames=new.frames[:count])])
         for message in tidings:
             error_ = message.error()
             assert error_ is not None

@@ -72,7 +72,7 @@ class Cursors:
 
     def attach(self, group: int, reader: str, now_ms: int) -> Attached:
         before = attached_to(self._connection, group)
-        attached = Attached(following(before.token if before else 0), reader, now_ms)
+        attached = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
         self._connection.execute(
             'REPLACE INTO readers ("group", token, name, since_ms) VALUES (?, ?, ?, ?)', (group, *attached)
         )

@@ -75,7 +75,7 @@ class PulsarCursor(Cursor):
         self._check_unconsumed(entries)
         standing = _standing(entries)
         before = standing.attached
-        attached = self._mine = Attached(following(before.token if before else 0), reader, now_ms)
+        attached = self._mine = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
         names = await self._discovery.lanes()
         if standing.positions:
             fence = Fence(attached, pinned=True)

@@ -154,7 +154,7 @@ def key_and_headers(properties: dict[str, str], key: bytes) -> tuple[bytes | Non
         found = b64decode(properties[KEY], validate=True) if KEY in properties else key or None
         if HEADERS in properties:
             return found, tuple(_header(name, value) for name, value in json.loads(properties[HEADERS]))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         # Somebody else has written these: they are properties like any other.
         return key or None, _plain(properties)
     return found, _plain({name: value for name, value in properties.items() if name != KEY})
@@ -163,6 +163,8 @@ def key_and_headers(properties: dict[str, str], key: bytes) -> tuple[bytes | Non
 def _header(name: object, value: str | None) -> Header:
     if not isinstance(name, str):
         raise TypeError("a header has a name")
+    # Half a character, as JSON can have it, is no text.
+    name.encode()
     return Header(name, None if value is None else b64decode(value, validate=True))
 
 
