@@ -44,7 +44,8 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
      *     @type \Offramp\V1\StartEarliest $earliest
      *     @type \Offramp\V1\StartLatest $latest
      *     @type int|string $timestamp_ms
-     *           The first record with this timestamp or a later one; the end of the lane if there is none.
+     *           The first record with this timestamp or a later one; the end of the lane if there is none. Not negative:
+     *           INVALID_ARGUMENT.
      *     @type bool $dead_letters
      *           Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
      *           dead letter.
@@ -158,7 +159,8 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The first record with this timestamp or a later one; the end of the lane if there is none.
+     * The first record with this timestamp or a later one; the end of the lane if there is none. Not negative:
+     * INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 5;</code>
      * @return int|string
@@ -174,7 +176,8 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The first record with this timestamp or a later one; the end of the lane if there is none.
+     * The first record with this timestamp or a later one; the end of the lane if there is none. Not negative:
+     * INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 5;</code>
      * @param int|string $var

@@ -35,7 +35,8 @@ class ResolveStartRequest extends \Google\Protobuf\Internal\Message
      *     @type \Offramp\V1\StartLatest $latest
      *     @type \Offramp\V1\StartCommitted $committed
      *     @type int|string $timestamp_ms
-     *           The first record with this timestamp or a later one; the end of the lane if there is none.
+     *           The first record with this timestamp or a later one; the end of the lane if there is none. Not negative:
+     *           INVALID_ARGUMENT.
      * }
      */
     public function __construct($data = NULL) {
@@ -169,7 +170,8 @@ class ResolveStartRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The first record with this timestamp or a later one; the end of the lane if there is none.
+     * The first record with this timestamp or a later one; the end of the lane if there is none. Not negative:
+     * INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 6;</code>
      * @return int|string
@@ -185,7 +187,8 @@ class ResolveStartRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The first record with this timestamp or a later one; the end of the lane if there is none.
+     * The first record with this timestamp or a later one; the end of the lane if there is none. Not negative:
+     * INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 6;</code>
      * @param int|string $var

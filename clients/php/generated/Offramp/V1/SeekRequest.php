@@ -46,7 +46,7 @@ class SeekRequest extends \Google\Protobuf\Internal\Message
      *           Absent: all lanes.
      *     @type int|string $position
      *     @type int|string $timestamp_ms
-     *           The first record with this timestamp or a later one.
+     *           The first record with this timestamp or a later one. Not negative: INVALID_ARGUMENT.
      *     @type \Offramp\V1\SeekStart $start
      *     @type \Offramp\V1\SeekEnd $end
      * }
@@ -168,7 +168,7 @@ class SeekRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The first record with this timestamp or a later one.
+     * The first record with this timestamp or a later one. Not negative: INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 5;</code>
      * @return int|string
@@ -184,7 +184,7 @@ class SeekRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The first record with this timestamp or a later one.
+     * The first record with this timestamp or a later one. Not negative: INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 5;</code>
      * @param int|string $var
