@@ -12,6 +12,7 @@ from sidecar.brokers.kafka import ranges
 from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.ranges import RangeReader
+from sidecar.errors import Unavailable
 from sidecar.model import Lane, Run
 
 
@@ -59,3 +60,52 @@ def test_a_range_that_waits_for_its_leader_leaves_the_threads_of_the_loop_to_oth
         assert library.closed.is_set()
 
     asyncio.run(body())
+
+
+class Slow:
+    """Stands in for a consumer that has much to pass over before its first record."""
+
+    def __init__(self, silent: int) -> None:
+        self._silent = silent
+
+    def assign(self, partitions: Any) -> None: ...
+
+    def poll(self, timeout: float) -> Any:
+        self._silent -= 1
+        return None if self._silent >= 0 else FakeMessage(98)
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        # From before what was asked for, too.
+        return [FakeMessage(offset) for offset in range(99, 106)]
+
+    def close(self) -> None: ...
+
+
+class FakeMessage:
+    def __init__(self, offset: int) -> None:
+        self.offset = lambda: offset
+        self.error = self.key = self.headers = lambda: None
+        self.partition = lambda: 0
+        self.topic = lambda: "orders"
+        self.timestamp = lambda: (1, 1)
+        self.value = lambda: b"value"
+
+
+def positions(monkeypatch: pytest.MonkeyPatch, library: Slow) -> list[int]:
+    monkeypatch.setattr(ranges, "Consumer", lambda *_, **__: library)
+
+    async def body() -> list[int]:
+        options = KafkaOptions(servers=("nowhere:1",))
+        reader = RangeReader(options, Reasons(), Chatter(), Lane("orders", 0), Run(100, 105), LaneEnd(0, 200))
+        return [position async for chunk in reader.chunks(1 << 20) for position in chunk.positions]
+
+    return asyncio.run(body())
+
+
+def test_a_range_waits_for_the_library_as_long_as_nothing_is_known_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert positions(monkeypatch, Slow(3)) == [*range(100, 105)]
+
+
+def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match="cannot read orders/0: no answer"):
+        positions(monkeypatch, Slow(100))

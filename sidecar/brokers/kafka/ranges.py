@@ -24,8 +24,10 @@ _GROUP = "offramp.ranges"
 _LITTLE: Mapping[str, int] = {"queued.max.messages.kbytes": 4096, "fetch.max.bytes": 2 << 20}
 #: records asked of the library at a time
 _AT_A_TIME = 2_000
-#: seconds without anything after which the broker counts as unreachable
+#: seconds without anything after which the broker counts as unreachable, if there was an error
 _PATIENCE = 15.0
+#: the same without one: the library is silent while it passes over gigabytes of aborted transactions, too
+_LONG_PATIENCE = 120.0
 #: errors of the group, which is not used
 _OF_THE_GROUP = frozenset((KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT))
 
@@ -46,6 +48,8 @@ class RangeReader:
         conf: dict[str, Any] = {**reading(options, _GROUP), **_LITTLE, "error_cb": reasons.heard}
         self._make: Callable[[], Consumer] = lambda: Consumer(conf, logger=chatter.logger)
         self._consumer: Consumer | None = None
+        #: seconds without anything
+        self._silent = 0.0
         self._shelf = Shelf(lambda: None)
 
     async def chunks(self, max_bytes: int) -> AsyncIterator[Chunk]:
@@ -74,8 +78,9 @@ class RangeReader:
         try:
             first = self._consumer.poll(_PATIENCE)
             if first is None:
-                reason = self._reasons.latest()
-                raise self._translated(reason) if reason else Unavailable(f"Kafka: cannot read {self._lane}: no answer")
+                self._check_silence()
+                return
+            self._silent = 0.0
             taken, tidings = encode([first, *self._consumer.consume(_AT_A_TIME - 1, 0)])
         except KafkaException as error:
             raise translate(error, f"read {self._lane}") from error
@@ -96,6 +101,13 @@ class RangeReader:
                 raise Unavailable(f"Kafka: {self._lane} was cut or cleaned while it was read at {self._next}")
             elif error_.code() not in _OF_THE_GROUP:
                 raise self._translated(error_)
+
+    def _check_silence(self) -> None:
+        self._silent += _PATIENCE
+        if reason := self._reasons.latest():
+            raise self._translated(reason)
+        if self._silent >= _LONG_PATIENCE:
+            raise Unavailable(f"Kafka: cannot read {self._lane}: no answer")
 
     def _close(self) -> None:
         if self._consumer is not None:
