@@ -9,7 +9,8 @@ writer       group commit: the one thread that writes
 store        what it writes, in a transaction: catalog (topics, lanes), appending, cursors, retention
 readers      the threads that read, and `queries`, what they read
 blocks       pure: many records in one row
-schema       the file: making, opening, errors
+schema       the file: making, opening
+faults       what SQLite complains of, and what can be done about it
 folder       the data directory and its lock; `place`, whether it outlives the pod
 reserve      disk space for the day when the disk is full
 """

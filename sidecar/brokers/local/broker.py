@@ -20,12 +20,13 @@ from sidecar.brokers.base import (
 )
 from sidecar.brokers.local.catalog import LaneChange
 from sidecar.brokers.local.cursor import LocalCursor
+from sidecar.brokers.local.faults import damaged, translate
 from sidecar.brokers.local.folder import Folder
 from sidecar.brokers.local.options import LocalOptions
 from sidecar.brokers.local.queries import Want, all_cursors, first_at_time, take_lane
 from sidecar.brokers.local.readers import Readers
 from sidecar.brokers.local.reserve import Reserve
-from sidecar.brokers.local.schema import damaged, open_database, translate
+from sidecar.brokers.local.schema import open_database
 from sidecar.brokers.local.source import LocalSource
 from sidecar.brokers.local.store import Store
 from sidecar.brokers.local.views import GroupInfo, LaneView

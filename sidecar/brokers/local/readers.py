@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sidecar.brokers.local.schema import open_reader, translate
+from sidecar.brokers.local.faults import translate
+from sidecar.brokers.local.schema import open_reader
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The database file: making it, opening it, and saying what is wrong with it.
+"""The database file: making it and opening it.
 
 A topic has lanes; a lane has blocks; a block has some records. Records are stored as finished frames, many in
 one row, because every row costs the reader and the writer a fight for the interpreter's lock: with a busy event
@@ -10,8 +10,9 @@ import os
 import sqlite3
 from pathlib import Path
 
+from sidecar.brokers.local.faults import damaged, translate
 from sidecar.brokers.local.folder import Folder
-from sidecar.errors import Corrupt, OfframpError, OutOfRoom, StartError, Unavailable
+from sidecar.errors import StartError
 
 #: "OFRP": tells our files from those of others
 _APPLICATION = 0x4F465250
@@ -140,33 +141,6 @@ def checkpoint(connection: sqlite3.Connection, patience: float = _PATIENCE) -> b
     finally:
         connection.execute(f"PRAGMA busy_timeout = {int(_PATIENCE * 1000)}").fetchall()
     return not busy
-
-
-def is_full(error: sqlite3.Error) -> bool:
-    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
-
-
-def translate(error: sqlite3.Error, path: Path) -> OfframpError:
-    """What a person or the core can do about it."""
-    if _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return damaged(path, str(error))
-    if is_full(error):
-        return OutOfRoom(f"There is no room left on the disk of {path}. Free some, or lower `retention_bytes`.")
-    # Errors that Python's own module makes have no name.
-    name = getattr(error, "sqlite_errorname", type(error).__name__)
-    return Unavailable(f"{path} cannot be used now: {error} ({name}).")
-
-
-def damaged(path: Path, what: str) -> Corrupt:
-    return Corrupt(
-        f"{path} is damaged: {what}. Offramp never starts anew by itself: restore the file from a backup, or move "
-        f"it away together with {path.name}-wal and {path.name}-shm to start with nothing."
-    )
-
-
-def _code(error: sqlite3.Error) -> int:
-    # Errors that Python's own module makes carry none.
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

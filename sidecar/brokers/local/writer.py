@@ -12,8 +12,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from sidecar.brokers.local.catalog import LaneChange
+from sidecar.brokers.local.faults import is_full, translate
 from sidecar.brokers.local.reserve import Reserve
-from sidecar.brokers.local.schema import checkpoint, is_full, translate
+from sidecar.brokers.local.schema import checkpoint
 from sidecar.brokers.local.store import Store
 from sidecar.errors import OutOfRoom, Unavailable
 

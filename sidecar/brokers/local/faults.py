@@ -1,0 +1,33 @@
+"""What SQLite complains of, and what a person or the core can do about it."""
+
+import sqlite3
+from pathlib import Path
+
+from sidecar.errors import Corrupt, OfframpError, OutOfRoom, Unavailable
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+
+
+def translate(error: sqlite3.Error, path: Path) -> OfframpError:
+    """What a person or the core can do about it."""
+    if _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return damaged(path, str(error))
+    if is_full(error):
+        return OutOfRoom(f"There is no room left on the disk of {path}. Free some, or lower `retention_bytes`.")
+    # Errors that Python's own module makes have no name.
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return Unavailable(f"{path} cannot be used now: {error} ({name}).")
+
+
+def damaged(path: Path, what: str) -> Corrupt:
+    return Corrupt(
+        f"{path} is damaged: {what}. Offramp never starts anew by itself: restore the file from a backup, or move "
+        f"it away together with {path.name}-wal and {path.name}-shm to start with nothing."
+    )
+
+
+def _code(error: sqlite3.Error) -> int:
+    # Errors that Python's own module makes carry none.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
