@@ -12,7 +12,7 @@ blocks       pure: many records in one row
 schema       the file: making, opening
 faults       what SQLite complains of, and what can be done about it
 folder       the data directory and its lock; `place`, whether it outlives the pod
-reserve      disk space for the day when the disk is full
+reserve      disk space for the day when the disk is full; `room`, whether it is
 """
 
 from sidecar.brokers.local.broker import LocalBroker

@@ -241,10 +241,13 @@ class LocalBroker(Broker):
                 connection = open_database(self._folder, self._options.reserve_bytes)
             try:
                 store = Store(connection, self._options, self._clock)
+                self._reserve.hold()
             except sqlite3.Error as error:
                 connection.close()
                 raise translate(error, self._folder.database) from error
-            self._reserve.hold()
+            except OSError as error:
+                connection.close()
+                raise self._folder.unusable(error) from error
             return connection, store
         except BaseException:
             self._folder.leave()

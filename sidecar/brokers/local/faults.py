@@ -1,20 +1,29 @@
 """What SQLite complains of, and what a person or the core can do about it."""
 
+import os
 import sqlite3
 from pathlib import Path
 
+from sidecar.brokers.local.room import is_used_up
 from sidecar.errors import Corrupt, OfframpError, OutOfRoom, Unavailable
 
+#: what SQLite knows to be a full disk
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+#: what it makes of a quota that is used up, and of a disk that fails
+_UNWRITTEN = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 
-def is_full(error: sqlite3.Error) -> bool:
-    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+
+def is_full(error: sqlite3.Error, path: Path) -> bool:
+    """There is no room for the database at `path`. May write beside it to find out."""
+    code = _code(error)
+    return code in _FULL or (code in _UNWRITTEN and is_used_up(Path(os.path.realpath(path)).parent))
 
 
 def translate(error: sqlite3.Error, path: Path) -> OfframpError:
     """What a person or the core can do about it."""
     if _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path, str(error))
-    if is_full(error):
+    if is_full(error, path):
         return OutOfRoom(f"There is no room left on the disk of {path}. Free some, or lower `retention_bytes`.")
     # Errors that Python's own module makes have no name.
     name = getattr(error, "sqlite_errorname", type(error).__name__)

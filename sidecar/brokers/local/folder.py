@@ -60,7 +60,8 @@ class Folder:
             os.close(handle)
 
     def unusable(self, error: OSError) -> StartError:
+        which = f": {error.filename}" if error.filename else ""
         return StartError(
-            f"The data directory {self.path} cannot be used: {error.strerror}. It must have room and be writable for "
-            f"user {os.getuid()}; or set another `directory`."
+            f"The data directory {self.path} cannot be used: {error.strerror}{which}. It must have room and be "
+            f"writable for user {os.getuid()}, with all that is in it; or set another `directory`."
         )

@@ -4,6 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from sidecar.brokers.local.room import allocate, is_no_room
+
 
 class Reserve:
     """A file of a fixed size that is really allocated, and given up at the first "disk full".
@@ -18,24 +20,22 @@ class Reserve:
         self.held = False
 
     def hold(self, spare: int = 0) -> bool:
-        """Make the file, or find it made. False when there is no room for it and `spare` bytes more."""
+        """Make the file, or find it made. False when there is no room for it and `spare` bytes more.
+
+        Raises `OSError` if something else is in the way."""
         try:
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        except OSError:
-            return False
-        try:
-            _allocate(handle, self.size + spare)
-            os.ftruncate(handle, self.size)
-            os.fsync(handle)
+            self._make(spare)
             self.held = True
-        except OSError:
+        except OSError as error:
+            if not is_no_room(error):
+                raise
             self.give_up()
-        finally:
-            os.close(handle)
         return self.held
 
     def hold_again(self) -> bool:
-        """Make the file anew, if there is as much room again beside it: or it would be given up the next moment."""
+        """Make the file anew, if there is as much room again beside it: or it would be given up the next moment.
+
+        Raises `OSError` as `hold` does."""
         return self.hold(spare=self.size)
 
     def give_up(self) -> None:
@@ -44,16 +44,11 @@ class Reserve:
         with contextlib.suppress(OSError):
             os.remove(self._path)
 
-
-def _allocate(handle: int, size: int) -> None:
-    status = os.fstat(handle)
-    # A file may have its size and no blocks behind it (a copy, a restored backup).
-    if status.st_size == size and status.st_blocks * 512 >= size:
-        return
-    os.ftruncate(handle, 0)
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(handle, 0, size)
-        return
-    piece = bytes(1 << 20)
-    for at in range(0, size, len(piece)):
-        os.pwrite(handle, piece[: size - at], at)
+    def _make(self, spare: int) -> None:
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            allocate(handle, self.size + spare)
+            os.ftruncate(handle, self.size)
+            os.fsync(handle)
+        finally:
+            os.close(handle)

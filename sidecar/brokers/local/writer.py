@@ -129,7 +129,7 @@ class Writer:
             try:
                 return self._transact(jobs)
             except sqlite3.Error as error:
-                if not is_full(error):
+                if not is_full(error, self._path):
                     raise
             self._reserve.give_up()
             jobs = self._turn_away_publishes(jobs)
@@ -179,9 +179,10 @@ class Writer:
         try:
             # The file becomes as small as retention has made it.
             checkpoint(self._connection)
-        except sqlite3.Error:
+            self._reserve.hold_again()
+        except (OSError, sqlite3.Error):
+            # Whatever it is, what the reserve was kept for cannot be relied on before it is back.
             return
-        self._reserve.hold_again()
 
     def _shorten_journal(self) -> None:
         """SQLite copies it into the database now and then, but begins it anew only if it meets no reader just then.

@@ -1,0 +1,110 @@
+"""A quota that is used up under the embedded broker. SQLite cannot tell it from a disk that fails."""
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from sidecar.brokers.base import Trouble
+from sidecar.brokers.local.catalog import LaneChange
+from sidecar.brokers.local.store import Store
+from sidecar.errors import OutOfRoom, StartError, Unavailable
+from sidecar.model import Commit, Lane
+from tests.brokers.local import consuming, play, publish, running
+
+LANE = Lane("topic", 0)
+
+
+class FailingDisk:
+    """From `fail` on no transaction can be written while the reserve is there; what the file system says to those who
+    want room is `code`."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self._reserve = folder / "offramp.reserve"
+        self._patch = patch
+        self._commit = Store.commit
+
+    def fail(self, code: int) -> None:
+        def no_room(handle: int, offset: int, size: int) -> None:
+            raise OSError(code, os.strerror(code))
+
+        self._patch.setattr(os, "posix_fallocate", no_room)
+        self._patch.setattr(Store, "commit", lambda store: self._written(store))
+
+    def _written(self, store: Store) -> list[LaneChange]:
+        if self._reserve.exists():
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+            raise error
+        return self._commit(store)
+
+
+def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+            await publish(broker, "topic", b"before")
+            await consumer.take(1)
+            FailingDisk(tmp_path, monkeypatch).fail(errno.EDQUOT)
+            with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling goes on"):
+                await publish(broker, "topic", b"refused")
+            assert not (tmp_path / "offramp.reserve").exists()
+            assert not (tmp_path / "offramp.probe").exists()
+            await consumer.commit(LANE, Commit(1))
+            monkeypatch.undo()
+            await consumer.until(lambda: Trouble("disk", "") in consumer.events)
+            await publish(broker, "topic", b"again")
+            assert (await consumer.take(2))[-1] == b"again"
+
+    play(body)
+
+
+def test_a_disk_that_fails_is_not_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await publish(broker, "topic", b"before")
+            FailingDisk(tmp_path, monkeypatch).fail(errno.EIO)
+            with pytest.raises(Unavailable, match="disk I/O error") as raised:
+                await publish(broker, "topic", b"refused")
+            assert not isinstance(raised.value, OutOfRoom)
+            assert not broker.trouble
+            assert (tmp_path / "offramp.reserve").exists()
+            monkeypatch.undo()
+            await publish(broker, "topic", b"again")
+
+    play(body)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_reserve_that_finds_no_room_does_not_keep_the_broker_from_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    async def body() -> None:
+        FailingDisk(tmp_path, monkeypatch).fail(code)
+        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+            await consumer.until(lambda: broker.trouble)
+
+    play(body)
+
+
+def test_a_reserve_that_cannot_be_made_for_another_reason_is_refused_with_it(tmp_path: Path) -> None:
+    (tmp_path / "offramp.reserve").mkdir()
+
+    async def body() -> None:
+        async with running(tmp_path):
+            pass
+
+    with pytest.raises(StartError, match=r"cannot be used: Is a directory: .*offramp\.reserve"):
+        play(body)
+
+
+def test_a_file_system_that_cannot_allocate_at_once_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        FailingDisk(tmp_path, monkeypatch).fail(errno.EOPNOTSUPP)
+        async with running(tmp_path):
+            assert (tmp_path / "offramp.reserve").stat().st_blocks * 512 >= 1 << 20
+
+    play(body)
