@@ -52,6 +52,14 @@ async def fill(broker: LocalBroker) -> int:
             return taken
 
 
+async def is_taken(broker: LocalBroker, value: bytes) -> bool:
+    try:
+        await publish(broker, "topic", value)
+    except OutOfRoom:
+        return False
+    return True
+
+
 async def trouble_is_over(consumer: Consumer) -> None:
     await consumer.until(lambda: Trouble("disk", "") in consumer.events)
 
@@ -92,6 +100,20 @@ def test_what_was_answered_is_there_and_publishing_goes_on_when_there_is_room_ag
             assert (small_disk / "offramp.reserve").exists()
             await publish(broker, "topic", b"again")
             assert (await consumer.take(taken + 1))[-1] == b"again"
+
+    play(body)
+
+
+def test_a_write_that_alone_is_larger_than_the_disk_leaves_its_room_to_others(small_disk: Path) -> None:
+    async def body() -> None:
+        async with running(small_disk, reserve_bytes=2 * MIB) as broker:
+            with pytest.raises(OutOfRoom):
+                await publish(broker, "topic", *[bytes(MIB)] * 30)
+            # Nobody settles anything meanwhile.
+            async with asyncio.timeout(PATIENCE):
+                while not await is_taken(broker, b"small"):
+                    pass
+            assert (small_disk / "offramp.db-wal").stat().st_size <= 2 * MIB
 
     play(body)
 

@@ -143,6 +143,17 @@ def checkpoint(connection: sqlite3.Connection, patience: float = _PATIENCE) -> b
     return not busy
 
 
+def journal_of(path: Path) -> Path:
+    """Beside the file itself, where `path` is a link."""
+    return Path(os.path.realpath(path) + "-wal")
+
+
+def cut_journal(connection: sqlite3.Connection) -> None:
+    """After a checkpoint: give back what the journal has beyond the reserve. SQLite does that with the first commit
+    to a journal that is begun anew, so this is one that changes nothing."""
+    connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # rw: never makes a file, so that a missing one cannot become an empty one.
     uri = f"{path.resolve().as_uri()}?mode=rw"

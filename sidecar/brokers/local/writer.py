@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from sidecar.brokers.local.catalog import LaneChange
 from sidecar.brokers.local.faults import is_full, translate
 from sidecar.brokers.local.reserve import Reserve
-from sidecar.brokers.local.schema import checkpoint
+from sidecar.brokers.local.schema import checkpoint, cut_journal, journal_of
 from sidecar.brokers.local.store import Store
 from sidecar.errors import OutOfRoom, Unavailable
 
@@ -64,7 +64,7 @@ class Writer:
         self._connection = connection
         self._path = path
         self._reserve = reserve
-        self._journal = path.with_name(path.name + "-wal")
+        self._journal = journal_of(path)
         self._on_change = on_change
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
@@ -178,7 +178,9 @@ class Writer:
         self._retry_reserve_at = now + _RESERVE_RETRY
         try:
             # The file becomes as small as retention has made it.
-            checkpoint(self._connection)
+            if checkpoint(self._connection) and self._journal.stat().st_size > self._reserve.size:
+                # One write may have filled the disk and left again: nobody but its journal takes the room then.
+                cut_journal(self._connection)
             self._reserve.hold_again()
         except (OSError, sqlite3.Error):
             # Whatever it is, what the reserve was kept for cannot be relied on before it is back.
