@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.brokers.base import AtPosition, Trouble
 from sidecar.errors import Corrupt, OfframpError, StartError
-from sidecar.model import Lane, Run
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish, running, stored
 
@@ -183,35 +181,6 @@ def test_a_database_that_was_never_finished_is_made_again(tmp_path: Path) -> Non
 
     play(body)
     assert not (tmp_path / "offramp.db.new").exists()
-
-
-def test_damaged_records_hold_their_lane_until_a_seek_and_no_other(tmp_path: Path) -> None:
-    async def prepare() -> None:
-        async with running(tmp_path, lanes=2) as broker:
-            for lane in range(2):
-                await publish(broker, "topic", *numbered(100, f"{lane}-"), lane=lane)
-
-    play(prepare)
-    file = tmp_path / "offramp.db"
-    content = file.read_bytes()
-    assert b"0-42" in content
-    file.write_bytes(content.replace(b"0-42", b"0-XX"))
-
-    async def body() -> None:
-        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
-            lane = Lane("topic", 0)
-            assert await consumer.take(100) == numbered(100, "1-")
-            (trouble,) = (event for event in consumer.events if isinstance(event, Trouble))
-            assert "topic/0 is held: the records at 0 to 99 are damaged" in trouble.text
-            with pytest.raises(Corrupt, match="in topic/0, the records at 0 to 99 are damaged"):
-                [chunk async for chunk in broker.read(lane, Run(0, 10), 1 << 20)]
-            await publish(broker, "topic", b"after the damage", lane=0)
-            await consumer.stays_silent()
-            await consumer.source.seek({lane: AtPosition(100)})
-            assert (await consumer.take(101))[-1] == b"after the damage"
-            assert consumer.events[-2:] == [Trouble(trouble.topic, ""), consumer.assigned()[lane]]
-
-    play(body)
 
 
 def _fill(directory: Path) -> None:

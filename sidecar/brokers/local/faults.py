@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 from sidecar.brokers.local.room import is_used_up
+from sidecar.brokers.local.rows import is_damage
 from sidecar.errors import Corrupt, OfframpError, OutOfRoom, Unavailable
 
 #: what SQLite knows to be a full disk
@@ -21,7 +22,7 @@ def is_full(error: sqlite3.Error, path: Path) -> bool:
 
 def translate(error: sqlite3.Error, path: Path) -> OfframpError:
     """What a person or the core can do about it."""
-    if _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if is_damage(error) or _code(error) == sqlite3.SQLITE_NOTADB:
         return damaged(path, str(error))
     if is_full(error, path):
         return OutOfRoom(f"There is no room left on the disk of {path}. Free some, or lower `retention_bytes`.")

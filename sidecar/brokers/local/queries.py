@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sidecar.brokers.cursor import Attached, Standing
 from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
-from sidecar.brokers.local.rows import all_typed
+from sidecar.brokers.local.rows import all_typed, is_damage
 from sidecar.model import Chunk, Lane, Run
 from sidecar.wire import decode_frame
 
@@ -59,27 +59,15 @@ def take_lane(
     connection: sqlite3.Connection, want: Want, max_records: int, max_bytes: int, *, at_least: int = 1
 ) -> Taken:
     """Records of one lane, up to the limits, but `at_least` so many whatever their size."""
-    basket = _Basket(max_records, max_bytes, at_least)
-    position = want.run.start
-    with closing(_blocks(connection, want.id, want.run)) as blocks:
-        for block in blocks:
-            if not block.start <= position < block.stop:
-                break
-            if not block.is_intact:
-                damage = f"the records at {block.start} to {block.stop - 1} are damaged"
-                return basket.taken(want.lane, position, damage)
-            stop = min(block.stop, want.run.stop)
-            frames = Frames(block)
-            for run in without(Run(position, stop), want.settled):
-                position = basket.put(frames, run)
-                if position < run.stop:
-                    return basket.taken(want.lane, position)
-            position = stop
-            if basket.is_full:
-                return basket.taken(want.lane, position)
-    if position < want.run.stop and _start(connection, want.id) <= position:
-        return basket.taken(want.lane, position, f"the records at {position} and after are missing")
-    return basket.taken(want.lane, position)
+    basket = _Basket(want.run.start, max_records, max_bytes, at_least)
+    try:
+        damage = _gather(connection, want, basket)
+    except sqlite3.DatabaseError as error:
+        # The page may be this lane's alone: others must be able to go on.
+        if not is_damage(error):
+            raise
+        damage = _gather_one(connection, want, basket)
+    return basket.taken(want.lane, damage)
 
 
 def first_at_time(connection: sqlite3.Connection, lane: int, timestamp_ms: int) -> int | None:
@@ -129,6 +117,47 @@ def attached_to(connection: sqlite3.Connection, group: int) -> Attached | None:
     return None if row is None else Attached(*row)
 
 
+def _gather(connection: sqlite3.Connection, want: Want, basket: "_Basket") -> str:
+    """Fill the basket. Answers why the lane cannot be read on from where that ends; empty if it can."""
+    with closing(_blocks(connection, want.id, want.run)) as blocks:
+        for block in blocks:
+            if not block.start <= basket.position < block.stop:
+                break
+            if not block.is_intact:
+                return f"the records at {block.start} to {block.stop - 1} are damaged"
+            stop = min(block.stop, want.run.stop)
+            frames = Frames(block)
+            for run in without(Run(basket.position, stop), want.settled):
+                basket.put(frames, run)
+                if basket.position < run.stop:
+                    return ""
+            basket.position = stop
+            if basket.is_full:
+                return ""
+    if basket.position < want.run.stop and _start(connection, want.id) <= basket.position:
+        return f"the records at {basket.position} and after are missing"
+    return ""
+
+
+def _gather_one(connection: sqlite3.Connection, want: Want, basket: "_Basket") -> str:
+    """The same with the next block alone. Python looks a row ahead, so the damage may have been in the one after it."""
+    try:
+        ((following,),) = connection.execute(
+            "SELECT min(start) FROM blocks WHERE lane = ? AND start > ?", (want.id, basket.position)
+        ).fetchall()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return f"the records at {basket.position} and after are damaged"
+    run = Run(basket.position, want.run.stop if following is None else min(following, want.run.stop))
+    try:
+        return _gather(connection, want._replace(run=run), basket)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return f"the records at {run.start} to {run.stop - 1} are damaged"
+
+
 # The block that has the first position, and those that follow it.
 _BLOCKS = (
     f"SELECT {COLUMNS} FROM blocks WHERE lane = ?1 AND start < ?3 "
@@ -151,6 +180,8 @@ def _start(connection: sqlite3.Connection, lane: int) -> int:
 class _Basket:
     """Records of a lane on their way out."""
 
+    #: the one after them: where to go on
+    position: int
     max_records: int
     max_bytes: int
     at_least: int
@@ -163,20 +194,20 @@ class _Basket:
     def is_full(self) -> bool:
         return self.records >= self.max_records or self.size >= self.max_bytes
 
-    def put(self, frames: Frames, run: Run) -> int:
-        """Take of a run what there is room for; answers the position after it."""
+    def put(self, frames: Frames, run: Run) -> None:
+        """Take of a run what there is room for."""
         short = Run(run.start, min(run.stop, run.start + self.max_records - self.records))
         cut = frames.cut(short, self.max_bytes - self.size, self.at_least - self.records)
+        self.position = run.start + len(cut)
         if not cut:
-            return run.start
+            return
         self.records += len(cut)
         self.size += sum(map(len, cut))
         if self.stretches and self.stretches[-1][0] + len(self.stretches[-1][1]) == run.start:
             self.stretches[-1][1].extend(cut)
         else:
             self.stretches.append((run.start, cut))
-        return run.start + len(cut)
 
-    def taken(self, lane: Lane, position: int, damage: str = "") -> Taken:
+    def taken(self, lane: Lane, damage: str) -> Taken:
         chunks = [Chunk(lane, range(start, start + len(cut)), cut) for start, cut in self.stretches]
-        return Taken(lane, chunks, self.records, self.size, position, damage)
+        return Taken(lane, chunks, self.records, self.size, self.position, damage)

@@ -15,6 +15,12 @@ class Malformed(sqlite3.DatabaseError):
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
+def is_damage(error: sqlite3.Error) -> bool:
+    """Found by SQLite or by us: what the file holds is not what was written."""
+    # Errors that Python's own module makes carry no code.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
 def typed(row: tuple[Any, ...], *types: type) -> tuple[Any, ...]:
     """The row, if its columns are of these types. Raises `Malformed`."""
     for value, wanted in zip(row, types, strict=True):
