@@ -1,5 +1,6 @@
 """The data directory of the embedded broker: who may use it, and what is refused instead of started anew."""
 
+import errno
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.brokers.local.folder import Folder
 from sidecar.errors import Corrupt, OfframpError, StartError
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish, running, stored
@@ -79,13 +81,68 @@ def test_a_directory_that_cannot_be_written_to_is_refused() -> None:
             assert "cannot be used: Permission denied" in _refusal(Path(directory), StartError)
 
 
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_a_file_that_may_not_be_read_and_written_is_refused(mode: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        _fill(folder)
+        folder.chmod(0o777)
+        for file in folder.iterdir():
+            file.chmod(0o666)
+        (folder / "offramp.db").chmod(mode)
+        with as_anybody():
+            text = _refusal(folder, StartError)
+        assert f"{folder / 'offramp.db'} cannot be used: " in text
+        assert "may read and write" in text
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offramp.db").mkdir()
+    assert f"{tmp_path / 'offramp.db'} cannot be used: unable to open" in _refusal(tmp_path, StartError)
+
+
+def test_a_directory_that_cannot_be_synced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fill(tmp_path)
+
+    def fail(folder: Folder) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Folder, "sync", fail)
+    assert "cannot be used: Input/output error" in _refusal(tmp_path, StartError)
+
+
+def test_a_link_that_leads_nowhere_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """As to a volume that is not mounted."""
+    target = tmp_path / "unmounted" / "offramp.db"
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "offramp.db").symlink_to(target)
+    assert f"is a link to {target}, which is not there" in _refusal(folder, StartError)
+    assert (folder / "offramp.db").is_symlink()
+
+
+def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "data").mkdir()
+    _fill(tmp_path / "volume")
+    (tmp_path / "data" / "offramp.db").symlink_to(tmp_path / "volume" / "offramp.db")
+
+    async def body() -> None:
+        async with running(tmp_path / "data") as broker:
+            assert await stored(broker, "topic") == numbered(200)
+
+    play(body)
+
+
 @pytest.mark.parametrize("content", [b"", b"garbage, not a database" * 500, b"SQLite format 3\0" + bytes(5000)])
 def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "offramp.db"
     file.write_bytes(content)
     text = _refusal(tmp_path, Corrupt)
     assert str(file) in text
-    assert "restore the file from a backup, or move it away" in text
+    # A journal that is left there would be written into the backup.
+    assert "Move offramp.db, offramp.db-wal and offramp.db-shm away, all three" in text
+    assert text.index("-wal") < text.index("Then restore the file from a backup, or start with nothing")
     assert file.read_bytes() == content
 
 

@@ -10,14 +10,27 @@ from sidecar.errors import Corrupt, OfframpError, OutOfRoom, Unavailable
 
 #: what SQLite knows to be a full disk
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
-#: what it makes of a quota that is used up, and of a disk that fails
-_UNWRITTEN = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+#: what it makes of a quota that is used up, or of one for files, and of a disk that fails
+_UNWRITTEN = (
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_CANTOPEN,
+)
+
+#: rights, a file system that is read-only, a folder in the place of a file
+_FOR_GOOD = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 
 
 def is_full(error: sqlite3.Error, path: Path) -> bool:
     """There is no room for the database at `path`. May write beside it to find out."""
     code = _code(error)
     return code in _FULL or (code in _UNWRITTEN and is_used_up(Path(os.path.realpath(path)).parent))
+
+
+def is_for_good(error: sqlite3.Error, path: Path) -> bool:
+    """It is about rights, or about what stands in the place of the file: trying again will not help."""
+    return _code(error) & 0xFF in _FOR_GOOD and not is_full(error, path)
 
 
 def translate(error: sqlite3.Error, path: Path) -> OfframpError:
@@ -33,8 +46,9 @@ def translate(error: sqlite3.Error, path: Path) -> OfframpError:
 
 def damaged(path: Path, what: str) -> Corrupt:
     return Corrupt(
-        f"{path} is damaged: {what}. Offramp never starts anew by itself: restore the file from a backup, or move "
-        f"it away together with {path.name}-wal and {path.name}-shm to start with nothing."
+        f"{path} is damaged: {what}. Offramp never starts anew by itself. Move {path.name}, {path.name}-wal and "
+        f"{path.name}-shm away, all three: what is in the journal would destroy another file. Then restore the file "
+        "from a backup, or start with nothing."
     )
 
 

@@ -10,9 +10,9 @@ import os
 import sqlite3
 from pathlib import Path
 
-from sidecar.brokers.local.faults import damaged, translate
+from sidecar.brokers.local.faults import damaged, is_for_good, translate
 from sidecar.brokers.local.folder import Folder
-from sidecar.errors import StartError
+from sidecar.errors import OfframpError, StartError
 
 #: "OFRP": tells our files from those of others
 _APPLICATION = 0x4F465250
@@ -96,9 +96,23 @@ def open_database(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
 
     What it holds is durable when this returns. Raises `StartError`, `Corrupt`, `OutOfRoom`, `Unavailable`.
     """
+    try:
+        if not os.path.lexists(folder.database):
+            _create(folder)
+        return _open(folder, reserve_bytes)
+    except sqlite3.Error as error:
+        raise _refusal(error, folder.database) from error
+    except OSError as error:
+        raise folder.unusable(error) from error
+
+
+def _open(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
     path = folder.database
-    if not path.exists():
-        _create(folder)
+    if not os.path.exists(path):
+        raise StartError(
+            f"{path} is a link to {os.readlink(path)}, which is not there or cannot be reached. Mount what it leads "
+            "to, or remove the link to start with nothing."
+        )
     connection = _connect(path)
     try:
         _check(connection, path)
@@ -114,9 +128,6 @@ def open_database(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
         connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.execute(_READERS)
         folder.sync()
-    except sqlite3.Error as error:
-        connection.close()
-        raise translate(error, path) from error
     except BaseException:
         connection.close()
         raise
@@ -171,18 +182,22 @@ def _create(folder: Folder) -> None:
     if journal.exists() and journal.stat().st_size:
         raise damaged(path, f"it is missing, but its journal {journal.name} is there")
     newborn = path.with_name(path.name + ".new")
-    try:
-        for leftover in folder.path.glob(newborn.name + "*"):
-            leftover.unlink()
-        newborn.touch(mode=0o640)
-        with contextlib.closing(_connect(newborn)) as connection:
-            connection.executescript(_SCHEMA)
-        os.rename(newborn, path)
-        folder.sync()
-    except sqlite3.Error as error:
-        raise translate(error, path) from error
-    except OSError as error:
-        raise folder.unusable(error) from error
+    for leftover in folder.path.glob(newborn.name + "*"):
+        leftover.unlink()
+    newborn.touch(mode=0o640)
+    with contextlib.closing(_connect(newborn)) as connection:
+        connection.executescript(_SCHEMA)
+    os.rename(newborn, path)
+    folder.sync()
+
+
+def _refusal(error: sqlite3.Error, path: Path) -> OfframpError:
+    if not is_for_good(error, path):
+        return translate(error, path)
+    return StartError(
+        f"{path} cannot be used: {error}. It must be a file that user {os.getuid()} may read and write, and so must "
+        f"{path.name}-wal and {path.name}-shm if they are there; or set another `directory`."
+    )
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
