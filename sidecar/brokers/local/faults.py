@@ -21,11 +21,22 @@ _UNWRITTEN = (
 #: rights, a file system that is read-only, a folder in the place of a file
 _FOR_GOOD = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 
+#: what one statement may run into while others would not
+_OF_ONE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG)
+#: a part of the file that the disk does not give back
+_UNREAD = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
+
 
 def is_full(error: sqlite3.Error, path: Path) -> bool:
     """There is no room for the database at `path`. May write beside it to find out."""
     code = _code(error)
     return code in _FULL or (code in _UNWRITTEN and is_used_up(Path(os.path.realpath(path)).parent))
+
+
+def may_be_of_one(error: sqlite3.Error) -> bool:
+    """What was done may be the cause, so that something else may succeed. Not so if the disk cannot be written, or if
+    others hold the file: who tried again and again would only wait again and again."""
+    return _code(error) & 0xFF in _OF_ONE or _code(error) in _UNREAD
 
 
 def is_for_good(error: sqlite3.Error, path: Path) -> bool:

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from sidecar.brokers.local.catalog import LaneChange
-from sidecar.brokers.local.faults import is_full, translate
+from sidecar.brokers.local.faults import is_full, may_be_of_one, translate
 from sidecar.brokers.local.reserve import Reserve
 from sidecar.brokers.local.schema import checkpoint, cut_journal, journal_of
 from sidecar.brokers.local.store import Store
@@ -129,6 +129,8 @@ class Writer:
             try:
                 return self._transact(jobs)
             except sqlite3.Error as error:
+                if len(jobs) > 1 and may_be_of_one(error):
+                    return self._work_apart(jobs)
                 if not is_full(error, self._path):
                     raise
             self._reserve.give_up()
@@ -144,6 +146,12 @@ class Writer:
         for job in jobs:
             job.error = reason
         return ()
+
+    def _work_apart(self, jobs: list[_Job]) -> Sequence[LaneChange]:
+        """The jobs in two transactions, and so on: whoever has met a damage finds it alone in the end, and the others
+        need not suffer for it."""
+        middle = len(jobs) // 2
+        return [*self._work(jobs[:middle]), *self._work(jobs[middle:])]
 
     def _transact(self, jobs: list[_Job]) -> Sequence[LaneChange]:
         if not jobs:

@@ -1,0 +1,73 @@
+"""Many callers of the embedded broker share a transaction, but not each other's troubles."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from sidecar.brokers.base import SourceSpec
+from sidecar.brokers.local import LocalBroker
+from sidecar.brokers.local.store import Store
+from sidecar.errors import Corrupt, Unavailable
+from sidecar.model import Commit, Lane
+from tests.brokers.local import consuming, play, publish, running, stored
+
+
+async def together(broker: LocalBroker, bad: int, jobs: int) -> list[object]:
+    """So many publishes in one transaction, with the opening of a group whose cursor is damaged among them."""
+    values = [f"{number}".encode() for number in range(jobs)]
+    calls = [publish(broker, "topic", value) for value in values]
+    calls.insert(bad, broker.subscribe(SourceSpec("damaged", ("topic",))).open())
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 20, 40])
+def test_a_damage_that_one_caller_meets_does_not_fail_the_others(tmp_path: Path, bad: int) -> None:
+    async def prepare() -> None:
+        async with running(tmp_path, lanes=1) as broker, consuming(broker, "topic", group="damaged"):
+            pass
+
+    play(prepare)
+    connection = sqlite3.connect(tmp_path / "offramp.db")
+    connection.execute("UPDATE cursors SET beyond = x'0011'")
+    connection.commit()
+    connection.close()
+
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as broker, consuming(broker, "other", group="well") as consumer:
+            answers = await together(broker, bad, 40)
+            assert isinstance(answers.pop(bad), Corrupt)
+            assert answers == [None] * 40
+            # Each once, and in their order.
+            assert await stored(broker, "topic") == [f"{number}".encode() for number in range(40)]
+            await consumer.commit(Lane("other", 0), Commit(0))
+
+    play(body)
+
+
+def test_callers_are_not_tried_one_by_one_while_others_hold_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def busy(store: Store) -> None:
+        begun.append(store)
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as broker:
+            await publish(broker, "topic", b"before")
+            monkeypatch.setattr(Store, "begin", busy)
+            answers = await asyncio.gather(
+                *(publish(broker, "topic", b"value") for _ in range(40)), return_exceptions=True
+            )
+            assert all(isinstance(answer, Unavailable) for answer in answers)
+            assert len(begun) < 10
+            monkeypatch.undo()
+            await publish(broker, "topic", b"after")
+            assert await stored(broker, "topic") == [b"before", b"after"]
+
+    play(body)
