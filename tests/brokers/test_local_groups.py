@@ -10,7 +10,7 @@ from sidecar.errors import NotFound, Refused, TooLarge, Unavailable
 from sidecar.model import Commit, Header, Lane, Message, Run
 from sidecar.settings import BatchSettings, SubscriptionSettings
 from sidecar.subscription import Subscription
-from tests.brokers.harness import numbered
+from tests.brokers.harness import PATIENCE, numbered
 from tests.brokers.local import consuming, play, publish, running
 from tests.promises.audit import Audit
 from tests.promises.timing import until
@@ -143,6 +143,24 @@ def test_any_number_of_acks_beyond_the_position_survive(tmp_path: Path) -> None:
             assert [record.position for record in consumer.records] == list(range(0, 20_001, 2))
             assert consumer.events == [Assigned(lane, 0, beyond)]
             await consumer.stays_silent()
+
+    play(body)
+
+
+def test_a_lane_that_is_settled_to_its_end_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=4) as broker:
+            for lane in range(4):
+                for _ in range(2):
+                    # A block each: the second one is passed over alone.
+                    await publish(broker, "topic", bytes(20_000), lane=lane)
+            async with consuming(broker, "topic") as consumer:
+                for lane in range(3):
+                    await consumer.commit(Lane("topic", lane), Commit(0, (Run(1, 2),)))
+            async with consuming(broker, "topic") as consumer, asyncio.timeout(PATIENCE / 2):
+                await consumer.take(5, max_records=1, timeout=PATIENCE)
+            places = sorted((record.lane, record.position) for record in consumer.records)
+            assert places == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
 
     play(body)
 

@@ -93,14 +93,17 @@ class LocalSource(Source):
             self._wake.clear()
             chunks: list[Chunk] = []
             readings = self._choose(max_records)
+            wants = [self._want(reading) for reading in readings]
             if readings:
                 epochs = [reading.epoch for reading in readings]
-                wants = [self._want(reading) for reading in readings]
                 taken = await self._broker.read_with(take, wants, max_records, max_bytes)
                 chunks = self._accept(readings, epochs, taken)
             if chunks or self._events:
                 events, self._events = self._events, []
                 return Polled(chunks, events)
+            if any(reading.next != want.run.start for reading, want in zip(readings, wants, strict=True)):
+                # They only came on over what was settled before: it is the turn of others, which may have records.
+                continue
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._wake.wait()
