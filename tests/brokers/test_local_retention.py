@@ -3,10 +3,15 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from sidecar.brokers.base import Advanced, LaneEnd
+from sidecar.brokers.local import broker as broker_module
+from sidecar.brokers.local.retention import Retention
 from sidecar.model import Commit, Lane, Message, Run
 from tests.brokers.harness import numbered
 from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
+from tests.promises.timing import until
 
 LANE = Lane("topic", 0)
 #: larger than what a block takes of others' records, so that each publish is a block
@@ -195,5 +200,26 @@ def test_a_trickle_into_a_lane_does_not_keep_what_is_old(tmp_path: Path) -> None
             kept = await stored(broker, "topic")
             assert kept[-1] == b"59"
             assert 20 <= len(kept) <= 24
+
+    play(body)
+
+
+def test_retention_goes_on_after_an_error_that_nobody_foresaw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "_RETENTION_EVERY", 0.01)
+    step, errors = Retention.step, [RuntimeError("a bug"), RuntimeError("a bug"), OSError("another")]
+
+    def fail_at_first(retention: Retention, now_ms: int) -> bool:
+        if errors:
+            raise errors.pop(0)
+        return step(retention, now_ms)
+
+    monkeypatch.setattr(Retention, "step", fail_at_first)
+
+    async def body() -> None:
+        clock = SetClock()
+        async with running(tmp_path, clock, retention_age=60.0) as broker:
+            await publish(broker, "topic", b"old" + BULK)
+            clock.ms += 10 * MINUTE_MS
+            await until(lambda: broker.view(LANE).start)
 
     play(body)

@@ -293,6 +293,11 @@ class LocalBroker(Broker):
                 if failure != str(error):
                     failure = str(error)
                     log.warning("retention is put off", error=failure)
+            except Exception as error:
+                # Nobody waits for this task: if it ended, the disk would fill up without a word.
+                if failure != repr(error):
+                    failure = repr(error)
+                    log.bug("retention is put off", error)
 
     async def _until_retention(self) -> None:
         if self.trouble:
