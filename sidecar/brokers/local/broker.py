@@ -78,10 +78,9 @@ class LocalBroker(Broker):
     async def open(self) -> None:
         connection, store = await asyncio.to_thread(self._open)
         self._apply(store.lanes())
-        path = self._folder.database
-        self._readers = Readers(path)
+        self._readers = Readers(self._folder.database)
         self._writer = Writer(
-            store, connection, path, self._reserve, on_change=self._apply, on_trouble=self._apply_trouble
+            store, connection, self._folder, self._reserve, on_change=self._apply, on_trouble=self._apply_trouble
         )
         self._keeper = asyncio.create_task(self._keep_house(), name="offramp-local-retention")
 

@@ -26,6 +26,34 @@ class Folder:
         """Raises `StartError` if the directory is unusable or in use."""
         try:
             self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+        except OSError as error:
+            raise self.unusable(error) from error
+        self._take_lock()
+
+    def keep(self) -> bool:
+        """Make sure that the lock is still the one that others meet. False: it was removed, so that somebody else may
+        have used the directory in between; from now on it is ours again.
+
+        Raises `StartError` if somebody else uses it now, or if it is gone."""
+        if self._holds_lock():
+            return True
+        self.leave()
+        self._take_lock()
+        return False
+
+    def leave(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _holds_lock(self) -> bool:
+        try:
+            return self._lock is not None and os.path.samestat(os.fstat(self._lock), os.stat(self._lock_file))
+        except OSError:
+            return False
+
+    def _take_lock(self) -> None:
+        try:
             lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
             raise self.unusable(error) from error
@@ -45,11 +73,6 @@ class Folder:
         with contextlib.suppress(OSError):
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-
-    def leave(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def sync(self) -> None:
         """Make the names of the files in the directory survive a power loss."""

@@ -32,6 +32,10 @@ class Store:
             self._load()
         self._connection.execute("BEGIN IMMEDIATE")
 
+    def reload(self) -> None:
+        """Somebody else may have written: what is known of the lanes may be behind the disk."""
+        self._load()
+
     def commit(self) -> list[LaneChange]:
         """Returns once everything is on the disk, with the lanes that changed."""
         self._appender.flush()

@@ -7,16 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from sidecar.brokers.local.catalog import LaneChange
 from sidecar.brokers.local.faults import is_full, may_be_of_one, translate
+from sidecar.brokers.local.folder import Folder
 from sidecar.brokers.local.reserve import Reserve
 from sidecar.brokers.local.schema import checkpoint, cut_journal, journal_of
 from sidecar.brokers.local.store import Store
-from sidecar.errors import OutOfRoom, Unavailable
+from sidecar.errors import OutOfRoom, StartError, Unavailable
+from sidecar.logs import Log
+
+log = Log("local")
 
 T = TypeVar("T")
 
@@ -52,7 +55,7 @@ class Writer:
         self,
         store: Store,
         connection: sqlite3.Connection,
-        path: Path,
+        folder: Folder,
         reserve: Reserve,
         *,
         on_change: Callable[[Sequence[LaneChange]], None],
@@ -62,9 +65,10 @@ class Writer:
         the latter with an empty text when the trouble is over."""
         self._store = store
         self._connection = connection
-        self._path = path
+        self._folder = folder
+        self._path = folder.database
         self._reserve = reserve
-        self._journal = journal_of(path)
+        self._journal = journal_of(folder.database)
         self._on_change = on_change
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
@@ -72,6 +76,8 @@ class Writer:
         self._closed = False
         self._retry_reserve_at = self._retry_journal_at = 0.0
         self._trouble = ""
+        #: others may have written, and the loop was not told yet
+        self._was_shared = False
         self._thread = threading.Thread(target=self._run, name="offramp-local-writer", daemon=True)
         self._thread.start()
 
@@ -158,6 +164,7 @@ class Writer:
             return ()
         try:
             self._store.begin()
+            self._check_lock()
             for job in jobs:
                 job.error = None
                 try:
@@ -166,10 +173,26 @@ class Writer:
                     raise
                 except Exception as error:
                     job.error = error
-            return self._store.commit()
+            changes = self._store.commit()
         except BaseException:
             self._store.rollback()
             raise
+        if self._was_shared:
+            self._was_shared = False
+            return self._store.lanes()
+        return changes
+
+    def _check_lock(self) -> None:
+        """Within a transaction, so that another sidecar is there already or finds what is written now. It would give
+        positions that this one has given, and the later record would take the place of the earlier."""
+        try:
+            if self._folder.keep():
+                return
+        except StartError as error:
+            raise Unavailable(f"The lock of this sidecar was removed while it was running. {error}") from error
+        log.warning(f"the lock of {self._folder.path} was removed by somebody; it is taken again")
+        self._was_shared = True
+        self._store.reload()
 
     def _turn_away_publishes(self, jobs: list[_Job]) -> list[_Job]:
         """The jobs that may still run. The others are refused."""

@@ -1,0 +1,73 @@
+"""Somebody removes the lock file under a running embedded broker: no record takes the place of another."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sidecar.errors import StartError, Unavailable
+from sidecar.model import Commit, Lane
+from tests.brokers.local import consuming, play, publish, running, stored
+
+LANE = Lane("topic", 0)
+
+
+def test_the_first_of_two_writes_nothing_more_while_the_second_is_there(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as first, consuming(first, "topic") as consumer:
+            await publish(first, "topic", b"by the first")
+            (tmp_path / "offramp.lock").unlink()
+            async with running(tmp_path, lanes=1) as second:
+                await publish(second, "topic", b"by the second")
+                with pytest.raises(Unavailable, match=rf"was removed .* in use by process {os.getpid()}"):
+                    await publish(first, "topic", b"refused")
+                with pytest.raises(Unavailable, match="was removed while it was running"):
+                    await consumer.commit(LANE, Commit(1))
+                await publish(second, "topic", b"by the second again")
+                assert await stored(second, "topic") == [b"by the first", b"by the second", b"by the second again"]
+
+    play(body)
+
+
+def test_the_first_goes_on_after_what_the_second_has_written(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as first, consuming(first, "topic") as consumer:
+            await publish(first, "topic", b"by the first")
+            (tmp_path / "offramp.lock").unlink()
+            async with running(tmp_path, lanes=1) as second:
+                await publish(second, "topic", b"by the second")
+                await publish(second, "of the second", b"value")
+            await publish(first, "other", b"value")
+            await consumer.take(2)
+            await publish(first, "topic", b"by the first again")
+            assert await consumer.take(3) == [b"by the first", b"by the second", b"by the first again"]
+            assert await stored(first, "of the second") == [b"value"]
+        async with running(tmp_path, lanes=1) as broker:
+            assert await stored(broker, "topic") == [b"by the first", b"by the second", b"by the first again"]
+
+    play(body)
+
+
+def test_a_lock_that_was_removed_is_taken_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, lanes=1) as broker:
+            (tmp_path / "offramp.lock").unlink()
+            await publish(broker, "topic", b"value")
+            with pytest.raises(StartError, match=f"in use by process {os.getpid()}"):
+                async with running(tmp_path, lanes=1):
+                    pass
+
+    play(body)
+
+
+def test_nothing_is_answered_once_the_directory_is_gone(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path / "data", lanes=1) as broker:
+            await publish(broker, "topic", b"value")
+            shutil.rmtree(tmp_path / "data")
+            with pytest.raises(Unavailable, match="cannot be used: No such file or directory"):
+                await publish(broker, "topic", b"into nothing")
+            assert not (tmp_path / "data").exists()
+
+    play(body)
