@@ -17,8 +17,8 @@ MIB = 1 << 20
 def test_the_journal_keeps_to_the_reserve_while_readers_take_turns_without_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The machine may be slow to let a reader come to its end.
-    monkeypatch.setattr(writer, "_JOURNAL_PATIENCE", 5.0)
+    # On a busy machine now and then one try meets a reader that does not come to its end; the next one does not.
+    monkeypatch.setattr(writer, "_JOURNAL_RETRY", 0.0)
 
     async def body() -> None:
         async with running(tmp_path, lanes=1, reserve_bytes=MIB) as broker:
