@@ -1,45 +1,68 @@
 """The Spark source on a real Kafka, beside other ways to read the same topic, in one session of Spark.
 
 `make bench ONLY=spark` compares it with tasks that read with confluent-kafka, as one would write them in Python
-without a source; `make bench ONLY=spark-beside-own` with the Kafka source in Scala that comes with Spark.
+without a source; `make bench ONLY=spark-beside-own` with the Kafka source in Scala that comes with Spark, on the newest
+Spark that has one: its source is published apart from it, and later.
 """
 
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-
-import pyspark
 
 from benchmarks.programs import run
 from benchmarks.rows import Benchmark, Goal, Row, at_least
 from benchmarks.stage import Stage
-from tests.servers.maven import Jars
+from tests.servers.maven import Jars, cache, locked
+from tests.servers.tools import Missing
 
 _LANES, _RECORDS, _SIZE = 8, 1_000_000, 1_024
 
-#: Spark's own source, of the very version that is installed
+#: the newest Spark whose own source there is
+_WITH_OWN = "4.2.0"
 CONNECTOR = Jars(
     "spark-sql-kafka",
-    pyspark.__version__,
-    [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"],
+    _WITH_OWN,
+    [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_WITH_OWN}"],
+    # Of this part, which is about delegation tokens alone, there is no newer version.
+    pinned=["org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"],
     megabytes=60,
 )
 
 
 def beside_own(stage: Stage) -> Mapping[str, float]:
-    """Raises `Missing` where Maven does not have the connector, or a part of it."""
-    return _measure(stage, CONNECTOR.fetch(), "own")
+    """Raises `Missing` if that Spark or its source cannot be had."""
+    return _measure(stage, CONNECTOR.fetch(), "own", _spark_with_own())
 
 
 def beside_direct(stage: Stage) -> Mapping[str, float]:
     return _measure(stage, Path("-"), "direct")
 
 
-def _measure(stage: Stage, jars: Path, other: str) -> Mapping[str, float]:
+def _spark_with_own() -> Path:
+    """The folder of that Spark, beside the one that is installed."""
+    folder = cache() / f"pyspark-{_WITH_OWN}"
+    with locked(folder.with_name(folder.name + ".lock")):
+        if not folder.exists():
+            print(f"fetching pyspark {_WITH_OWN} with pip (once, about 450 MB) ...", file=sys.stderr, flush=True)
+            with tempfile.TemporaryDirectory(prefix=folder.name, dir=folder.parent) as half:
+                pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{half}/whole"]
+                done = subprocess.run([*pip, f"pyspark=={_WITH_OWN}"], check=False, stderr=subprocess.PIPE, text=True)
+                if done.returncode:
+                    raise Missing(f"pyspark {_WITH_OWN} cannot be installed: {done.stderr.strip()[-500:]}")
+                shutil.move(f"{half}/whole", folder)
+    return folder
+
+
+def _measure(stage: Stage, jars: Path, other: str, packages: Path | None = None) -> Mapping[str, float]:
     records = stage.records(_RECORDS)
     topic = stage.kafka_topic(lanes=_LANES, records=records, size=_SIZE)
     with stage.on_kafka(topic, mode="ranges") as sidecar:
         before = sidecar.cpu_seconds
-        said = run("spark", jars, stage.kafka.bootstrap, topic, sidecar.address, records, 3 if stage.quick else 30)
+        words = (jars, stage.kafka.bootstrap, topic, sidecar.address, records, 3 if stage.quick else 30)
+        said = run("spark", *words, packages=packages)
         used = sidecar.cpu_seconds - before
     reads = said.pop("reads")
     of = "spark" if other == "direct" else f"spark-beside-{other}"
@@ -81,7 +104,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         "spark-beside-own",
-        f"{_ABOUT}Spark's own Kafka source",
+        f"{_ABOUT}Spark's own Kafka source, on Spark {_WITH_OWN}",
         _rows("spark-beside-own", "spark-own", at_least(0.25, of_baseline=True)),
         beside_own,
         seconds=90.0,

@@ -45,6 +45,8 @@ class Jars:
     dependencies: Sequence[str]
     #: group:artifact:version of the BOMs that say which versions go together
     boms: Sequence[str] = ()
+    #: group:artifact:version of what they need in another version than they say
+    pinned: Sequence[str] = ()
     #: what the first download costs, to tell whoever waits for it
     megabytes: int = 0
 
@@ -64,7 +66,7 @@ class Jars:
 
     @property
     def _wanted(self) -> list[str]:
-        return [*self.dependencies, *self.boms]
+        return [*self.dependencies, *self.boms, *self.pinned]
 
     def _is_whole(self) -> bool:
         try:
@@ -102,12 +104,13 @@ class Jars:
 
     def _pom(self) -> str:
         boms = "".join(_dependency(bom, "<type>pom</type><scope>import</scope>") for bom in self.boms)
-        dependencies = "".join(_dependency(one) for one in self.dependencies)
+        pinned = "".join(map(_dependency, self.pinned))
+        dependencies = "".join(map(_dependency, self.dependencies))
         return (
             '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
             "<groupId>offramp.tests</groupId><artifactId>jars</artifactId><version>1</version>"
             "<packaging>pom</packaging>"
-            f"<dependencyManagement><dependencies>{boms}</dependencies></dependencyManagement>"
+            f"<dependencyManagement><dependencies>{pinned}{boms}</dependencies></dependencyManagement>"
             f"<dependencies>{dependencies}</dependencies></project>\n"
         )
 
