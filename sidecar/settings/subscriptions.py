@@ -109,7 +109,9 @@ class OutageSettings:
         at_least=0.1,
     )
     probe_first: Seconds = setting("Wait before the first probe.", Seconds(0.5), at_least=0.001)
-    probe_max: Seconds = setting("Longest wait between probes.", Seconds(15.0), at_least=0.001)
+    probe_max: Seconds = setting(
+        "Longest wait between probes, and for the answer to one.", Seconds(15.0), at_least=0.001
+    )
     reject_share: float = setting(
         "Pause the subscription when more than this share of its last settled records was rejected. 1 never does.",
         0.5,

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
 from sidecar.brokers.base import Broker, Revoked, Source, SourceSpec
@@ -19,6 +20,9 @@ from sidecar.model import Lane
 from tests.brokers.harness import PATIENCE, Consumer
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others
+
+#: the ways in which a group shares out its lanes
+BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
 
 _numbers = itertools.count(1)
 #: makes names that no other process has, since the server is shared

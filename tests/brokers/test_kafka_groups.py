@@ -14,13 +14,11 @@ from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.errors import ConfigError
 from sidecar.model import Commit, Lane
 from tests.brokers.harness import Consumer, numbered
-from tests.brokers.kafka import consuming, name, options, running, shared_out
+from tests.brokers.kafka import BOTH, consuming, name, options, running, shared_out
 from tests.brokers.local import play
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_groups import assignments
-
-BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
 
 
 def _facts(broker: KafkaBroker) -> str:

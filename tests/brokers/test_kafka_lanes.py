@@ -6,11 +6,9 @@ from confluent_kafka.cimpl import NewPartitions
 from sidecar.brokers.base import Start
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model import Lane
-from tests.brokers.kafka import consuming, name, running
+from tests.brokers.kafka import BOTH, consuming, name, running
 from tests.brokers.local import play
 from tests.servers.kafka import KafkaServer
-
-BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
 
 
 @BOTH

@@ -1,20 +1,21 @@
 """Static members on a real Kafka: pods that keep their name."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
+from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.errors import LaneGone, Refused, Unavailable
 from sidecar.model import Commit, Lane
 from tests.brokers.harness import Consumer, numbered
-from tests.brokers.kafka import consuming, name, running, shared_out
+from tests.brokers.kafka import BOTH, consuming, name, running, shared_out
 from tests.brokers.local import play
 from tests.servers.kafka import KafkaServer
-
-BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
 
 
 @BOTH
@@ -50,14 +51,7 @@ def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
 def test_a_static_member_whose_name_another_pod_takes_says_so_and_commits_nothing_more(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = name("topic"), name("group")
-        kafka.make_topic(topic)
-        kafka.publish(topic, *numbered(10))
-        same: dict[str, Any] = {"group_protocol": GroupProtocol.CLASSIC, "group_instance_id": "pod-0"}
-        async with (
-            running(kafka, **same) as before,
-            running(kafka, **same) as after,
-            consuming(before, topic, group=group) as first,
-        ):
+        async with _two_of_a_name(kafka, topic, group, GroupProtocol.CLASSIC) as (first, after):
             await first.take(10)
             await first.commit(Lane(topic, 0), Commit(3))
             async with consuming(after, topic, group=group) as second:
@@ -74,24 +68,33 @@ def test_a_static_member_whose_name_another_pod_takes_says_so_and_commits_nothin
 def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = name("topic"), name("group")
-        kafka.make_topic(topic)
-        kafka.publish(topic, *numbered(3))
-        same: dict[str, Any] = {"group_protocol": GroupProtocol.CONSUMER, "group_instance_id": "pod-0"}
-        async with (
-            running(kafka, **same) as before,
-            running(kafka, **same) as after,
-            consuming(before, topic, group=group) as first,
-        ):
-            await first.take(3)
+        async with _two_of_a_name(kafka, topic, group, GroupProtocol.CONSUMER) as (first, after):
+            await first.take(10)
             async with consuming(after, topic, group=group) as second:
                 with pytest.raises(Unavailable, match="another pod has the same `group_instance_id`"):
                     await second.until(lambda: False)
                 await first.close()
-                while len(second.values) < 3:
+                while len(second.values) < 10:
                     await _poll_if_it_can(second)
-                assert second.values == numbered(3)
+                assert second.values == numbered(10)
 
     play(body)
+
+
+@asynccontextmanager
+async def _two_of_a_name(
+    kafka: KafkaServer, topic: str, group: str, protocol: GroupProtocol
+) -> AsyncIterator[tuple[Consumer, KafkaBroker]]:
+    """A pod that consumes ten records, and another of the same name that does not yet."""
+    kafka.make_topic(topic)
+    kafka.publish(topic, *numbered(10))
+    same: dict[str, Any] = {"group_protocol": protocol, "group_instance_id": "pod-0"}
+    async with (
+        running(kafka, **same) as before,
+        running(kafka, **same) as after,
+        consuming(before, topic, group=group) as first,
+    ):
+        yield first, after
 
 
 async def _poll_if_it_can(consumer: Consumer) -> None:

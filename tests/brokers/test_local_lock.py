@@ -2,39 +2,47 @@
 
 import os
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from sidecar.brokers.local import LocalBroker
 from sidecar.errors import StartError, Unavailable
 from sidecar.model import Commit, Lane
+from tests.brokers.harness import Consumer
 from tests.brokers.local import consuming, play, publish, running, stored
 
 LANE = Lane("topic", 0)
 
 
+@asynccontextmanager
+async def _without_lock(folder: Path) -> AsyncIterator[tuple[LocalBroker, Consumer]]:
+    """A broker that runs, and one that consumes from it."""
+    async with running(folder, lanes=1) as broker, consuming(broker, "topic") as consumer:
+        await publish(broker, "topic", b"by the first")
+        (folder / "offramp.lock").unlink()
+        yield broker, consumer
+
+
 def test_the_first_of_two_writes_nothing_more_while_the_second_is_there(tmp_path: Path) -> None:
     async def body() -> None:
-        async with running(tmp_path, lanes=1) as first, consuming(first, "topic") as consumer:
-            await publish(first, "topic", b"by the first")
-            (tmp_path / "offramp.lock").unlink()
-            async with running(tmp_path, lanes=1) as second:
-                await publish(second, "topic", b"by the second")
-                with pytest.raises(Unavailable, match=rf"was removed .* in use by process {os.getpid()}"):
-                    await publish(first, "topic", b"refused")
-                with pytest.raises(Unavailable, match="was removed while it was running"):
-                    await consumer.commit(LANE, Commit(1))
-                await publish(second, "topic", b"by the second again")
-                assert await stored(second, "topic") == [b"by the first", b"by the second", b"by the second again"]
+        async with _without_lock(tmp_path) as (first, consumer), running(tmp_path, lanes=1) as second:
+            await publish(second, "topic", b"by the second")
+            with pytest.raises(Unavailable, match=rf"was removed .* in use by process {os.getpid()}"):
+                await publish(first, "topic", b"refused")
+            with pytest.raises(Unavailable, match="was removed while it was running"):
+                await consumer.commit(LANE, Commit(1))
+            await publish(second, "topic", b"by the second again")
+            assert await stored(second, "topic") == [b"by the first", b"by the second", b"by the second again"]
 
     play(body)
 
 
 def test_the_first_goes_on_after_what_the_second_has_written(tmp_path: Path) -> None:
     async def body() -> None:
-        async with running(tmp_path, lanes=1) as first, consuming(first, "topic") as consumer:
-            await publish(first, "topic", b"by the first")
-            (tmp_path / "offramp.lock").unlink()
+        async with _without_lock(tmp_path) as (first, consumer):
             async with running(tmp_path, lanes=1) as second:
                 await publish(second, "topic", b"by the second")
                 await publish(second, "of the second", b"value")

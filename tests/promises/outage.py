@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from sidecar.model import ClosedBy, Lane, NoticeKind, Outcome
 from sidecar.status import SubscriptionState
+from sidecar.subscription import Subscription
 from tests.promises.stage import Stage, batches_of, numbered, outage, promise, retry, values
 from tests.promises.timing import hurry, leap, until
 from tests.promises.worker import Batch
@@ -142,15 +143,7 @@ class AnOutageIsNotPoison:
 
     @promise
     async def test_a_probe_that_hangs_is_not_the_last_one(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=2)
-        for lane in range(2):
-            await stage.publish(topic, *numbered(10), lane=lane)
-        subscription = await stage.subscribe(topic, outage=outage(probe_max=60.0))
-        hangs = stage.worker(subscription)
-        (await hangs.next()).nack("down")
-        await leap(1.0)
-        await until(lambda: len(hangs.batches) == 2)
-        stage.worker(subscription, Batch.ack)
+        subscription = await _with_a_hanging_probe(stage, probe_max=60.0)
         await leap(30.0)
         assert subscription.status().state is SubscriptionState.PROBING
         assert subscription.status().leases == 1
@@ -159,15 +152,7 @@ class AnOutageIsNotPoison:
 
     @promise
     async def test_an_operator_has_a_probe_sent_at_once_also_while_another_hangs(self, stage: Stage) -> None:
-        topic = await stage.topic(lanes=2)
-        for lane in range(2):
-            await stage.publish(topic, *numbered(10), lane=lane)
-        subscription = await stage.subscribe(topic, outage=outage(probe_max=3600.0))
-        hangs = stage.worker(subscription)
-        (await hangs.next()).nack("down")
-        await leap(1.0)
-        await until(lambda: len(hangs.batches) == 2)
-        stage.worker(subscription, Batch.ack)
+        subscription = await _with_a_hanging_probe(stage, probe_max=3600.0)
         subscription.resume()
         await until(lambda: subscription.status().state is SubscriptionState.RUNNING)
 
@@ -245,3 +230,17 @@ class AnOutageIsNotPoison:
         assert 0 < subscription.status().concurrency_limit < 10
         assert not subscription.counters.dead_lettered
         assert values([worker.batches[0] for worker in workers]) == numbered(10)
+
+
+async def _with_a_hanging_probe(stage: Stage, *, probe_max: float) -> Subscription:
+    """The worker that has it never answers; another one would, by now."""
+    topic = await stage.topic(lanes=2)
+    for lane in range(2):
+        await stage.publish(topic, *numbered(10), lane=lane)
+    subscription = await stage.subscribe(topic, outage=outage(probe_max=probe_max))
+    hangs = stage.worker(subscription)
+    (await hangs.next()).nack("down")
+    await leap(1.0)
+    await until(lambda: len(hangs.batches) == 2)
+    stage.worker(subscription, Batch.ack)
+    return subscription
