@@ -108,7 +108,7 @@ class Acts:
 
     def _pre_orders_are_parked(self) -> Act:
         plan = self._plan
-        yield from _until(lambda: self._now.parked_now >= 0.9 * plan.pre_orders)
+        yield from _until(lambda: self._now.parked >= 0.9 * plan.pre_orders)
         self._tell(f"{plan.pre_orders} pre-orders ask for {plan.wait:.0f} s: parked on disk, and their lanes go on.")
         yield from _until(lambda: not self._now.parked_now)
         self._tell("The pre-orders were due, came back, and are done.")

@@ -50,7 +50,7 @@ class Plan:
             workers=3,
             lanes=4,
             live_for=2.0,
-            slow_for=3.0,
+            slow_for=9.0,
             window=2_000,
             wait=2.0,
             park_after=1.0,

@@ -12,7 +12,7 @@ from sidecar.demo.picture import pictures
 from sidecar.demo.plan import Folder, Plan, configuration
 
 #: seconds
-_START_WITHIN, _LEAVE_WITHIN = 20.0, 20.0
+_START_WITHIN, _LEAVE_WITHIN = 60.0, 60.0
 
 
 def play(plan: Plan, folder: Folder, audience: Audience) -> None:

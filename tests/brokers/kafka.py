@@ -137,7 +137,7 @@ async def consuming(broker: KafkaBroker, *topics: str, group: str, **spec: Any) 
 
 async def shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]:
     """Polls both until the second has half; answers which."""
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + PATIENCE
     while len(second.assigned()) < lanes // 2:
         assert time.monotonic() < deadline, f"not shared out: {first.polls} {second.polls}"
         await asyncio.gather(first.poll(timeout=0.05), second.poll(timeout=0.05))

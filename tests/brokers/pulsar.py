@@ -11,6 +11,7 @@ from sidecar.brokers.pulsar import PulsarBroker, PulsarOptions
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.settings import Seconds
 from tests.brokers.harness import Consumer
+from tests.servers.process import await_
 from tests.servers.pulsar import PulsarServer
 
 _numbers = itertools.count(1)
@@ -21,6 +22,11 @@ _PROCESS = os.urandom(3).hex()
 def name(kind: str) -> str:
     """A name for a topic or a group that nobody else has."""
     return f"{kind}-{_PROCESS}-{next(_numbers)}"
+
+
+def await_no_backlog(server: PulsarServer, topic: str, group: str) -> None:
+    """Acks have no receipt, so that the broker may know of them a moment later."""
+    await_(lambda: server.backlog(topic, group) == 0, "all is acked")
 
 
 class PulsarHarness:

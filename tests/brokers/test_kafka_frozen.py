@@ -59,9 +59,9 @@ def test_a_broker_that_knows_of_no_brokers_is_waited_for(new_kafka: NewKafka) ->
     """The library has ended the process when it was asked in another way."""
 
     async def body() -> None:
-        # Its controller believes it gone most of the time: a broker that is silent for a second is, and this one says
-        # a word every three.
-        kafka = new_kafka(properties={"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "3000"})
+        # Its controller believes it gone half of the time: a broker that is silent for two seconds is, and this one
+        # says a word every four.
+        kafka = new_kafka(properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "4000"})
         async with running(kafka) as broker, asyncio.timeout(PATIENCE):
             said = ""
             while "knows of no brokers" not in said:

@@ -9,6 +9,7 @@ from sidecar.model import Lane
 from tests.brokers.kafka import BOTH, consuming, name, running
 from tests.brokers.local import play
 from tests.servers.kafka import KafkaServer
+from tests.servers.process import await_
 
 
 @BOTH
@@ -50,6 +51,7 @@ def test_new_lanes_of_a_topic_are_picked_up_from_their_start(
         ):
             await consumer.until(consumer.assigned)
             kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+            await_(lambda: len(kafka.admin.list_topics(topic, 20).topics[topic].partitions) == 3, "the lanes are there")
             for lane in (1, 2):
                 kafka.publish(topic, b"%d" % lane, lane=lane)
             await consumer.take_values([b"1", b"2"])

@@ -1,5 +1,7 @@
 """A right to one topic that is taken while several are consumed."""
 
+import asyncio
+
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -13,7 +15,7 @@ from sidecar.brokers.base import Assigned
 from sidecar.brokers.kafka.options import Sasl
 from sidecar.errors import LaneGone
 from sidecar.model import Commit, Lane
-from tests.brokers.harness import numbered
+from tests.brokers.harness import PATIENCE, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play
 from tests.servers.kafka import READER, KafkaServer
@@ -42,22 +44,22 @@ def test_the_other_topics_are_committed_and_it_begins_anew_when_the_right_is_bac
             _take_back(kafka, ResourceType.TOPIC, taken)
             # The broker hears of it a moment later.
             gone: frozenset[Lane] = frozenset()
-            position = 0
-            while not gone:
-                position += 1
-                assert position < 5, "the right was never taken"
-                try:
-                    await consumer.source.commit({Lane(topic, 0): Commit(position) for topic in (kept, taken)})
-                except LaneGone as error:
-                    gone = error.lanes
+            position = taken_at = 0
+            async with asyncio.timeout(PATIENCE):
+                while not gone:
+                    position = min(position + 1, 4)
+                    try:
+                        await consumer.source.commit({Lane(topic, 0): Commit(position) for topic in (kept, taken)})
+                        taken_at = position
+                    except LaneGone as error:
+                        gone = error.lanes
             assert gone == {Lane(taken, 0)}
             assert kafka.committed(group, kept, [0])[0][0] == position
             consumer.forget()
             _allow(kafka, ResourceType.TOPIC, taken)
-            await consumer.take_values(numbered(5, f"{taken}-")[position - 1 :])
-            assert [event for event in consumer.events if isinstance(event, Assigned)] == [
-                Assigned(Lane(taken, 0), position - 1)
-            ]
+            await consumer.take_values(numbered(5, f"{taken}-")[taken_at:])
+            assigned = [event for event in consumer.events if isinstance(event, Assigned)]
+            assert assigned == [Assigned(Lane(taken, 0), taken_at)]
 
     play(body)
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
@@ -25,18 +26,20 @@ def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
     async def body() -> None:
         topic, group = name("topic"), name("group")
         kafka.make_topic(topic, 4)
+        patient: dict[str, Any] = {"group_protocol": protocol, "properties": {"session.timeout.ms": "45000"}}
+        _let_it_be_patient(kafka, group)
         async with (
-            running(kafka, group_protocol=protocol, group_instance_id="pod-0") as stays,
+            running(kafka, group_instance_id="pod-0", **patient) as stays,
             consuming(stays, topic, group=group) as first,
         ):
             await first.until(lambda: len(first.assigned()) == 4)
-            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as leaves:
+            async with running(kafka, group_instance_id="pod-1", **patient) as leaves:
                 second = Consumer(leaves.subscribe(SourceSpec(group, (topic,))))
                 await second.source.open()
                 before = await shared_out(first, second, 4)
                 first.forget()
                 await second.close()
-            async with running(kafka, group_protocol=protocol, group_instance_id="pod-1") as back:
+            async with running(kafka, group_instance_id="pod-1", **patient) as back:
                 third = Consumer(back.subscribe(SourceSpec(group, (topic,))))
                 await third.source.open()
                 while len(third.assigned()) < 2:
@@ -79,6 +82,14 @@ def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: Kafka
                 assert second.values == numbered(10)
 
     play(body)
+
+
+def _let_it_be_patient(kafka: KafkaServer, group: str) -> None:
+    """A member of the newer protocol may be away for so long; one of the other says so itself."""
+    entry = ConfigEntry("consumer.session.timeout.ms", "45000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    for answer in kafka.admin.incremental_alter_configs([resource]).values():
+        answer.result(20)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import pytest
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.positions import Id, pack
 from sidecar.model import Commit, Lane
-from tests.brokers.pulsar import consuming, name, running
+from tests.brokers.pulsar import await_no_backlog, consuming, name, running
 from tests.e2e.pulsar.stock import client_of
 from tests.servers.fixtures import NewPulsar
 from tests.servers.pulsar import PulsarServer
@@ -108,7 +108,7 @@ async def consume_with_a_stop_before_the_large_one(
             source: Any = consumer.source
             assert source._lanes[lane].held.has_gaps
             await consumer.until(lambda: not source._lanes[lane].held.has_gaps)
-    assert server.backlog(topic, group) == 0
+    await_no_backlog(server, topic, group)
 
 
 @pytest.fixture

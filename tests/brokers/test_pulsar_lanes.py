@@ -11,7 +11,7 @@ from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.errors import Refused
 from sidecar.model import Commit, Lane, Message, Run
 from tests.brokers.harness import numbered
-from tests.brokers.pulsar import consuming, name, running
+from tests.brokers.pulsar import await_no_backlog, consuming, name, running
 from tests.servers.process import free_ports
 from tests.servers.pulsar import PulsarServer
 
@@ -206,7 +206,7 @@ def test_without_the_admin_api_consuming_works(pulsar: PulsarServer) -> None:
             assert await consumer.source.ends() == {}
             # Where the group is, is not known: nothing that it was told counts as new.
             assert not any(assigned.first for assigned in consumer.assigned().values())
-        assert pulsar.backlog(topic, group) == 0
+        await_no_backlog(pulsar, topic, group)
 
 
 def test_a_cursor_that_an_operator_resets_brings_back_what_was_acked(pulsar: PulsarServer) -> None:

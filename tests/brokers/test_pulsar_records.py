@@ -8,7 +8,7 @@ import pytest
 from sidecar.brokers.base import Lost
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model import Commit, Header, Lane
-from tests.brokers.pulsar import consuming, name, running
+from tests.brokers.pulsar import await_no_backlog, consuming, name, running
 from tests.e2e.pulsar.stock import client_of
 from tests.servers.pulsar import PulsarServer
 
@@ -44,4 +44,4 @@ def test_what_is_no_utf_8_is_delivered_and_holds_nothing_up(pulsar: PulsarServer
             await consumer.commit(Lane(topic, 0), Commit(at[-1] + 1))
 
     asyncio.run(body())
-    assert pulsar.backlog(topic, group) == 0
+    await_no_backlog(pulsar, topic, group)

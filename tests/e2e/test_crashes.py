@@ -113,4 +113,4 @@ def test_killing_the_sidecar_in_the_middle_of_a_load_loses_nothing(tmp_path: Pat
             load.stop()
         lost = set(load.published) - set(load.handled)
         assert not lost, f"{len(lost)} of {len(load.published)} were lost, such as {sorted(lost)[:10]}"
-        assert len(load.published) > 50 * KILLS
+        assert len(load.published) >= 50 * KILLS

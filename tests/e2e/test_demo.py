@@ -46,7 +46,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
     (path,) = temporary.glob("offramp-demo-*")

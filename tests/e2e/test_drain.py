@@ -58,7 +58,7 @@ def test_two_seconds_are_enough_to_lose_nothing_that_was_settled(tmp_path: Path)
         books.read(relief.journals)
     assert not books.unaccounted()
     assert not books.missing(load.confirmed)
-    assert books.repeats == 0
+    assert not books.surprises
 
 
 def test_a_pod_that_has_two_seconds_left_loses_nothing_that_was_settled(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_pod_that_has_two_seconds_left_loses_nothing_that_was_settled(tmp_path
             eventually(lambda: sidecar.status().counters.acked > 300, "it works")
             sidecar.signal(signal.SIGTERM)
             with pytest.raises(subprocess.TimeoutExpired):
-                sidecar.wait(2.0)
+                sidecar.wait(10.0)
             sidecar.kill()
         books.read(crew.journals)
         assert not books.settled_and_not_committed()

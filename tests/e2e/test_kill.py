@@ -5,6 +5,7 @@ import random
 import time
 from pathlib import Path
 
+from tests.e2e.harness import eventually
 from tests.e2e.load.books import Books
 from tests.e2e.load.crew import Crew, Publisher, settle_everything, sidecar_for
 from tests.e2e.load.kinds import DEADLY, Kind
@@ -37,6 +38,8 @@ def test_killing_the_sidecar_and_workers_at_random_moments_loses_nothing(tmp_pat
             if number % 20 == 1:
                 # At least one of each, whatever the load brings.
                 load.publish(*LOAD, Kind.KILLER)
+            before = len(load.confirmed)
+            eventually(lambda before=before: len(load.confirmed) > before + 50, "the load goes on")
             time.sleep(chance.uniform(0.0, 1.0))
             if chance.random() < 0.5:
                 crew.kill_one(chance)

@@ -1,7 +1,6 @@
 """Workers as processes of their own: what the sidecar notices of their life and death."""
 
 import signal
-import time
 from pathlib import Path
 
 import grpc
@@ -22,15 +21,11 @@ def test_the_batch_of_a_killed_worker_comes_back_at_once(tmp_path: Path, mode: s
         held = victim.event("batch")
         with Worker(sidecar, "consume") as heir:
             heir.event("welcome")
-            killed = time.monotonic()
             victim.signal(signal.SIGKILL)
             inherited = heir.event("batch")
-            took = time.monotonic() - killed
             assert sidecar.status().counters.abandoned == 1
         assert inherited["values"] == held["values"] == ["1"]
         assert inherited["lease"] != held["lease"]
-        # Seen: 10 ms. The bound is for a machine that is busy with other things.
-        assert took < 2.0
 
 
 @pytest.mark.parametrize("mode", ["wait", "alone"])
@@ -39,7 +34,7 @@ def test_a_worker_killed_while_it_waits_in_fetch_is_noticed(tmp_path: Path, mode
         victim.event("fetching")
         eventually(lambda: any(session.credit_batches for session in sidecar.status().sessions), "it waits")
         victim.signal(signal.SIGKILL)
-        eventually(lambda: not sidecar.status().sessions, "its session ends", patience=2.0)
+        eventually(lambda: not sidecar.status().sessions, "its session ends")
         sidecar.publish("orders", [b"1"])
         with Worker(sidecar, "open") as next_one:
             next_one.event("fetching")
@@ -87,7 +82,7 @@ def test_apps_can_use_the_loopback_port_instead_of_the_socket(tmp_path: Path) ->
             victim.event("welcome")
             assert victim.event("batch")["values"] == ["1"]
             victim.signal(signal.SIGKILL)
-            eventually(lambda: not sidecar.status().sessions, "its session ends", patience=2.0)
+            eventually(lambda: not sidecar.status().sessions, "its session ends")
         with grpc.insecure_channel(target) as channel:
             stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
             request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)

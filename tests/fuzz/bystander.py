@@ -13,7 +13,7 @@ OWN = "orders"
 #: seconds between two of its records
 _PACE = 0.05
 #: seconds that one may be under way, on a busy machine that somebody is raiding
-_PATIENCE = 5.0
+_PATIENCE = 60.0
 
 
 class Bystander:

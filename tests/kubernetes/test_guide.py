@@ -123,8 +123,9 @@ def test_the_job_ends_when_nothing_more_comes(tmp_path: Path, monkeypatch: pytes
     with Sidecar(tmp_path, subscriptions={"payments": {"topics": ["payments"]}}) as sidecar:
         sidecar.publish("payments", [b"1", b"2", b"3"])
         monkeypatch.setenv("OFFRAMP_ADDRESS", sidecar.target)
-        code = compile(JOB.replace("timeout=30", "timeout=2"), "the guide", "exec")
-        exec(code, {"reconcile": lambda batch: done.extend(record.value for record in batch)})
+        impatient = JOB.replace("timeout=30", "timeout=30 if len(done) < 3 else 0.1")
+        told = {"reconcile": lambda batch: done.extend(record.value for record in batch), "done": done}
+        exec(compile(impatient, "the guide", "exec"), told)
         assert sorted(filter(None, done)) == [b"1", b"2", b"3"]
         assert sidecar.status("payments").counters.acked == 3
 

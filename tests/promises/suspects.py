@@ -37,6 +37,7 @@ class SuspectsKeepNobodyWaiting:
         worker = stage.worker(subscription, lambda b: None if b.values == slow else b.ack(), credit=3)
         await until(lambda: slow in [batch.values for batch in worker.batches])
         await stage.publish(topic, *numbered(20))
+        await until(lambda: subscription.counters.fetched == 31, "they are here")
         began = now()
         async with hurry():
             await until(lambda: len(worker.batches) == 31)
@@ -49,6 +50,7 @@ class SuspectsKeepNobodyWaiting:
         subscription = await stage.subscribe(topic, batch=batches_of(1))
         await _many_suspects(stage, subscription, topic)
         await stage.publish(topic, *numbered(20))
+        await until(lambda: subscription.counters.fetched == 30, "they are here")
 
         def handler(batch: Batch) -> None:
             asyncio.get_running_loop().call_later(1.0, batch.ack)
@@ -72,6 +74,7 @@ class SuspectsKeepNobodyWaiting:
             await leap(60.0)
         small = stage.worker(subscription, Batch.ack, credit=2, max_message_bytes=8192)
         await stage.publish(topic, *numbered(5))
+        await until(lambda: subscription.counters.fetched == 6, "they are here")
         began = now()
         async with hurry():
             await until(lambda: sorted(values(small.batches)) == numbered(5))

@@ -23,9 +23,9 @@ from tests.security.kit import Secured, fetch, tcp_address
 MIB = 1 << 20
 
 
-def connected(channel: grpc.Channel) -> bool:
+def connected(channel: grpc.Channel, within: float = 2.0) -> bool:
     try:
-        grpc.channel_ready_future(channel).result(timeout=2)
+        grpc.channel_ready_future(channel).result(timeout=within)
     except grpc.FutureTimeoutError:
         return False
     return True
@@ -35,7 +35,7 @@ def test_connections_beyond_the_limit_are_closed_and_others_do_not_notice(tmp_pa
     with Sidecar(tmp_path, listen={"max_connections": 3}) as sidecar:
         channels = [offramp.open_channel(sidecar.target) for _ in range(4)]
         try:
-            assert all(connected(channel) for channel in channels[:3])
+            assert all(connected(channel, PATIENCE) for channel in channels[:3])
             assert not connected(channels[3])
             assert not fetch(channels[0]).batches
             channels[1].close()
@@ -96,8 +96,8 @@ def test_unfinished_requests_of_strangers_do_not_make_the_sidecar_fat(tmp_path: 
         with BareClient(shaken_hands(secured, sidecar)) as stranger:
             calls = {stranger.call(HEALTH, bytes(4 * MIB - 1), whole=False) for _ in range(200)}
             stranger.pump()
+            eventually(lambda: stranger.listen() == calls, "they were answered")
             assert fat(sidecar) - before < 40
-            assert stranger.ended == calls, "they were answered"
 
 
 def test_sessions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_its_batches_go_to_others(tmp
     ):
         with_backlog(sidecar, 120)
         deaf = Deaf(channel)
-        eventually(lambda: sidecar.status().sessions and sidecar.status().leases)
+        eventually(lambda: sidecar.status().counters.delivered, "it was given something")
         eventually(lambda: not sidecar.status().sessions, "the session of the client that does not read has ended")
         assert sidecar.event("a worker is gone, and its batches go to others")
         got = set()
@@ -247,7 +247,7 @@ def test_a_client_on_another_machine_that_gives_no_sign_of_life_is_given_up(tmp_
         try:
             eventually(lambda: sidecar.status().leases == 1)
             worker.send_signal(signal.SIGSTOP)
-            eventually(lambda: sidecar.status().counters.abandoned == 1, "its batch was taken back")
+            eventually(lambda: sidecar.status().counters.abandoned, "its batch was taken back")
         finally:
             worker.kill()
             worker.wait(PATIENCE)

@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 #: seconds that a server may take to start or to end on a busy machine
-PATIENCE = 90.0
+PATIENCE = 240.0
 
 # Ends the server when the tests that own it are gone, however they ended.
 _WATCH = 'while kill -0 "$1"; do kill -0 "$2" || exec kill -9 "$1"; sleep 1; done'
 
 #: Processes that outlive the objects here. Kept, because a process that is collected while it runs is warned about.
 _started: list["subprocess.Popen[bytes]"] = []
+
+_given: set[int] = set()
 
 
 class ServerProcess:
@@ -79,15 +81,19 @@ def await_(seen: Callable[[], object], what: str, patience: float = PATIENCE) ->
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on. A server keeps its port over a restart, so these are below the range that the
-    kernel takes the ports of outgoing connections from: none of those can be in the way then."""
+    kernel takes the ports of outgoing connections from: none of those can be in the way then. It takes a while until
+    a server listens, so none is given twice, and processes that test side by side draw from ranges of their own."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 20_000 + worker % 8 * 1_500
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(20_000, 32_000)
+        port = random.randrange(first, first + 1_500)
         with socket.socket() as tried:
             try:
                 tried.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        if port not in found:
+        if port not in _given:
+            _given.add(port)
             found.append(port)
     return found

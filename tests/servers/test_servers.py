@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import ADMIN, QUIET, KafkaServer
 from tests.servers.maven import Jars, _checked
+from tests.servers.process import await_
 from tests.servers.tools import Missing, give_up
 
 
@@ -35,8 +36,12 @@ def test_kafka_answers_on_each_of_its_listeners(kafka: KafkaServer, mechanism: s
 
 def test_kafka_refuses_a_wrong_password(kafka: KafkaServer) -> None:
     settings = kafka.settings(user=ADMIN._replace(password="wrong"), mechanism="PLAIN")
+    said: list[KafkaError] = []
+    producer = Producer({**settings, "error_cb": said.append}, logger=QUIET)
     with pytest.raises(KafkaException):
-        Producer(settings, logger=QUIET).list_topics(timeout=2)
+        producer.list_topics(timeout=2)
+    await_(lambda: producer.poll(0.1) or said, "it is refused")
+    assert said[0].code() == KafkaError._AUTHENTICATION
 
 
 def test_what_kafka_acknowledged_survives_kill_9(new_kafka: NewKafka) -> None:

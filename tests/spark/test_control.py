@@ -18,11 +18,11 @@ class Slow:
 
     def __init__(self, needs: float) -> None:
         self.needs = needs
-        #: seconds that each call was given
+        #: seconds that each call was given, roughly: some went by on the way
         self.given: list[float] = []
 
     def locate(self, request: pb.LocateRequest, context: grpc.ServicerContext) -> pb.LocateResponse:
-        self.given.append(round(context.time_remaining()))
+        self.given.append(round(context.time_remaining(), -1))
         if context.time_remaining() < self.needs:
             context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "it took too long")
         return pb.LocateResponse()
@@ -53,8 +53,8 @@ def test_a_call_that_takes_long_is_given_more_time_with_each_attempt() -> None:
 
 
 def test_no_attempt_is_given_more_than_is_left() -> None:
-    slow = Slow(55.0)
+    slow = Slow(45.0)
     with serving(slow) as address, Control(Access(address=address), "clicks", 60.0) as control:
         assert control.locate(Named.EARLIEST) == {}
     assert slow.given[:2] == [20, 40]
-    assert 55 <= slow.given[2] <= 60
+    assert slow.given[2] in (50, 60)

@@ -153,7 +153,7 @@ def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path
         "    return df.select(wait('value').alias('value'))\n"
     )
     stage.numbers(0, 10)
-    limit = ("--option", "maxRecordsPerBatch=4", "--every", "0 seconds")
+    limit = ("--option", "maxRecordsPerBatch=4", "--every", "0 seconds", "--grace", "200")
     command = job(stage, tmp_path, "--transform", "slow:slow", *limit, "parquet", str(tmp_path / "out"))
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=env) as running:

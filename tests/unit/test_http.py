@@ -106,7 +106,7 @@ def test_a_status_other_than_ok_is_passed_on() -> None:
 
 
 def test_a_client_that_sends_nothing_is_let_go_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_PATIENCE", 0.05)
+    monkeypatch.setattr(http, "_PATIENCE", 1.0)
 
     async def body() -> None:
         async with serving(page=lambda: Response("text")) as address:

@@ -218,9 +218,9 @@ def test_a_lease_ends_at_its_time_and_lasts_longer_if_it_is_extended(tmp_path: P
         retry = RetrySettings(first=Seconds(0.0))
         async with serving(tmp_path, batch=ONE, retry=retry) as kit:
             await kit.publish([b"a", b"b"])
-            stream = await kit.stream(batches=2, lease_ms=300)
+            stream = await kit.stream(batches=2, lease_ms=2_000)
             kept, expiring = await stream.batch(), await stream.batch()
-            assert kept.lease_for_ms == 300
+            assert kept.lease_for_ms == 2_000
             await stream.send(extensions=[record_pb2.Extension(lease=kept.lease, lease_for_ms=60_000)])
             extended = await stream.extended()
             assert extended.lease == kept.lease

@@ -3,7 +3,7 @@
 import asyncio
 
 from sidecar.model import Lane
-from tests.brokers.harness import Stage, numbered, scenario
+from tests.brokers.harness import PATIENCE, Stage, numbered, scenario
 
 
 class Pausing:
@@ -39,8 +39,8 @@ class Pausing:
         await consumer.source.pause([Lane(topic, 0)])
         await stage.publish(topic, b"value")
         await consumer.stays_silent(timeout=0.05)
-        waiting = asyncio.create_task(consumer.take(1, timeout=15.0))
+        waiting = asyncio.create_task(consumer.take(1, timeout=2 * PATIENCE))
         await asyncio.sleep(0)
         await consumer.source.resume([Lane(topic, 0)])
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE):
             assert await waiting == [b"value"]

@@ -28,7 +28,7 @@ def _php() -> None:
 def run(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     env = {name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")}
     return subprocess.run(
-        command, cwd=PHP, capture_output=True, text=True, check=False, timeout=110, env={**env, **environment}
+        command, cwd=PHP, capture_output=True, text=True, check=False, timeout=280, env={**env, **environment}
     )
 
 

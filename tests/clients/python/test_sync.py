@@ -221,7 +221,7 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(
 
 def test_a_slow_thread_does_not_keep_other_batches_waiting(sidecar: Blocking) -> None:
     sidecar.offer([b"1"], [b"2"])
-    with offramp.connect("orders", address=sidecar.address, patience=0.05) as consumer:
+    with offramp.connect("orders", address=sidecar.address, patience=1.0) as consumer:
         slow = next(consumer)
         sidecar.until(lambda: sidecar.fake.of("RELEASE") == [b"2"])
         slow.ack()

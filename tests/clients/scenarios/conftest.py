@@ -1,6 +1,5 @@
 """Sidecars for the scenarios: one that all scenarios of all clients share, and some that are alone."""
 
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tests.clients.scenarios.clients import Client
 from tests.clients.scenarios.registry import SCENARIOS, Scenario
 from tests.clients.scenarios.stage import Stage, Transport, name_of
 from tests.e2e.harness import Sidecar
+from tests.servers.process import free_ports
 
 TRANSPORTS: tuple[Transport, ...] = ("unix", "tcp")
 #: the largest records are larger than a request may be by default
@@ -45,7 +45,7 @@ def make_stage(
     if not scenario.alone:
         yield Stage(shared(client), client, scenario.name, transport)
         return
-    port = _free_port()
+    (port,) = free_ports(1)
     sidecar = Sidecar(
         folder,
         subscriptions=scenario.place.subscriptions(name_of(scenario.name, transport)),
@@ -58,10 +58,3 @@ def make_stage(
         yield Stage(sidecar, client, scenario.name, transport, address)
     finally:
         sidecar.__exit__(None, None, None)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

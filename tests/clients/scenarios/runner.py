@@ -12,7 +12,7 @@ from typing import Self
 from tests.clients.scenarios.clients import ROOT, Client
 
 #: seconds without the next line before the harness gives up
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 class Runner:

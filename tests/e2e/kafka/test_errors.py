@@ -69,7 +69,7 @@ class Case:
 
     def works(self, kafka: KafkaServer) -> None:
         """It gets what is published now."""
-        eventually(lambda: not self.troubles(), "the trouble is over", 40.0)
+        eventually(lambda: not self.troubles(), "the trouble is over", 120.0)
         before = self.sidecar.status().counters.fetched
         kafka.publish(self.topic, b"value")
         eventually(lambda: self.sidecar.status().counters.fetched > before, "a record comes")

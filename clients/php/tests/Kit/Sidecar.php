@@ -12,7 +12,7 @@ namespace Offramp\Tests\Kit;
 final class Sidecar
 {
     /** seconds that anything may take on a busy machine */
-    public const PATIENCE = 20.0;
+    public const PATIENCE = 60.0;
 
     /** of this repository */
     public const ROOT = __DIR__ . '/../../../..';

@@ -30,6 +30,7 @@ final class WorkerCommandTest extends RealTestCase
     public function testRecordsAreSharedAmongTheProcesses(): void
     {
         $this->start(self::NOTE . 'usleep(20_000);', '--processes', '3');
+        Sidecar::eventually(fn () => count($this->status()->getSessions()) === 3, 'all are connected');
         $this->publishNumbers(60);
         $this->counts(acked: 60);
         self::assertCount(3, array_unique(array_column($this->notes(), 0)));
@@ -124,7 +125,7 @@ final class WorkerCommandTest extends RealTestCase
         $this->launch([]);
         $words = '/worker \d+ ended with exit code 0; starting another in 0\.8 seconds/';
         Sidecar::eventually(fn () => preg_match($words, $this->errors()), 'there are pauses, which grow');
-        self::assertCount(4, $this->notes());
+        self::assertGreaterThanOrEqual(4, count($this->notes()));
         self::assertSame(0, $this->stop(SIGTERM));
     }
 
@@ -157,7 +158,7 @@ final class WorkerCommandTest extends RealTestCase
             posix_kill(proc_get_status($this->process)['pid'], SIGTERM);
             touch($this->folder() . '/GO');
             self::assertSame(0, $this->awaitEnd());
-            self::assertLessThan(9.0, microtime(true) - $told);
+            self::assertLessThan(30.0, microtime(true) - $told);
         } finally {
             self::$sidecar->signal(SIGCONT);
         }
