@@ -48,6 +48,9 @@ from sidecar.tracing import Spans
 
 log = Log("subscription")
 
+#: seconds that the last commit of a drain gets, however little time is left: it spares the next life a replay
+LAST_COMMIT = 1.0
+
 
 class Subscription:
     """See the module. Made once for each configured subscription; `start` before anything else."""
@@ -155,9 +158,8 @@ class Subscription:
         await self._assigning.quiet(ends, lambda: not self.books.leases and not any(one.busy for one in writers))
         for session in [*self.sessions]:
             session.end(SessionEnd.ORDERLY)
-        # However little time is left, a last commit is worth a moment: it spares the next life a replay.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(1.0, ends - self.clock.now())):
+            async with asyncio.timeout(max(LAST_COMMIT, ends - self.clock.now())):
                 await self._committing.commit_all(self.books.lanes.values())
         await self.close()
 

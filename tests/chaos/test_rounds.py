@@ -17,9 +17,6 @@ from tests.chaos.stages import open_stage
 from tests.e2e.load.kinds import Kind
 from tests.servers.tools import Missing, give_up, in_ci
 
-#: seconds; the machine may be busy
-pytestmark = pytest.mark.timeout(300)
-
 REPOSITORY = Path(__file__).parents[2]
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 #: what happens in the round of every broker

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 #: where a README that needs a folder of its own makes it
 _FOLDER = "/tmp/first-worker"
 #: seconds, with what is fetched and built on the way
-_PATIENCE = 240.0
+_PATIENCE = 600.0
 
 
 def follow(
@@ -54,6 +54,6 @@ def follow(
 
         eventually(done, "all are done", _PATIENCE)
     finally:
-        _, errors = process.communicate("stop\n", timeout=30)
+        _, errors = process.communicate("stop\n", timeout=_PATIENCE)
         print(f"the worker said:\n{out.read_text() if out.exists() else '(it was never started)'}\n{errors}")
     assert process.returncode == ends_with, errors

@@ -29,18 +29,19 @@ class ANackReplays:
     @promise
     async def test_waits_grow_up_to_the_longest(self, stage: Stage) -> None:
         topic = await stage.topic()
-        subscription = await stage.subscribe(topic, retry=retry(attempts=9, first=8.0, factor=2.0, max=20.0))
+        waits = retry(attempts=9, first=80.0, factor=2.0, max=200.0)
+        subscription = await stage.subscribe(topic, retry=waits, parking=ParkingSettings(enabled=False))
         await stage.turn_around(subscription)
         await stage.publish(topic, b"value")
         worker = stage.worker(subscription)
-        for attempt, wait in enumerate((8.0, 16.0, 20.0, 20.0), start=1):
+        for attempt, wait in enumerate((80.0, 160.0, 200.0, 200.0), start=1):
             batch = await worker.next()
             assert batch.attempt == attempt
             batch.nack()
-            await leap(wait - 5.0)
+            await leap(wait - 40.0)
             await stage.turn_around(subscription)
             assert not worker.untaken
-            await leap(5.0)
+            await leap(40.0)
 
     @promise
     async def test_the_handler_may_choose_the_wait(self, stage: Stage) -> None:
@@ -81,12 +82,12 @@ class ANackReplays:
         subscription = await stage.subscribe(topic, retry=retry(first=20.0))
         await stage.turn_around(subscription)
         await stage.publish(topic, b"value")
-        worker = stage.worker(subscription, lease=10.0)
+        worker = stage.worker(subscription, lease=40.0)
         await worker.next()
-        await leap(5.0)
+        await leap(10.0)
         await stage.turn_around(subscription)
         assert not subscription.counters.expired
-        await leap(5.0)
+        await leap(30.0)
         await until(lambda: subscription.counters.expired, "the lease expires")
         await leap(12.0)
         await stage.turn_around(subscription)
@@ -156,6 +157,7 @@ class ANackReplays:
 
             worker = stage.worker(subscription, handler)
 
+        await stage.has_all(subscription, topic, 5)
         hire()
         async with hurry():
             await stage.commits(topic, at[4] + 1)
@@ -190,6 +192,7 @@ class ANackReplays:
 
             worker = stage.worker(subscription, handler, credit=6)
 
+        await stage.has_all(subscription, topic, 40)
         hire()
         async with hurry(0.02):
             await stage.commits(topic, at[39] + 1)
@@ -237,6 +240,7 @@ class ANackReplays:
         topic = await stage.topic()
         await stage.publish(topic, *numbered(3))
         subscription = await stage.subscribe(topic, batch=batches_of(3), parking=ParkingSettings(enabled=False))
+        await stage.has_all(subscription, topic, 3)
         worker = stage.worker(subscription)
         async with hurry():
             for _ in range(10):

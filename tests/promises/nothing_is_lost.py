@@ -147,7 +147,7 @@ class NothingIsLost:
     @promise
     async def test_a_record_is_dropped_only_by_choice(self, stage: Stage) -> None:
         topic = await stage.topic()
-        subscription = await stage.subscribe(topic, retry=retry(attempts=2, first=8.0, exhausted=Exhausted.DROP))
+        subscription = await stage.subscribe(topic, retry=retry(attempts=2, first=25.0, exhausted=Exhausted.DROP))
         await stage.turn_around(subscription)
         at = await stage.publish(topic, *numbered(3))
         worker = stage.worker(subscription, lambda b: b.nack() if b.values == [b"1"] else b.ack())
@@ -155,7 +155,7 @@ class NothingIsLost:
         await stage.turn_around(subscription)
         assert at[0] < stage.committed(topic) <= at[1]
         stage.audit.dropped([(Lane(topic, 0), at[1])])
-        await leap(10.0)
+        await leap(25.0)
         await stage.commits(topic, at[2] + 1)
         assert subscription.counters.dropped == 1
 

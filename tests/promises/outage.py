@@ -24,6 +24,8 @@ class AnOutageIsNotPoison:
             most = max(most, subscription.status().leases)
             batch.nack("down")
 
+        for lane in range(3):
+            await stage.has_all(subscription, topic, 100, lane)
         workers = [stage.worker(subscription, handler) for _ in range(4)]
         await until(lambda: subscription.status().state is SubscriptionState.PROBING)
         assert [text for text in subscription.status().trouble if "fails for everything" in text]
@@ -131,15 +133,15 @@ class AnOutageIsNotPoison:
     async def test_probes_become_rarer(self, stage: Stage) -> None:
         topic = await stage.topic()
         await stage.publish(topic, *numbered(50))
-        subscription = await stage.subscribe(topic, outage=outage(probe_first=4.0, probe_max=16.0))
+        subscription = await stage.subscribe(topic, outage=outage(probe_first=40.0, probe_max=160.0))
         worker = stage.worker(subscription, Batch.nack)
         async with hurry(0.25):
             await until(lambda: len(worker.batches) == 7)
         times = [batch.at for batch in worker.batches]
         waits = [later - earlier for earlier, later in pairwise(times)]
         # A fifth of each is left to chance.
-        for wait, longest in zip(waits, (4.0, 8.0, 16.0, 16.0, 16.0, 16.0), strict=True):
-            assert 0.8 * longest <= wait <= longest + 1.5
+        for wait, longest in zip(waits, (40.0, 80.0, 160.0, 160.0, 160.0, 160.0), strict=True):
+            assert 0.8 * longest <= wait <= longest + 15.0
 
     @promise
     async def test_a_probe_that_hangs_is_not_the_last_one(self, stage: Stage) -> None:

@@ -44,6 +44,7 @@ class PoisonIsIsolated:
         subscription = await stage.subscribe(topic, batch=batches_of(8), retry=retry(attempts=3))
         await stage.turn_around(subscription)
         at = await stage.publish(topic, *numbered(8))
+        await stage.has_all(subscription, topic, 8)
         worker = stage.worker(subscription, lambda b: b.nack() if b"5" in b.values else b.ack())
         async with hurry():
             await stage.commits(topic, at[7] + 1)
@@ -58,6 +59,7 @@ class PoisonIsIsolated:
         subscription = await stage.subscribe(topic, batch=batches_of(8), retry=retry(attempts=2))
         await stage.turn_around(subscription)
         at = await stage.publish(topic, *numbered(8))
+        await stage.has_all(subscription, topic, 8)
 
         def handler(batch: Batch) -> None:
             bad = [Part(index, 1, Outcome.NACK) for index, value in enumerate(batch.values) if value == b"5"]
@@ -75,6 +77,7 @@ class PoisonIsIsolated:
         subscription = await stage.subscribe(topic, batch=batches_of(8), retry=retry(attempts=1))
         await stage.turn_around(subscription)
         at = await stage.publish(topic, *numbered(8))
+        await stage.has_all(subscription, topic, 8)
         worker = stage.worker(subscription, lambda b: None if b"5" in b.values else b.ack(), lease=10.0)
         async with hurry():
             await stage.commits(topic, at[7] + 1)
@@ -90,6 +93,7 @@ async def _is_isolated(
     subscription = await stage.subscribe(topic, order=order, batch=batches_of(records), retry=retry(attempts=2))
     await stage.turn_around(subscription)
     at = await stage.publish(topic, *numbered(records), keys=keys)
+    await stage.has_all(subscription, topic, records)
     poison = {numbered(records)[number] for number in bad}
     worker = stage.worker(subscription, lambda b: b.nack("bad") if poison & {*b.values} else b.ack())
     async with hurry():
@@ -99,5 +103,4 @@ async def _is_isolated(
     # Further attempts of a record alone are no longer a search.
     calls = {tuple(batch.spots) for batch in worker.batches}
     assert len(calls) <= 2 * len(bad) * math.ceil(math.log2(records)) + 1
-    await subscription.close()
-    stage.subscriptions.remove(subscription)
+    await stage.end(subscription)

@@ -216,7 +216,7 @@ class OneSlowRecordHoldsUpNobodyElse:
         at = await stage.publish(topic, *[b"later"] * 3, *[b"sooner"] * 3)
         worker = stage.worker(subscription)
         # Not by so much that they would be in different lanes of the retry topic.
-        for wait in (60.0, 40.0):
+        for wait in (240.0, 140.0):
             (await worker.next()).nack(retry_after=wait)
         await stage.commits(topic, at[-1] + 1)
         # The next life gets all of them at once.
@@ -224,7 +224,7 @@ class OneSlowRecordHoldsUpNobodyElse:
         worker = stage.worker(subscription)
         await until(lambda: subscription.counters.unparked == 6)
         worker.handler = Batch.ack
-        await leap(41.0)
+        await leap(141.0)
         await until(lambda: len(values(worker.batches)) >= 3)
         assert values(worker.batches) == [b"sooner"] * 3
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
+from unittest import mock
 
 import pytest
 
@@ -110,6 +111,14 @@ class Stage:
         assert isinstance(broker, WatchedBroker)
         return broker.sources[[s for s in self.subscriptions if s.broker is broker].index(subscription)]
 
+    async def end(self, subscription: Subscription) -> None:
+        """It is no longer needed, while others go on."""
+        broker, source = subscription.broker, self.source(subscription)
+        await subscription.close()
+        self.subscriptions.remove(subscription)
+        assert isinstance(broker, WatchedBroker)
+        broker.sources.remove(source)
+
     async def sibling(self) -> WatchedBroker:
         """The same broker for another sidecar."""
         return WatchedBroker(await self._harness.sibling(), self.audit)
@@ -169,6 +178,11 @@ class Stage:
         what = f"{topic}/{lane} is committed to {position}"
         await until(lambda: self.committed(topic, lane, by=by) >= position, what)
         assert self.committed(topic, lane, by=by) == position
+
+    async def has_all(self, subscription: Subscription, topic: str, records: int, lane: int = 0) -> None:
+        """Wait until the sidecar has so many, before time flies: what comes later would seem to come minutes later."""
+        polled = self.source(subscription).polled
+        await until(lambda: polled[Lane(topic, lane)] >= records, f"{records} records are here")
 
     @property
     def flags_all(self) -> bool:
@@ -250,7 +264,9 @@ def promise(body: Body) -> Callable[[Any, Harness], None]:
             finally:
                 await stage.close()
 
-        timing.run(play)
+        # A real broker may be busy.
+        with mock.patch("sidecar.subscription.LAST_COMMIT", 30.0):
+            timing.run(play)
 
     test.__name__ = body.__name__
     test.__doc__ = body.__doc__

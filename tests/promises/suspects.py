@@ -4,7 +4,7 @@ import asyncio
 
 from sidecar.settings import Oversized
 from sidecar.subscription import Subscription
-from tests.promises.stage import Stage, batches_of, numbered, promise, values
+from tests.promises.stage import Stage, batches_of, numbered, promise, retry, values
 from tests.promises.timing import hurry, leap, now, until
 from tests.promises.worker import Batch, Worker
 
@@ -14,7 +14,7 @@ class SuspectsKeepNobodyWaiting:
     async def test_a_suspected_record_waits_for_no_worker_that_is_slow(self, stage: Stage) -> None:
         topic = await stage.topic()
         await stage.publish(topic, b"suspect")
-        subscription = await stage.subscribe(topic)
+        subscription = await stage.subscribe(topic, retry=retry(first=20.0))
         for _ in range(2):
             dying = stage.worker(subscription)
             await dying.next()

@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 #: seconds of the real clock that time stands still for one question; a broker that takes longer is slow
-STILL = 2.0
+STILL = 20.0
 
 
 class LeapingLoop(asyncio.SelectorEventLoop):

@@ -52,7 +52,7 @@ def give_to_others(kafka: KafkaServer, group: str, client_id: str) -> None:
             throw_out(kafka, group, client_id)
         return sum(len(lanes) for who, lanes in held.items() if who != client_id) >= lanes
 
-    await_(others_have_all, f"the other members of {group} have its lanes", 30.0)
+    await_(others_have_all, f"the other members of {group} have its lanes")
 
 
 def _leave_as_consumer(kafka: KafkaServer, group: str, member: str) -> int:

@@ -27,7 +27,7 @@ from offramp import Batch, Record, SettleStatus
 from offramp.aio import Consumer, Worker, connect
 
 #: seconds for an answer
-SOON = 20.0
+SOON = 60.0
 
 
 async def take(consumer: Consumer) -> Batch:
@@ -185,9 +185,9 @@ async def poison_isolated() -> None:
 
 
 async def lease_expiry() -> None:
-    async with connect(SUBSCRIPTION, lease=0.3) as slow:
+    async with connect(SUBSCRIPTION, lease=3.0) as slow:
         held = await take(slow)
-        equal(held.lease_for, 0.3)
+        equal(held.lease_for, 3.0)
         # Or else it might be the one that gets the record again.
         slow.drain()
         async with connect(SUBSCRIPTION) as fast:
@@ -199,7 +199,7 @@ async def lease_expiry() -> None:
 
 
 async def lease_extended() -> None:
-    async with connect(SUBSCRIPTION, lease=1.5) as consumer:
+    async with connect(SUBSCRIPTION, lease=5.0) as consumer:
         batch = await take(consumer)
         lasts = await batch.extend(60)
         expect(50 < lasts <= 60, f"the extended lease lasts {lasts} s")
@@ -213,7 +213,7 @@ async def _hold_until_killed(*, child: bool) -> None:
         batch = await take(consumer)
         equal(len(batch), 3)
         if PART == 1:
-            about = (await asyncio.create_subprocess_exec("sleep", "60")).pid if child else ""
+            about = (await asyncio.create_subprocess_exec("sleep", "600")).pid if child else ""
             say("holding", about)
             await asyncio.Event().wait()
         for record in batch:

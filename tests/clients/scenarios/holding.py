@@ -12,7 +12,7 @@ from tests.clients.scenarios.stage import NEVER, Stage
 #: measures a line
 STOPPED = 210.0 if os.environ.get("OFFRAMP_TEST_LONG") else 2.0
 #: seconds of the lease that a client asks for and then extends
-LEASE = 1.5
+LEASE = 5.0
 
 
 @scenario()

@@ -1,6 +1,5 @@
 """Every client plays every scenario over every transport. See clients/SCENARIOS.md."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,6 @@ from tests.clients.scenarios.clients import CLIENTS, ROOT, Client
 from tests.clients.scenarios.conftest import TRANSPORTS, SharedSidecar, make_stage
 from tests.clients.scenarios.registry import SCENARIOS
 from tests.clients.scenarios.stage import Stage, Transport
-
-pytestmark = pytest.mark.timeout(600 if os.environ.get("OFFRAMP_TEST_LONG") else 120)
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda client: client.name)

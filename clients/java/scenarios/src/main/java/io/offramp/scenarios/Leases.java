@@ -27,7 +27,7 @@ final class Leases {
     private Leases() {}
 
     static void leaseExpiry(Play play) throws InterruptedException {
-        Duration lease = Duration.ofMillis(300);
+        Duration lease = Duration.ofSeconds(3);
         try (Consumer slow = play.offramp.consumer(SUBSCRIPTION).lease(lease).open()) {
             Batch held = take(slow);
             equal(held.leaseFor(), lease);
@@ -46,7 +46,7 @@ final class Leases {
 
     static void leaseExtended(Play play) throws InterruptedException {
         try (Consumer consumer =
-                play.offramp.consumer(SUBSCRIPTION).lease(Duration.ofMillis(1_500)).open()) {
+                play.offramp.consumer(SUBSCRIPTION).lease(Duration.ofSeconds(5)).open()) {
             Batch batch = take(consumer);
             Duration lasts = soon(batch.extend(Duration.ofSeconds(60)));
             expect(lasts.toMillis() > 50_000 && lasts.toMillis() <= 60_000, "the extended lease lasts " + lasts);
@@ -61,7 +61,7 @@ final class Leases {
     }
 
     static void childLivesOn(Play play) throws Exception {
-        holdUntilKilled(play, () -> String.valueOf(new ProcessBuilder("sleep", "60").start().pid()));
+        holdUntilKilled(play, () -> String.valueOf(new ProcessBuilder("sleep", "600").start().pid()));
     }
 
     private static void holdUntilKilled(Play play, Callable<String> about) throws Exception {

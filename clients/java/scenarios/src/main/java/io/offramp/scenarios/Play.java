@@ -29,7 +29,7 @@ import java.util.function.UnaryOperator;
 
 /** What scenarios have in common. */
 final class Play {
-    static final Duration SOON = Duration.ofSeconds(20);
+    static final Duration SOON = Duration.ofSeconds(60);
 
     final Offramp offramp;
     /** By handlers that return stages, instead of by those that block. */
