@@ -103,7 +103,7 @@ def test_an_app_that_never_comes_costs_memory_within_bounds_and_no_life(tmp_path
 
 
 @pytest.mark.parametrize("worker", [False, True])
-def test_two_seconds_of_grace_are_enough_for_an_orderly_end(tmp_path: Path, worker: bool) -> None:
+def test_a_deadline_of_a_second_is_enough_for_an_orderly_end(tmp_path: Path, worker: bool) -> None:
     """The app has ended before, as with a native sidecar, or it is there and does not settle in time."""
     with Sidecar(tmp_path, drain={"deadline": "1s"}) as sidecar:
         sidecar.publish("orders", [b"1"])

@@ -120,6 +120,7 @@ def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
         load.stop()
         stock = fleet.finish()
     assert load.confirmed.keys() <= stock.records.keys()
+    assert not fleet.books.broken
     assert not fleet.books.surprises
 
 

@@ -35,6 +35,8 @@ class Books:
         self.repeats = 0
         #: those among them that were not flagged
         self.surprises: list[Entry] = []
+        #: those among them that came although the sidecar had said that the ack counts
+        self.broken: list[Entry] = []
         self._data = data
         self._readers: dict[Path, Reader] = {}
 
@@ -52,6 +54,8 @@ class Books:
                 self.repeats += 1
                 if not entry.possibly_processed:
                     self.surprises.append(entry)
+                if entry.spot in self.settled:
+                    self.broken.append(entry)
         self.stock = _take_stock(self._data)
 
     def committed_too_early(self) -> list[str]:

@@ -62,20 +62,25 @@ class Books:
     @property
     def repeats(self) -> int:
         """Deliveries of a record after a worker had acked it."""
-        return len(self._repeated())
+        return len(self._repeated(Word.ACKED))
 
     @property
     def surprises(self) -> list[Entry]:
         """Those among them that were not flagged."""
-        return [entry for entry in self._repeated() if not entry.possibly_processed]
+        return [entry for entry in self._repeated(Word.ACKED) if not entry.possibly_processed]
 
-    def _repeated(self) -> list[Entry]:
-        acked: set[Spot] = set()
+    @property
+    def broken(self) -> list[Entry]:
+        """Those among them that came although the sidecar had said that the ack counts."""
+        return self._repeated(Word.SETTLED)
+
+    def _repeated(self, after: Word) -> list[Entry]:
+        done: set[Spot] = set()
         repeated = []
         for entry, _ in self._by_time():
-            if entry.word is Word.ACKED:
-                acked.add(entry.spot)
-            elif entry.word is Word.TOOK and entry.spot in acked:
+            if entry.word is after:
+                done.add(entry.spot)
+            elif entry.word is Word.TOOK and entry.spot in done:
                 repeated.append(entry)
         return repeated
 
