@@ -68,14 +68,15 @@ chaos: $(VENV)/.dev faketime ## faults by a seed, for ten minutes: ROUNDS= SEED=
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## what no client should send, for two minutes, and files that no one should find: SECONDS= SEED=
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
-	$(BIN)/python -m pytest --timeout=1200 tests/fuzz/test_database.py tests/unit/test_config_fuzz.py \
-	  tests/unit/test_brokers_kafka_metadata.py
+	$(BIN)/python -m pytest --timeout=1200 tests/fuzz/test_database.py tests/unit/config/test_fuzz.py \
+	  tests/unit/brokers/kafka/test_metadata.py
 
 .PHONY: check
-check: $(VENV)/.dev ## format, lint, types, protocol
+check: $(VENV)/.dev ## format, lint, types, imports, protocol
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 	$(BIN)/buf lint proto
 	@if git rev-parse -q --verify origin/main:proto >/dev/null 2>&1; then \
 	  $(BIN)/buf breaking proto --against '.git#branch=origin/main,subdir=proto'; \

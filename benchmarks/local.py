@@ -10,7 +10,7 @@ from benchmarks.rows import Benchmark, Row, at_least
 from benchmarks.stage import Stage
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
-from sidecar.model import Message
+from sidecar.model.records import Message
 
 _RECORDS = 500_000
 _PUBLISHED = 200_000

@@ -4,12 +4,11 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sidecar.brokers.base import Assigned
-from sidecar.lanes import LaneState
-from sidecar.model import Chunk, Header, Lane, Order, Run
+from sidecar.core.state.lane import LaneState
+from sidecar.core.state.record_slices import FRESH, History, RecordSlice
+from sidecar.model.records import Assigned, Chunk, Header, Lane, Order, Run
+from sidecar.model.wire import encode_frame
 from sidecar.settings import SubscriptionSettings, WindowSettings
-from sidecar.spans import FRESH, History, Span
-from sidecar.wire import encode_frame
 
 #: large enough that it never matters
 WIDE = WindowSettings(records=1 << 40, bytes=1 << 50, span=1 << 50)  # type: ignore[arg-type]
@@ -63,20 +62,20 @@ def span_of(
     keys: Sequence[bytes | None] | None = None,
     sizes: Sequence[int] | None = None,
     history: History = FRESH,
-) -> Span:
+) -> RecordSlice:
     """A span of a whole new chunk: so many records from position 0 on, or those at the given positions."""
     positions = list(range(records)) if isinstance(records, int) else list(records)
     state = state or lane_state()
     whole = chunk(positions, lane=state.lane, keys=keys, sizes=sizes)
-    return Span(state, whole, 0, len(positions), positions[0], history)
+    return RecordSlice(state, whole, 0, len(positions), positions[0], history)
 
 
-def positions_of(spans: Iterable[Span]) -> list[int]:
+def positions_of(spans: Iterable[RecordSlice]) -> list[int]:
     """The positions of the records, one by one."""
     return [position for span in spans for position in span.chunk.positions[span.start : span.stop]]
 
 
-def places_of(spans: Iterable[Span]) -> list[tuple[Lane, int]]:
+def places_of(spans: Iterable[RecordSlice]) -> list[tuple[Lane, int]]:
     """The lanes and positions of the records, one by one."""
     return [(span.lane.lane, position) for span in spans for position in positions_of([span])]
 

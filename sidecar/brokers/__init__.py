@@ -19,7 +19,6 @@ class _Adapter(NamedTuple):
 _ADAPTERS = {
     "local": _Adapter("sidecar.brokers.local", "LocalOptions", "LocalBroker"),
     "kafka": _Adapter("sidecar.brokers.kafka", "KafkaOptions", "KafkaBroker"),
-    "memory": _Adapter("sidecar.brokers.memory", "MemoryOptions", "MemoryBroker"),
     "pulsar": _Adapter("sidecar.brokers.pulsar", "PulsarOptions", "PulsarBroker"),
 }
 

@@ -5,7 +5,7 @@ One `Broker` is one configured connection; `publish`, `read` and `ends` work wit
 shared conformance suite. Differences are declared as traits, never asked by name.
 
 The core calls from one event loop. Blocking client libraries hide in a thread inside their adapter.
-The core retries and backs off; adapters classify errors (`sidecar.errors`) and never retry by themselves what
+The core retries and backs off; adapters classify errors (`sidecar.model.errors`) and never retry by themselves what
 the caller would notice.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sidecar.brokers.cursor import Counted, Cursor, Stretch
-from sidecar.errors import NotFound, Refused
-from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
+from sidecar.model.errors import NotFound, Refused
+from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Place, Run, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,6 @@ class Traits:
     tells_first_deliveries: bool = True
 
 
-class Start(StrEnum):
-    """Where a group starts that has no position yet."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
 class SeekTo(StrEnum):
     START = "start"
     END = "end"
@@ -68,25 +61,6 @@ class AtPosition:
 
 
 SeekTarget = SeekTo | AtTime | AtPosition
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """The lane is this sidecar's from now on. Its records arrive from `start` on, in order. Where the broker does not
-    tell where the group is, `start` may lie before the first of them.
-
-    `settled` are runs beyond `start` that were acked before and that the commit carried. The adapter may still
-    deliver records within them; the core drops those. Also sent after a seek: then it ends the lane's earlier
-    epoch.
-
-    `first` says that no earlier life of the group can have delivered anything of the lane: the broker has its start
-    durably only since now.
-    """
-
-    lane: Lane
-    start: int
-    settled: tuple[Run, ...] = ()
-    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

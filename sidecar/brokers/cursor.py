@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from sidecar.errors import Fenced, Refused
-from sidecar.model import Lane, Run
-from sidecar.tokens import is_token
+from sidecar.brokers.fencing_tokens import is_token
+from sidecar.model.errors import Fenced, Refused
+from sidecar.model.records import Lane, Run
 
 if TYPE_CHECKING:
     from sidecar.brokers.base import LaneEnd

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sidecar.brokers.cursor import Attached
-from sidecar.tokens import is_token
+from sidecar.brokers.fencing_tokens import is_token
 
 _PREFIX = "offramp-ranges:1:"
 _PINNED, _UNPINNED = "pinned", "unpinned"

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from sidecar.cli.parser import Parser
-from sidecar.errors import OfframpError
+from sidecar.model.errors import OfframpError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -24,7 +24,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "run": Command("sidecar.cli.run", "run the sidecar"),
-    "demo": Command("sidecar.demo", "see it work: a sidecar, workers, failures, and a verdict"),
+    "demo": Command("sidecar.cli.demo", "see it work: a sidecar, workers, failures, and a verdict"),
     "lint": Command("sidecar.cli.lint", "check a configuration, or print an example of one"),
     "health": Command("sidecar.cli.health", "whether the sidecar beside it is alive, for probes"),
     "status": Command("sidecar.cli.status", "what a running sidecar is doing"),
@@ -94,7 +94,7 @@ def _no_command(arguments: list[str]) -> NoReturn:
         parser.exit(USAGE)
     if arguments[0].startswith("-"):
         if parser.parse_args(arguments).version:
-            print(import_module("sidecar.version").VERSION)
+            print(import_module("sidecar.model.version").VERSION)
         parser.exit(OK)
     close = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
     hint = f'Did you mean "{close[0]}"?' if close else f"There is {', '.join(COMMANDS)}."

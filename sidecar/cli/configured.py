@@ -3,7 +3,7 @@
 import argparse
 
 from sidecar import config
-from sidecar.errors import ConfigError
+from sidecar.model.errors import ConfigError
 from sidecar.settings import Settings
 
 

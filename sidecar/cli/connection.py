@@ -13,8 +13,8 @@ import grpc
 from offramp.channel import Access
 from offramp.v1 import admin_pb2_grpc, consumer_pb2_grpc, publish_pb2_grpc
 from sidecar import config
-from sidecar.config.forms import split_address
-from sidecar.errors import OfframpError
+from sidecar.model.addresses import split_address
+from sidecar.model.errors import OfframpError
 
 #: the largest message that the command line takes
 MAX_MESSAGE_BYTES = 256 << 20

@@ -24,8 +24,8 @@ from sidecar.cli.connection import MAX_MESSAGE_BYTES, TIMEOUT, CallError, Stubs,
 from sidecar.cli.messages import batch_lines
 from sidecar.cli.parser import add_address, count, duration
 from sidecar.cli.sink import LineSink
-from sidecar.cli.text import plural
-from sidecar.version import PROTOCOL_MINOR, VERSION
+from sidecar.model.text import plural
+from sidecar.model.version import PROTOCOL_MINOR, VERSION
 
 #: how long a call waits for records; between calls the reader and the signals are looked at
 _WAIT_MS = 500

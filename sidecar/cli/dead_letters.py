@@ -15,8 +15,8 @@ from offramp.v1 import admin_pb2
 from sidecar.cli.connection import TIMEOUT, Stubs, connect
 from sidecar.cli.messages import payload, to_json
 from sidecar.cli.parser import add_address, count
-from sidecar.cli.text import columns, fit, plural
-from sidecar.errors import OfframpError
+from sidecar.model.errors import OfframpError
+from sidecar.model.text import columns, fit, plural
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from offramp.v1 import admin_pb2
 from sidecar.cli.status import RANGES, how_read, lanes_shown, reader_text, state_word, troubles
-from sidecar.cli.text import Ink, age, bar, fit, plural, short
+from sidecar.model.text import Ink, age, bar, fit, plural, short
 
 _BAR = 12
 #: characters of one fact: three fit beside each other on 80

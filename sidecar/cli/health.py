@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from sidecar import config
 from sidecar.cli.connection import CallError, address_of, knock
 from sidecar.cli.parser import add_config
-from sidecar.listeners import split_address
+from sidecar.server.sockets import split_address
 
 #: seconds for a sidecar whose loop turns; those who ask have deadlines of their own
 _TIMEOUT = 5.0

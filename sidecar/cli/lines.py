@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from offramp.v1 import publish_pb2, record_pb2
-from sidecar.errors import OfframpError
+from sidecar.model.errors import OfframpError
 
 _READ_BYTES = 1 << 18
 #: a longer line is not a line; it must not fill the memory

@@ -11,12 +11,12 @@ import sys
 
 from sidecar.cli.configured import configured
 from sidecar.cli.parser import add_config
-from sidecar.cli.text import columns, plural
 from sidecar.config import InvalidConfigError
-from sidecar.config.reference import example
 from sidecar.config.writing import write
-from sidecar.errors import ConfigError
+from sidecar.model.errors import ConfigError
+from sidecar.model.text import columns, plural
 from sidecar.settings import Right, Settings, SubscriptionMode
+from tools.config_reference import example
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

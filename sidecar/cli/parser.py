@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from sidecar.units import FormError, parse_duration
+from sidecar.model.units import FormError, parse_duration
 
 _T = TypeVar("_T")
 

@@ -20,8 +20,8 @@ from offramp.v1 import publish_pb2, record_pb2
 from sidecar.cli.connection import TIMEOUT, CallError, Stubs, answered, connect
 from sidecar.cli.lines import LineBatch, parse_header, parse_message, read_batches
 from sidecar.cli.parser import add_address
-from sidecar.cli.text import columns, plural
-from sidecar.errors import OfframpError
+from sidecar.model.errors import OfframpError
+from sidecar.model.text import columns, plural
 
 _BATCH_LINES = 1_000
 _BATCH_BYTES = 1 << 20

@@ -11,8 +11,8 @@ import argparse
 from offramp.v1 import admin_pb2
 from sidecar.cli.connection import TIMEOUT, connect
 from sidecar.cli.parser import add_address
-from sidecar.cli.text import plural
-from sidecar.errors import OfframpError
+from sidecar.model.errors import OfframpError
+from sidecar.model.text import plural
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

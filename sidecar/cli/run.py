@@ -9,9 +9,9 @@ Run the sidecar until it is told to stop (SIGTERM or Ctrl-C), then drain and lea
 import argparse
 import faulthandler
 
-from sidecar import process, server
 from sidecar.cli.configured import configured
 from sidecar.cli.parser import add_config
+from sidecar.server import process, sidecar
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,4 +29,4 @@ def run(args: argparse.Namespace) -> int:
     _, settings = configured(args)
     # Should a broker's library crash the process, the log says where.
     faulthandler.enable()
-    process.leave(server.run(settings))
+    process.leave(sidecar.run(settings))

@@ -13,8 +13,8 @@ from typing import Self
 from offramp.v1 import admin_pb2
 from sidecar.cli.connection import CallError
 from sidecar.cli.frame import View, draw
-from sidecar.cli.text import Ink, fit
 from sidecar.cli.watching import Watcher
+from sidecar.model.text import Ink, fit
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from offramp.v1 import admin_pb2
 from sidecar.cli.connection import TIMEOUT, connect
 from sidecar.cli.parser import add_address, duration
-from sidecar.cli.text import columns
+from sidecar.model.text import columns
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

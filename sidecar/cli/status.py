@@ -13,7 +13,7 @@ from offramp.v1 import admin_pb2
 from sidecar.cli.connection import TIMEOUT, connect
 from sidecar.cli.messages import enum_word, plain, to_json
 from sidecar.cli.parser import add_address
-from sidecar.cli.text import Ink, age, columns, plural, size
+from sidecar.model.text import Ink, age, columns, plural, size
 
 _INDENT = "  "
 #: as in the configuration

@@ -11,8 +11,8 @@ import sqlite3
 from importlib import metadata
 
 from sidecar.cli.messages import to_json
-from sidecar.cli.text import columns
-from sidecar.version import PROTOCOL, PROTOCOL_MINOR, VERSION
+from sidecar.model.text import columns
+from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR, VERSION
 
 #: libraries by what people call them; those of brokers only where they are installed
 _LIBRARIES = {"grpcio": "grpcio", "protobuf": "protobuf", "PyYAML": "pyyaml"}

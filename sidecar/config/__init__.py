@@ -27,7 +27,7 @@ from sidecar.config.checks import (
 from sidecar.config.document import parse, read_file
 from sidecar.config.overrides import with_environment, with_options
 from sidecar.config.tree import Node, Nothing, Origin, Problems, Table, origin_of
-from sidecar.errors import ConfigError
+from sidecar.model.errors import ConfigError
 from sidecar.settings import HttpSettings, ListenSettings, Settings, SubscriptionSettings, TracingSettings
 
 __all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "http_settings", "listen_settings", "load"]

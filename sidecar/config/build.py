@@ -11,9 +11,9 @@ from sidecar import brokers
 from sidecar.config.forms import Form, Group, ListOf, MapOf, form_of
 from sidecar.config.tree import Broken, Entry, Listing, Node, Nothing, Problems, Table, Text
 from sidecar.config.wording import HIDDEN, did_you_mean, join_words, looks_secret, quoted
-from sidecar.errors import ConfigError
+from sidecar.model.errors import ConfigError
+from sidecar.model.units import FormError
 from sidecar.settings import BrokerSettings
-from sidecar.units import FormError
 
 #: dots would blur `--set a.b=c`, double underscores the variables
 _NAME = re.compile(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

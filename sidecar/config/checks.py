@@ -5,8 +5,10 @@ from itertools import combinations
 from operator import attrgetter
 
 from sidecar.config.build import keys_of
-from sidecar.config.forms import Form, form_of, is_loopback, split_address
+from sidecar.config.forms import Form, form_of
 from sidecar.config.wording import did_you_mean, quoted
+from sidecar.model.addresses import is_loopback, split_address
+from sidecar.observability.tracing.choice import wrong_with
 from sidecar.settings import (
     Authenticate,
     ClientSettings,
@@ -17,7 +19,6 @@ from sidecar.settings import (
     SubscriptionSettings,
     TracingSettings,
 )
-from sidecar.tracing.choice import wrong_with
 
 #: puts a problem down for a key
 Report = Callable[[Sequence[str], str], None]

@@ -12,7 +12,7 @@ import yaml
 
 from sidecar.config.tree import Broken, Entry, Listing, Node, Nothing, Origin, Problems, Table, Text
 from sidecar.config.wording import looks_secret
-from sidecar.errors import ConfigError
+from sidecar.model.errors import ConfigError
 
 #: far more than any configuration, far less than what would hurt
 _MOST_BYTES = 4 << 20

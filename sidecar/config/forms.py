@@ -4,7 +4,6 @@ A form is chosen by the type of a setting, never by what YAML makes of the text.
 mode and `12:30` never a number of seconds.
 """
 
-import ipaddress
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -14,8 +13,9 @@ from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from sidecar.config.wording import join_words
+from sidecar.model.addresses import split_address
+from sidecar.model.units import FormError, parse_duration, parse_size, show_duration, show_size, without_underscores
 from sidecar.settings import Bytes, Seconds
-from sidecar.units import FormError, parse_duration, parse_size, show_duration, show_size, without_underscores
 
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][+-]?\d{1,2})?", re.ASCII)
@@ -86,28 +86,6 @@ def _parse_mode(text: str) -> int:
     if not _MODE.fullmatch(text):
         raise FormError("is not a mode in octal such as 0660")
     return int(text.removeprefix("0o"), 8)
-
-
-def split_address(text: str) -> tuple[str, int] | None:
-    """Host and port of `host:port` or `[::1]:port`; None if it is neither."""
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not host or (":" in host and not bracketed) or any(c.isspace() for c in host):
-        return None
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):
-        return None
-    return host.strip("[]"), int(port)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether nobody but this machine can reach a `host:port`."""
-    parts = split_address(address)
-    if parts is None or parts[0] == "localhost":
-        return parts is not None
-    try:
-        return ipaddress.ip_address(parts[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def _parse_address(text: str) -> str:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sidecar.brokers.base import Start
-from sidecar.model import Order
+from sidecar.model.records import Order, Start
 from sidecar.settings.kit import Bytes, Seconds, section, setting
 
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from sidecar.brokers.base import Assigned, Broker, LaneEvent, Polled, Source, SourceSpec, Start
+from sidecar.brokers.base import Broker, LaneEvent, Polled, Source, SourceSpec
 from sidecar.brokers.cursor import Cursor
-from sidecar.model import Chunk, Commit, Lane, Message, Record
-from sidecar.wire import decode_frame
+from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Record, Start
+from sidecar.model.wire import decode_frame
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from sidecar.brokers.base import Broker, Revoked, Source, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker, KafkaOptions
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.errors import Unavailable
-from sidecar.model import Lane
+from sidecar.model.errors import Unavailable
+from sidecar.model.records import Lane
 from tests.brokers.harness import PATIENCE, Consumer
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others

@@ -8,9 +8,9 @@ from typing import Any
 
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
-from sidecar.clock import Clock
-from sidecar.model import Lane, Message, Run
-from sidecar.wire import decode_frame
+from sidecar.model.clock import Clock
+from sidecar.model.records import Lane, Message, Run
+from sidecar.model.wire import decode_frame
 from tests.brokers.harness import Consumer
 
 MINUTE_MS = 60_000

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from sidecar.brokers.base import Assigned, AtPosition, AtTime, Broker, SeekTarget, SeekTo, Source, SourceSpec
+from sidecar.brokers.base import AtPosition, AtTime, Broker, SeekTarget, SeekTo, Source, SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
-from sidecar.brokers.memory import MemoryBroker
-from sidecar.model import Commit, Lane, Message, Run
+from sidecar.model.records import Assigned, Commit, Lane, Message, Run
+from sidecar.model.wire import decode_frame
 from sidecar.settings import Bytes, Seconds
-from sidecar.wire import decode_frame
 from tests.brokers.local import MINUTE_MS, SetClock
+from tests.memory_broker import MemoryBroker
 
 T = TypeVar("T")
 

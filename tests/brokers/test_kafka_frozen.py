@@ -4,8 +4,8 @@ import asyncio
 
 from sidecar.brokers.base import Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
-from sidecar.errors import BrokerError
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import BrokerError
+from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import PATIENCE, Consumer, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play

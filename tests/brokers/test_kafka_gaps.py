@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sidecar.brokers.base import Advanced
 from sidecar.brokers.kafka.options import OutOfRange
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 from tests.brokers.harness import numbered
 from tests.brokers.kafka import consuming, name, running, transaction
 from tests.brokers.local import play

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
+from sidecar.brokers.base import Lost, Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.errors import ConfigError
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import ConfigError
+from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import Consumer, numbered
 from tests.brokers.kafka import BOTH, consuming, name, options, running, shared_out
 from tests.brokers.local import play

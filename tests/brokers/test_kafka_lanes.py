@@ -3,9 +3,8 @@
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
-from sidecar.brokers.base import Start
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.model import Lane
+from sidecar.model.records import Lane, Start
 from tests.brokers.kafka import BOTH, consuming, name, running
 from tests.brokers.local import play
 from tests.servers.kafka import KafkaServer

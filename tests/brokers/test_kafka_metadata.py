@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer as PlainConsumer
 from confluent_kafka import TopicPartition
 
-from sidecar.model import Commit, Lane, Run
+from sidecar.model.records import Commit, Lane, Run
 from tests.brokers.harness import numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play

@@ -12,12 +12,12 @@ from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.fencing import Fence
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.cursor import KafkaCursor
-from sidecar.errors import Fenced, Removed
-from sidecar.model import Lane, Run
-from sidecar.planning import Limits
-from sidecar.ranged import RangedSubscription
+from sidecar.model.errors import Fenced, Removed
+from sidecar.model.records import Lane, Run
+from sidecar.model.wire import decode_frame
+from sidecar.ranges.planner import Limits
+from sidecar.ranges.subscription import RangedSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
-from sidecar.wire import decode_frame
 from tests.brokers.harness import PATIENCE, numbered
 from tests.brokers.kafka import name, running, transaction
 from tests.brokers.local import play

@@ -7,8 +7,8 @@ import pytest
 
 from sidecar.brokers.base import Revoked
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.errors import BrokerError
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import BrokerError
+from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import PATIENCE, Consumer, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play

@@ -11,10 +11,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sidecar.brokers.base import Assigned
 from sidecar.brokers.kafka.options import Sasl
-from sidecar.errors import LaneGone
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import LaneGone
+from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import PATIENCE, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from sidecar.brokers.base import Assigned, Lost, Revoked, SourceSpec
+from sidecar.brokers.base import Lost, Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.errors import LaneGone, Refused, Unavailable
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import LaneGone, Refused, Unavailable
+from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import Consumer, numbered
 from tests.brokers.kafka import BOTH, consuming, name, running, shared_out
 from tests.brokers.local import play

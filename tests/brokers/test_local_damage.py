@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.brokers.base import AtPosition, Trouble
-from sidecar.errors import Corrupt
-from sidecar.model import Lane, Run
+from sidecar.model.errors import Corrupt
+from sidecar.model.records import Lane, Run
 from tests.brokers.harness import Consumer, numbered
 from tests.brokers.local import consuming, play, publish, running, stored
 

@@ -9,8 +9,8 @@ import pytest
 
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.local import LocalBroker
-from sidecar.errors import OutOfRoom
-from sidecar.model import Commit, Lane, Run
+from sidecar.model.errors import OutOfRoom
+from sidecar.model.records import Commit, Lane, Run
 from tests.brokers.harness import PATIENCE, Consumer
 from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
 from tests.servers.tools import give_up

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.brokers.base import Assigned, SourceSpec, Start
-from sidecar.errors import NotFound, Refused, TooLarge, Unavailable
-from sidecar.model import Commit, Header, Lane, Message, Run
+from sidecar.brokers.base import SourceSpec
+from sidecar.model.errors import NotFound, Refused, TooLarge, Unavailable
+from sidecar.model.records import Assigned, Commit, Header, Lane, Message, Run, Start
 from sidecar.settings import BatchSettings, SubscriptionSettings
-from sidecar.subscription import Subscription
+from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import PATIENCE, numbered
 from tests.brokers.local import consuming, play, publish, running
 from tests.promises.audit import Audit

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.brokers.local import LocalBroker
-from sidecar.model import Run
-from sidecar.wire import decode_frame
+from sidecar.model.records import Run
+from sidecar.model.wire import decode_frame
 from tests.brokers.local import play, running
 from tests.brokers.victim import LANES, OPTIONS, PUBLISHERS, lane
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.brokers.local import LocalBroker
-from sidecar.errors import StartError, Unavailable
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import StartError, Unavailable
+from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import Consumer
 from tests.brokers.local import consuming, play, publish, running, stored
 

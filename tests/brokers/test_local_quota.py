@@ -10,8 +10,8 @@ import pytest
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.local.catalog import LaneChange
 from sidecar.brokers.local.store import Store
-from sidecar.errors import OutOfRoom, StartError, Unavailable
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import OutOfRoom, StartError, Unavailable
+from sidecar.model.records import Commit, Lane
 from tests.brokers.local import consuming, play, publish, running
 
 LANE = Lane("topic", 0)

@@ -8,7 +8,7 @@ import pytest
 from sidecar.brokers.base import Advanced, LaneEnd
 from sidecar.brokers.local import broker as broker_module
 from sidecar.brokers.local.retention import Retention
-from sidecar.model import Commit, Lane, Message, Run
+from sidecar.model.records import Commit, Lane, Message, Run
 from tests.brokers.harness import numbered
 from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
 from tests.promises.timing import until

@@ -9,13 +9,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 
-from sidecar.brokers.base import Assigned, AtPosition, AtTime, Polled, SeekTarget
+from sidecar.brokers.base import AtPosition, AtTime, Polled, SeekTarget
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.brokers.local.store import Store
-from sidecar.errors import Stopping
-from sidecar.model import Lane
+from sidecar.model.errors import Stopping
+from sidecar.model.records import Assigned, Lane
 from sidecar.settings import Seconds, SubscriptionSettings
-from sidecar.subscription import Subscription
+from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish
 from tests.promises.audit import Audit

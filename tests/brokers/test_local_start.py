@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.brokers.local.folder import Folder
-from sidecar.errors import Corrupt, OfframpError, StartError
+from sidecar.model.errors import Corrupt, OfframpError, StartError
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish, running, stored
 

@@ -9,8 +9,8 @@ import pytest
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker
 from sidecar.brokers.local.store import Store
-from sidecar.errors import Corrupt, Unavailable
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import Corrupt, Unavailable
+from sidecar.model.records import Commit, Lane
 from tests.brokers.local import consuming, play, publish, running, stored
 
 

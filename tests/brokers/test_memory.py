@@ -3,9 +3,9 @@
 import pytest
 
 from sidecar.brokers.base import Broker
-from sidecar.brokers.memory import MemoryBroker
 from tests.brokers.conformance import AdapterContract
 from tests.brokers.harness import Harness
+from tests.memory_broker import MemoryBroker
 
 
 class MemoryHarness:

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.brokers.base import AtPosition, AtTime, SeekTarget, SeekTo
 from sidecar.brokers.pulsar.options import SubscriptionType
-from sidecar.model import Commit, Lane, Message, Run
+from sidecar.model.records import Commit, Lane, Message, Run
 from tests.brokers.harness import Consumer, numbered
 from tests.brokers.pulsar import await_no_backlog, consuming, name, running
 from tests.servers.fixtures import NewPulsar

@@ -9,9 +9,9 @@ import pytest
 from sidecar.brokers.base import AtTime, SeekTo
 from sidecar.brokers.pulsar import PulsarBroker
 from sidecar.brokers.pulsar.options import SubscriptionType
-from sidecar.errors import Refused
-from sidecar.model import Lane, Message, Run
-from sidecar.wire import decode_frame
+from sidecar.model.errors import Refused
+from sidecar.model.records import Lane, Message, Run
+from sidecar.model.wire import decode_frame
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import consuming, name, running
 from tests.e2e.pulsar.stock import client_of

@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.positions import Id, pack
-from sidecar.model import Commit, Lane
+from sidecar.model.records import Commit, Lane
 from tests.brokers.pulsar import await_no_backlog, consuming, name, running
 from tests.e2e.pulsar.stock import client_of
 from tests.servers.fixtures import NewPulsar

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sidecar.brokers.base import Assigned, Lost, Start
+from sidecar.brokers.base import Lost
 from sidecar.brokers.pulsar.options import SubscriptionType
-from sidecar.errors import Refused
-from sidecar.model import Commit, Lane, Message, Run
+from sidecar.model.errors import Refused
+from sidecar.model.records import Assigned, Commit, Lane, Message, Run, Start
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import await_no_backlog, consuming, name, running
 from tests.servers.process import free_ports

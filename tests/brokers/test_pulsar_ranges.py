@@ -11,12 +11,12 @@ from sidecar.brokers.cursor import Cursor
 from sidecar.brokers.pulsar import PulsarBroker
 from sidecar.brokers.pulsar.ledgers import Ledgers, next_entry, resting_place
 from sidecar.brokers.pulsar.positions import Id, pack
-from sidecar.errors import Removed
-from sidecar.model import Lane, Message, Run
-from sidecar.planning import Limits
-from sidecar.ranged import RangedSubscription
+from sidecar.model.errors import Removed
+from sidecar.model.records import Lane, Message, Run
+from sidecar.model.wire import decode_frame
+from sidecar.ranges.planner import Limits
+from sidecar.ranges.subscription import RangedSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
-from sidecar.wire import decode_frame
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import name, running
 from tests.e2e.pulsar.stock import client_of

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.brokers.base import Lost
 from sidecar.brokers.pulsar.options import SubscriptionType
-from sidecar.model import Commit, Header, Lane
+from sidecar.model.records import Commit, Header, Lane
 from tests.brokers.pulsar import await_no_backlog, consuming, name, running
 from tests.e2e.pulsar.stock import client_of
 from tests.servers.pulsar import PulsarServer

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sidecar import dead_letters
 from sidecar.brokers.pulsar.admin import KEEPER
-from sidecar.model import Message
+from sidecar.model.records import Message
 from sidecar.settings import SubscriptionSettings
-from sidecar.subscription import Subscription
+from sidecar.subscription import dead_letters
+from sidecar.subscription.subscription import Subscription
 from tests.brokers.pulsar import name, running
 from tests.promises.audit import Audit
 from tests.promises.timing import until

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sidecar.model import Commit, Lane, Message
+from sidecar.model.records import Commit, Lane, Message
 from tests.brokers.harness import Consumer
 from tests.brokers.local import consuming, running
 

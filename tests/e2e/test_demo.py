@@ -18,14 +18,14 @@ import pytest
 
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
-from sidecar.demo import orders
-from sidecar.demo.accounts import Accounts, reckon
-from sidecar.demo.books import Books, read_books
-from sidecar.demo.journal import Entry, Journal, Word
-from sidecar.demo.orders import Kind
-from sidecar.demo.plan import SUBSCRIPTION, TOPIC, Folder, Plan
-from sidecar.demo.stock import Stock, take_stock
-from sidecar.model import Commit, Lane, Message, Run
+from sidecar.cli.demo import orders
+from sidecar.cli.demo.accounts import Accounts, reckon
+from sidecar.cli.demo.books import Books, read_books
+from sidecar.cli.demo.journal import Entry, Journal, Word
+from sidecar.cli.demo.orders import Kind
+from sidecar.cli.demo.plan import SUBSCRIPTION, TOPIC, Folder, Plan
+from sidecar.cli.demo.stock import Stock, take_stock
+from sidecar.model.records import Commit, Lane, Message, Run
 from tests.e2e.harness import PATIENCE, eventually
 
 
@@ -146,7 +146,7 @@ def doctored(demo: Demo, tmp_path: Path) -> Folder:
 
 def _judge(folder: Folder) -> tuple[int, str]:
     ended = subprocess.run(
-        [sys.executable, "-m", "sidecar.demo.checker", str(folder.path)],
+        [sys.executable, "-m", "sidecar.cli.demo.checker", str(folder.path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+from sidecar.model.units import show_duration
 from sidecar.settings import DrainSettings
-from sidecar.units import show_duration
 from tests.e2e.harness import eventually
 from tests.e2e.load.books import Books
 from tests.e2e.load.crew import Crew, Publisher, settle_everything, sidecar_for

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
-from sidecar.metrics import METRICS, Kind
+from sidecar.observability.metrics import METRICS, Kind
 from tests.e2e.harness import PATIENCE, Sidecar, Worker, eventually
 
 

@@ -11,6 +11,6 @@ bystander   a client that behaves, through the same sidecar, all the while
 campaign    raids for so many seconds, and what came of them
 
 Other things that are read are fuzzed where their tests are, by Hypothesis: configuration files in
-`tests/unit/test_config_fuzz.py`, Kafka's commit metadata in `tests/unit/test_brokers_kafka_metadata.py`; a damaged
+`tests/unit/config/test_fuzz.py`, Kafka's commit metadata in `tests/unit/brokers/kafka/test_metadata.py`; a damaged
 database file in `test_database` here. `make fuzz` runs those too, with OFFRAMP_TEST_LONG=1 for longer.
 """

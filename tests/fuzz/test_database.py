@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import OfframpError
-from sidecar.model import Commit, Lane, Run
+from sidecar.model.errors import OfframpError
+from sidecar.model.records import Commit, Lane, Run
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish, running
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecar.version import VERSION
+from sidecar.model.version import VERSION
 from tests.servers.tools import Missing
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.version import VERSION
+from sidecar.model.version import VERSION
 from tests.clients.php import tools as php
 from tests.e2e.harness import eventually
 from tests.image import archive

@@ -9,7 +9,7 @@ import yaml
 
 from sidecar import config
 from sidecar.brokers.local import LocalOptions
-from sidecar.version import VERSION
+from sidecar.model.version import VERSION
 from tests.e2e.harness import Sidecar
 from tests.kubernetes import checks, manifests
 from tests.servers.tools import Missing, give_up

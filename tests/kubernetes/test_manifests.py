@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from sidecar import config
-from sidecar.version import VERSION
+from sidecar.model.version import VERSION
 from tests.kubernetes import checks, manifests
 from tests.servers.tools import Missing, give_up
 

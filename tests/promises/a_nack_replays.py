@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sidecar.model import ClosedBy, Outcome
+from sidecar.model.records import ClosedBy, Outcome
 from sidecar.settings import ParkingSettings, WindowSettings
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry, values
 from tests.promises.timing import hurry, leap, until

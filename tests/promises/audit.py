@@ -5,8 +5,8 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from sidecar import parking
-from sidecar.model import Commit, Lane, Message, Place, Run
+from sidecar.core.failures import retry_topic
+from sidecar.model.records import Commit, Lane, Message, Place, Run
 
 #: a record by its lane and position
 Spot = tuple[Lane, int]
@@ -41,8 +41,8 @@ class Audit:
             if "offramp-id" in headers:
                 origin, lane, position = headers["offramp-id"].decode().rsplit("/", 2)
                 self.dead.add((Lane(origin, int(lane)), int(position)))
-            elif parking.HEADER in headers:
-                said = json.loads(headers[parking.HEADER])
+            elif retry_topic.HEADER in headers:
+                said = json.loads(headers[retry_topic.HEADER])
                 came_from = Lane(said["topic"], said["lane"]), said["position"]
                 self._origins[spot] = came_from
                 self.parked[came_from].append(spot)

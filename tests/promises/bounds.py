@@ -5,9 +5,9 @@ import gc
 import weakref
 
 from sidecar.brokers.base import SeekTo
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 from sidecar.settings import Bytes, MemorySettings
-from sidecar.subscription import Subscription
+from sidecar.subscription.subscription import Subscription
 from tests.promises.stage import Stage, needs, numbered, promise
 from tests.promises.timing import leap, until
 from tests.promises.worker import Batch

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from sidecar.errors import Stopping, TooLarge, Unavailable
-from sidecar.model import Lane, NoticeKind, SettleStatus
-from sidecar.status import SubscriptionState
+from sidecar.model.errors import Stopping, TooLarge, Unavailable
+from sidecar.model.records import Lane, NoticeKind, SettleStatus
+from sidecar.observability.status import SubscriptionState
 from tests.promises.stage import Stage, batches_of, numbered, promise
 from tests.promises.timing import leap, now, until
 from tests.promises.worker import Batch

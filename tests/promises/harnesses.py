@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sidecar.brokers.base import Broker, Source
 from sidecar.brokers.local import LocalBroker, LocalOptions
-from sidecar.brokers.memory import MemoryBroker
 from sidecar.settings import Bytes
+from tests.memory_broker import MemoryBroker
 from tests.promises.sharing import SharedBroker, SharedSource
 
 

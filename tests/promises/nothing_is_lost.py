@@ -2,8 +2,8 @@
 
 import random
 
-from sidecar.errors import Unavailable
-from sidecar.model import Lane, Outcome, Part
+from sidecar.model.errors import Unavailable
+from sidecar.model.records import Lane, Outcome, Part
 from sidecar.settings import Exhausted
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry
 from tests.promises.timing import hurry, leap, until

@@ -5,7 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from sidecar.model import Lane, Order, Outcome, Part
+from sidecar.model.records import Lane, Order, Outcome, Part
 from sidecar.settings import Exhausted
 from tests.promises.audit import Audit, Spot
 from tests.promises.stage import Stage, batches_of, numbered, promise, retry, values

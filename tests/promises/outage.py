@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
-from sidecar.model import ClosedBy, Lane, NoticeKind, Outcome
-from sidecar.status import SubscriptionState
-from sidecar.subscription import Subscription
+from sidecar.model.records import ClosedBy, Lane, NoticeKind, Outcome
+from sidecar.observability.status import SubscriptionState
+from sidecar.subscription.subscription import Subscription
 from tests.promises.stage import Stage, batches_of, numbered, outage, promise, retry, values
 from tests.promises.timing import hurry, leap, until
 from tests.promises.worker import Batch

@@ -3,7 +3,7 @@
 import math
 import random
 
-from sidecar.model import Lane, Order, Outcome, Part
+from sidecar.model.records import Lane, Order, Outcome, Part
 from tests.promises.stage import Stage, batches_of, numbered, promise, retry
 from tests.promises.timing import hurry, until
 from tests.promises.worker import Batch

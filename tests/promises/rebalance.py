@@ -3,9 +3,9 @@
 import asyncio
 
 from sidecar.brokers.base import AtPosition, SeekTo
-from sidecar.lanes import LanePhase
-from sidecar.model import Commit, Lane, NoticeKind, SettleStatus
-from sidecar.subscription import Subscription
+from sidecar.core.state.lane import LanePhase
+from sidecar.model.records import Commit, Lane, NoticeKind, SettleStatus
+from sidecar.subscription.subscription import Subscription
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, values
 from tests.promises.timing import hurry, leap, until
 from tests.promises.worker import Batch

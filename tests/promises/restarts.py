@@ -1,6 +1,6 @@
 """Promise 9: a restart forgets little."""
 
-from sidecar.model import Commit, Lane, Run
+from sidecar.model.records import Commit, Lane, Run
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, values
 from tests.promises.timing import until
 

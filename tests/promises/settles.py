@@ -5,8 +5,8 @@ import os
 import pytest
 
 from sidecar.brokers.base import SeekTo
-from sidecar.errors import InvalidRequest, Unavailable
-from sidecar.model import Lane, Outcome, Part, Range, Settlement, SettleStatus
+from sidecar.model.errors import InvalidRequest, Unavailable
+from sidecar.model.records import Lane, Outcome, Part, Range, Settlement, SettleStatus
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise
 from tests.promises.timing import leap, until
 

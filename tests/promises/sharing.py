@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from sidecar.brokers.base import Lost, Revoked, SourceSpec
-from sidecar.brokers.memory import MemoryBroker, MemorySource
-from sidecar.errors import LaneGone
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import LaneGone
+from sidecar.model.records import Commit, Lane
+from tests.memory_broker import MemoryBroker, MemorySource
 
 #: seconds that a revoked lane may be kept
 GRACE = 3.0

@@ -1,7 +1,7 @@
 """Promise 5: one slow record holds up nobody else."""
 
-from sidecar.errors import OutOfRoom, TooLarge
-from sidecar.model import Lane, Order, Outcome, Part
+from sidecar.model.errors import OutOfRoom, TooLarge
+from sidecar.model.records import Lane, Order, Outcome, Part
 from sidecar.settings import Bytes, ParkingSettings, WindowSettings
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry, values
 from tests.promises.timing import leap, until

@@ -9,13 +9,13 @@ from unittest import mock
 
 import pytest
 
-from sidecar import dead_letters
 from sidecar.brokers.base import Broker, Source
-from sidecar.dead_letters import DeadLetter
-from sidecar.lanes import LanePhase
-from sidecar.model import Lane, Message
+from sidecar.core.failures.dead_letter_topic import DeadLetterEntry
+from sidecar.core.state.lane import LanePhase
+from sidecar.model.records import Lane, Message
 from sidecar.settings import BatchSettings, OutageSettings, RetrySettings, Seconds, SubscriptionSettings
-from sidecar.subscription import Subscription
+from sidecar.subscription import dead_letters
+from sidecar.subscription.subscription import Subscription
 from tests.promises import timing
 from tests.promises.audit import Audit
 from tests.promises.timing import LeapingClock, leap, until
@@ -226,7 +226,7 @@ class Stage:
         await leap(2.0)
         await until(lambda: calls.count("poll") > polls + 2)
 
-    async def dead_letters(self, subscription: Subscription) -> list[DeadLetter]:
+    async def dead_letters(self, subscription: Subscription) -> list[DeadLetterEntry]:
         return await dead_letters.list_dead_letters(self.broker, subscription.settings)
 
     async def close(self) -> None:
@@ -265,7 +265,7 @@ def promise(body: Body) -> Callable[[Any, Harness], None]:
                 await stage.close()
 
         # A real broker may be busy.
-        with mock.patch("sidecar.subscription.LAST_COMMIT", 30.0):
+        with mock.patch("sidecar.subscription.subscription.LAST_COMMIT", 30.0):
             timing.run(play)
 
     test.__name__ = body.__name__

@@ -3,7 +3,7 @@
 import asyncio
 
 from sidecar.settings import Oversized
-from sidecar.subscription import Subscription
+from sidecar.subscription.subscription import Subscription
 from tests.promises.stage import Stage, batches_of, numbered, promise, retry, values
 from tests.promises.timing import hurry, leap, now, until
 from tests.promises.worker import Batch, Worker

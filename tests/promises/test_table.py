@@ -5,9 +5,9 @@ from pathlib import Path
 
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.local import LocalBroker
-from sidecar.brokers.memory import MemoryBroker
 from sidecar.brokers.pulsar.broker import traits as pulsar_traits
 from sidecar.brokers.pulsar.options import SubscriptionType
+from tests.memory_broker import MemoryBroker
 from tests.promises.traits import PROMISES, table
 
 ROOT = Path(__file__).parents[2]

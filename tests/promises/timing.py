@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from sidecar.clock import Clock
+from sidecar.model.clock import Clock
 
 #: seconds of the real clock after which a thing that was waited for counts as missing
 PATIENCE = 60.0

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from sidecar import dead_letters
-from sidecar.model import Header, Message
+from sidecar.model.records import Header, Message
+from sidecar.subscription import dead_letters
 from tests.promises.stage import Stage, promise
 from tests.promises.timing import leap, until
 

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from sidecar.brokers.base import Broker, LaneEnd, Polled, SeekTarget, Source, SourceSpec
-from sidecar.errors import BrokerError
-from sidecar.model import Chunk, Commit, Lane, Message, Place, Run
+from sidecar.model.errors import BrokerError
+from sidecar.model.records import Chunk, Commit, Lane, Message, Place, Run
 from tests.promises.audit import Audit
 from tests.promises.timing import standing_still
 

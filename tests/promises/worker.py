@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.model import (
+from sidecar.model.records import (
     ClientInfo,
     Credit,
     Delivery,
@@ -19,8 +19,8 @@ from sidecar.model import (
     SettleResult,
     SettleStatus,
 )
-from sidecar.subscription import Subscription
-from sidecar.wire import decode_frame
+from sidecar.model.wire import decode_frame
+from sidecar.subscription.subscription import Subscription
 from tests.promises.audit import Audit, Spot
 from tests.promises.timing import now, until
 

@@ -1,9 +1,9 @@
 """Promise 6: workers are not bound to partitions."""
 
 from sidecar.brokers.base import SeekTo
-from sidecar.model import Credit, Lane
+from sidecar.model.records import Credit, Lane
 from sidecar.settings import BudgetSettings
-from sidecar.subscription import Subscription
+from sidecar.subscription.subscription import Subscription
 from tests.promises.stage import Stage, batches_of, needs, numbered, promise, retry, values
 from tests.promises.timing import leap, until
 from tests.promises.worker import Batch
@@ -91,7 +91,7 @@ class WorkersAreNotBoundToPartitions:
         await leap(20.0)
         in_hand.ack()
         assert (await worker.next()).values == [b"suspect"]
-        assert worker.session.solitary
+        assert worker.session.exclusive
 
     @promise
     async def test_a_backlogged_lane_does_not_starve_a_trickling_one(self, stage: Stage) -> None:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.batching import Batching
-from sidecar.model import ClosedBy
+from sidecar.core.scheduling.selection import Batching
+from sidecar.model.records import ClosedBy
 from sidecar.settings import BatchSettings, Bytes, Seconds
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.budget import Budget
+from sidecar.core.scheduling.budget import Budget
 from sidecar.settings import BudgetSettings
 
 

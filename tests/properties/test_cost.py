@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from sidecar.batching import Batching
-from sidecar.books import Books
-from sidecar.dispatcher import Dispatcher
-from sidecar.model import Chunk, Order, Outcome, Part, Run, Settlement
-from sidecar.picks import Room
-from sidecar.runs import RunSet
+from sidecar.core.scheduling.dispatcher import Dispatcher
+from sidecar.core.scheduling.selection import Batching, Capacity
+from sidecar.core.state.record_slices import RedeliveryGroup
+from sidecar.core.tracker import RecordTracker
+from sidecar.model.records import Chunk, Order, Outcome, Part, Run, Settlement
+from sidecar.model.run_set import RunSet
 from sidecar.settings import BatchSettings, Bytes, WindowSettings
-from sidecar.spans import Parcel
 from tests.kit import chunk, lane_state
 
 FEW, MANY = 10, 1_000
-HUGE = Room(1 << 40, 1 << 40)
+HUGE = Capacity(1 << 40, 1 << 40)
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -47,7 +46,7 @@ class Way:
     def __init__(self, records: int, order: Order) -> None:
         self.calls: dict[str, int] = {}
         dispatcher = Dispatcher(Batching(BatchSettings(records=100_000, bytes=Bytes(1 << 40))), order)
-        self.books = Books("orders", dispatcher, b"boot")
+        self.books = RecordTracker("orders", dispatcher, b"boot")
         self.state = lane_state(order=order)
         arrived: Chunk = chunk([*range(records)], keys=[b"key"] * records)
         self._stage("track", lambda: self._track(arrived))
@@ -76,7 +75,7 @@ class Way:
 
     def _settle(self) -> None:
         _, _, (settled,) = self.books.leases.settle(Settlement(self.lease.id, Outcome.ACK))
-        self.books.landed(settled.spans)
+        self.books.leave_flight(settled.spans)
         self.books.settle(settled.spans)
 
     def _commit(self) -> None:
@@ -130,7 +129,7 @@ def test_saying_many_parts_twice_costs_by_parts(ends: bool) -> None:
         lease = leases.grant(None, [span], 0.0, 1.0, 1.0)  # type: ignore[arg-type]
         parts = tuple(Part(at, 1, (Outcome.ACK, Outcome.NACK)[at % 2]) for at in range(records))
         if ends:
-            lease.heirs.append(Parcel([*leases.end(lease)], 0.0, ancestor=lease))
+            lease.redeliveries.append(RedeliveryGroup([*leases.end(lease)], 0.0, expired_lease=lease))
         leases.settle(Settlement(lease.id, None, parts=parts))
         return calls_of(lambda: leases.settle(Settlement(lease.id, None, parts=parts)))
 
@@ -204,11 +203,11 @@ def test_a_hot_key_costs_by_what_goes_not_by_what_waits() -> None:
 
 def test_many_lanes_that_go_together_cost_one_look_at_what_waits() -> None:
     def calls(lanes: int) -> int:
-        books = Books("orders", Dispatcher(Batching(BatchSettings()), Order.NONE), b"boot")
+        books = RecordTracker("orders", Dispatcher(Batching(BatchSettings()), Order.NONE), b"boot")
         states = [lane_state(number) for number in range(lanes)]
         (span,) = states[0].track(chunk([*range(MANY)]), 0.0)
         for single in span.singles():
-            books.put_back(Parcel([single], 3600.0), 0.0)
+            books.put_back(RedeliveryGroup([single], 3600.0), 0.0)
         return calls_of(lambda: books.lanes_are_gone(states))
 
     assert calls(50) < 2 * calls(1)

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.batching import Batching
-from sidecar.dispatcher import Dispatcher
-from sidecar.lanes import LanePhase, LaneState
-from sidecar.model import Chunk, ClosedBy, Lane, Order
-from sidecar.picks import Pick, Room
+from sidecar.core.scheduling.dispatcher import Dispatcher
+from sidecar.core.scheduling.selection import Batching, Capacity, Selection
+from sidecar.core.state.lane import LanePhase, LaneState
+from sidecar.core.state.record_slices import FRESH, History, RecordSlice, RedeliveryGroup, RedeliveryState
+from sidecar.model.records import Chunk, ClosedBy, Lane, Order
 from sidecar.settings import BatchSettings, Bytes, WindowSettings
-from sidecar.spans import FRESH, History, Parcel, ParcelState, Span
 from tests.kit import chunk, lane_state, positions_of
 
 KEYS = [None, b"a", b"b"]
@@ -40,12 +39,12 @@ class Known:
     size: int
     where: Where = Where.FRESH
     #: what it waits in
-    parcel: Parcel | None = None
+    parcel: RedeliveryGroup | None = None
 
     @property
     def suspected(self) -> bool:
         """Two workers died with it in hand."""
-        return self.parcel is not None and self.parcel.spans[0].history.deaths >= 2
+        return self.parcel is not None and self.parcel.spans[0].history.worker_crashes >= 2
 
 
 class EveryRecordIsInOnePlace(RuleBasedStateMachine):
@@ -62,7 +61,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         self.window = WindowSettings(records=window, bytes=Bytes(1 << 30), span=1 << 30)
         self.lanes: list[LaneState] = []
         self.known: dict[tuple[LaneState, int], Known] = {}
-        self.leases: list[Pick] = []
+        self.leases: list[Selection] = []
         self.now = NOW
         for topic in ("orders", "orders", "refunds", "retry"):
             self.a_lane_is_assigned(topic)
@@ -97,17 +96,17 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
                 topic = data.draw(st.sampled_from(["orders", "refunds"]), "origin")
                 self.known[state, position].topic = topic
                 unparked = Chunk(state.lane, [position], [arrived.frames[index]], origin=Lane(topic, 7))
-                singles.append(Span(state, unparked, 0, 1, position))
+                singles.append(RecordSlice(state, unparked, 0, 1, position))
             together = data.draw(st.integers(1, 3), "together")
             for first_of in range(0, len(singles), together):
                 due = self.now + data.draw(st.sampled_from([0.0, 5.0]), "due")
-                self.put_back(Parcel(singles[first_of : first_of + together], due, apart=together > 1))
+                self.put_back(RedeliveryGroup(singles[first_of : first_of + together], due, apart=together > 1))
         else:
             for span in spans:
                 state.ordering.add(span)
         self.dispatcher.wake(state)
 
-    def put_back(self, parcel: Parcel) -> None:
+    def put_back(self, parcel: RedeliveryGroup) -> None:
         for span in parcel.spans:
             span.lane.waiting += span.records
             for position in positions_of([span]):
@@ -121,7 +120,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 400), hard=st.sampled_from([60, 150, 10_000]))
     def a_worker_asks(self, size: int, hard: int) -> None:
-        room = Room(min(size, hard, int(self.batch.bytes)), hard)
+        room = Capacity(min(size, hard, int(self.batch.bytes)), hard)
         could_go = self.could_go()
         pick = self.dispatcher.pick(room, self.now)
         self.note_too_large(room)
@@ -141,7 +140,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
     def a_worker_takes_what_may_kill_it(self) -> None:
         could_go = [known for known in self.could_go() if known.suspected]
         assert self.dispatcher.has_suspect(self.now) == bool(could_go)
-        pick = self.dispatcher.suspect(Room(1_000, 1_000), self.now)
+        pick = self.dispatcher.suspect(Capacity(1_000, 1_000), self.now)
         if pick is None:
             assert not could_go
             return
@@ -152,7 +151,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
     @rule()
     def a_worker_probes(self) -> None:
         could_go = self.could_go()
-        pick = self.dispatcher.probe(Room(1_000, 1_000), self.now)
+        pick = self.dispatcher.probe(Capacity(1_000, 1_000), self.now)
         assert not self.dispatcher.too_large
         if pick is None:
             assert not could_go
@@ -163,7 +162,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         assert pick.closed_by is ClosedBy.PROBE
         self.lease(pick, taken)
 
-    def taken(self, pick: Pick) -> list[Known]:
+    def taken(self, pick: Selection) -> list[Known]:
         """What was picked, with all that must hold for it."""
         taken = [self.known[span.lane, position] for span in pick.spans for position in positions_of([span])]
         assert taken, "an empty batch"
@@ -187,16 +186,16 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         assert len(parcels) <= 1 or not any(each.parcel.apart for each in taken if each.parcel)
         return taken
 
-    def lease(self, pick: Pick, taken: list[Known]) -> None:
+    def lease(self, pick: Selection, taken: list[Known]) -> None:
         for each in taken:
             each.where, each.parcel = Where.LEASED, None
         self.leases.append(pick)
 
-    def note_too_large(self, room: Room) -> None:
+    def note_too_large(self, room: Capacity) -> None:
         """A record that is too large for a worker waits by itself for another one."""
         for parcel in self.dispatcher.too_large:
             assert parcel.records == 1
-            assert parcel.state is ParcelState.WAITING
+            assert parcel.state is RedeliveryState.WAITING
             known = self.known[parcel.spans[0].lane, positions_of(parcel.spans)[0]]
             assert known.size > room.hard_bytes
             known.where, known.parcel = Where.WAITING, parcel
@@ -206,7 +205,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
     def a_worker_settles(self, data: st.DataObject) -> None:
         """Some records are acked, others come back: in one parcel or two, now or later."""
         pick = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), "which"))
-        back: list[Span] = []
+        back: list[RecordSlice] = []
         for span in pick.spans:
             if span.lane.phase is LanePhase.GONE:
                 continue
@@ -225,7 +224,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
             due = self.now + data.draw(st.sampled_from([0.0, 0.0, 1.0, 5.0]), "after")
             for part in (back[:cut], back[cut:]):
                 if part:
-                    self.put_back(Parcel(part, due, apart, origin=1))
+                    self.put_back(RedeliveryGroup(part, due, apart, origin=1))
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), after=st.sampled_from([0.0, 1.0]))
@@ -233,9 +232,9 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         """Each of its records travels alone from now on."""
         pick = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), "which"))
         for span in pick.spans:
-            for single in span.with_history(History(failures=2, deaths=2)).singles():
+            for single in span.with_history(History(failures=2, worker_crashes=2)).singles():
                 if span.lane.phase is LanePhase.ACTIVE:
-                    self.put_back(Parcel([single], self.now + after, apart=True, origin=1))
+                    self.put_back(RedeliveryGroup([single], self.now + after, apart=True, origin=1))
 
     @rule(data=st.data())
     def a_lane_is_committed(self, data: st.DataObject) -> None:
@@ -315,7 +314,7 @@ def test_every_lane_with_records_gets_its_turn(backlogs: list[int], records: int
         dispatcher.wake(state)
     since = dict.fromkeys(lanes, 0)
     delivered = 0
-    while (pick := dispatcher.pick(Room(1 << 20, 1 << 20), 0.0)) is not None:
+    while (pick := dispatcher.pick(Capacity(1 << 20, 1 << 20), 0.0)) is not None:
         for state in lanes:
             since[state] = 0 if not state.ordering.fresh_records else since[state] + 1
         for span in pick.spans:
@@ -335,11 +334,11 @@ def test_returned_and_fresh_records_take_turns(fresh: int, returned: int, record
     back, rest = span.cut(returned * records)
     for single in back.singles():
         state.waiting += 1
-        dispatcher.put_back(Parcel([single.with_history(FRESH._replace(failures=1))], 0.0), 0.0)
+        dispatcher.put_back(RedeliveryGroup([single.with_history(FRESH._replace(failures=1))], 0.0), 0.0)
     state.ordering.add(rest)
     dispatcher.wake(state)
     kinds = []
-    while (pick := dispatcher.pick(Room(1 << 20, 1 << 20), 0.0)) is not None:
+    while (pick := dispatcher.pick(Capacity(1 << 20, 1 << 20), 0.0)) is not None:
         kinds.append(pick.closed_by is ClosedBy.RETRY)
     assert kinds.count(True) == returned
     assert kinds.count(False) == fresh

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sidecar.errors import InvalidRequest
-from sidecar.lease import Lease, LeasePhase
-from sidecar.leases import Leases
-from sidecar.model import Extended, Outcome, Part, Range, Settlement, SettleStatus
-from sidecar.spans import Parcel, ParcelState, Span, count
+from sidecar.core.state.leases import Lease, LeasePhase, Leases
+from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState, count
+from sidecar.model.errors import InvalidRequest
+from sidecar.model.records import Extended, Outcome, Part, Range, Settlement, SettleStatus
 from tests.kit import positions_of, span_of
 
 LATE_WORDS_THAT_COUNT = (Outcome.ACK, Outcome.REJECT)
@@ -42,7 +41,7 @@ class Known:
     written: bool = False
     granted: float = 0.0
     limit: float = 0.0
-    heirs: list[Parcel] = field(default_factory=list)
+    redeliveries: list[RedeliveryGroup] = field(default_factory=list)
 
     @property
     def is_held(self) -> bool:
@@ -78,7 +77,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
     def a_batch_is_leased(self, cuts: list[int], limit: float, more: float) -> None:
         longest = limit + more
         whole = span_of(sum(cuts))
-        spans: list[Span] = []
+        spans: list[RecordSlice] = []
         for records in cuts:
             start = spans[-1].stop if spans else 0
             spans.append(whole.slice(start, start + records))
@@ -160,7 +159,9 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         assert answered == settled
         for index, (word, _) in settled.items():
             known.records[index] = word
-        still_waiting = [span for heir in known.heirs if heir.state is ParcelState.WAITING for span in heir.spans]
+        still_waiting = [
+            span for heir in known.redeliveries if heir.state is RedeliveryState.WAITING for span in heir.spans
+        ]
         assert sorted(positions_of(still_waiting)) == [
             index for index, fate in enumerate(known.records) if fate is Fate.WAITING
         ]
@@ -192,15 +193,15 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         middle = data.draw(st.integers(0, len(singles)), "first parcel")
         aside = data.draw(st.booleans(), "the second is put aside")
         for mine, state in (
-            (singles[:middle], ParcelState.WAITING),
-            (singles[middle:], ParcelState.ASIDE if aside else ParcelState.WAITING),
+            (singles[:middle], RedeliveryState.WAITING),
+            (singles[middle:], RedeliveryState.ASIDE if aside else RedeliveryState.WAITING),
         ):
             if mine:
-                heir = Parcel(mine, self.now, ancestor=known.lease, state=state)
-                known.lease.heirs.append(heir)
-                known.heirs.append(heir)
+                heir = RedeliveryGroup(mine, self.now, expired_lease=known.lease, state=state)
+                known.lease.redeliveries.append(heir)
+                known.redeliveries.append(heir)
                 for position in positions_of(mine):
-                    known.records[position] = Fate.WAITING if state is ParcelState.WAITING else Fate.GONE
+                    known.records[position] = Fate.WAITING if state is RedeliveryState.WAITING else Fate.GONE
 
     @precondition(lambda self: any(self.waiting()))
     @rule(data=st.data())
@@ -213,11 +214,16 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         if records < len(singles):
             heir.spans = singles[records:]
         else:
-            heir.state = ParcelState.LEASED
+            heir.state = RedeliveryState.LEASED
             self.leases.left(heir)
 
-    def waiting(self) -> list[tuple[Known, Parcel]]:
-        return [(known, heir) for known in self.known for heir in known.heirs if heir.state is ParcelState.WAITING]
+    def waiting(self) -> list[tuple[Known, RedeliveryGroup]]:
+        return [
+            (known, heir)
+            for known in self.known
+            for heir in known.redeliveries
+            if heir.state is RedeliveryState.WAITING
+        ]
 
     @invariant()
     def it_knows_who_holds_what(self) -> None:
@@ -228,7 +234,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         for known in self.known:
             if known.is_held:
                 assert known.lease.phase is LeasePhase.HELD
-            elif not known.heirs:
+            elif not known.redeliveries:
                 assert known.lease.phase is LeasePhase.SETTLED
             else:
                 assert known.lease.phase is LeasePhase.ENDED
@@ -236,8 +242,10 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
     @invariant()
     def an_ended_lease_keeps_no_records_that_nobody_can_settle_by_it(self) -> None:
         for known in self.known:
-            if known.lease.phase is LeasePhase.ENDED and not any(h.state is ParcelState.WAITING for h in known.heirs):
-                aside_at_once = all(heir.state is ParcelState.ASIDE for heir in known.heirs)
+            if known.lease.phase is LeasePhase.ENDED and not any(
+                h.state is RedeliveryState.WAITING for h in known.redeliveries
+            ):
+                aside_at_once = all(heir.state is RedeliveryState.ASIDE for heir in known.redeliveries)
                 assert aside_at_once or not known.lease.spans
 
 

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.ledger import Ledger
-from sidecar.model import Commit, Run
+from sidecar.core.state.ledger import Ledger
+from sidecar.model.records import Commit, Run
 
 
 class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.memory import Held, Memory
+from sidecar.core.state.memory import Held, Memory
 from sidecar.settings import Bytes, MemorySettings
 
 

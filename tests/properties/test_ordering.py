@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.model import Order
-from sidecar.ordering import make_ordering
-from sidecar.retry import in_order
-from sidecar.spans import Span
+from sidecar.core.state.ordering import make_ordering
+from sidecar.core.state.record_slices import RecordSlice, sort_by_position
+from sidecar.model.records import Order
 from tests.kit import chunk, lane_state, positions_of
 
 KEYS = [None, b"a", b"a", b"b"]
@@ -37,7 +36,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         self.state = lane_state()
         self.records: dict[int, Known] = {}
         #: what a worker, or nobody, has: all the spans that are out
-        self.out: list[Span] = []
+        self.out: list[RecordSlice] = []
         self.next_position = 0
         self.window = 0
         self.low = 0
@@ -53,7 +52,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
             positions.append(self.next_position + gap)
             self.next_position += gap + 1
         whole = chunk(positions, keys=keys[: len(gaps)], sizes=sizes[: len(gaps)])
-        self.ordering.add(Span(self.state, whole, 0, len(positions), self.low))
+        self.ordering.add(RecordSlice(self.state, whole, 0, len(positions), self.low))
         self.low = self.next_position
         for index, position in enumerate(positions):
             key = {Order.NONE: position, Order.LANE: "the lane", Order.KEY: keys[index]}[self.order]
@@ -95,7 +94,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
     @rule(data=st.data())
     def records_came_back(self, data: st.DataObject) -> None:
         """Asking changes nothing."""
-        back = in_order([span for span in self.pieces() if data.draw(st.booleans())])
+        back = sort_by_position([span for span in self.pieces() if data.draw(st.booleans())])
         go, stay = self.ordering.eligible(back)
         goes = [self.records[position] for position in positions_of(go)]
         stays = [self.records[position] for position in positions_of(stay)]
@@ -121,7 +120,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
             for position in [position for position, each in self.records.items() if not each.out]:
                 del self.records[position]
 
-    def pieces(self) -> list[Span]:
+    def pieces(self) -> list[RecordSlice]:
         """What is out, record by record."""
         return [single for span in self.out for single in span.singles()]
 

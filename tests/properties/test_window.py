@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from sidecar.core.state.window import Window
 from sidecar.settings import Bytes, WindowSettings
-from sidecar.window import Window
 from tests.kit import chunk
 
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offramp.v1 import consumer_pb2, record_pb2
-from sidecar import wire
-from sidecar.model import ClosedBy, Delivery, Header, Record, Redelivery
+from sidecar.model import wire
+from sidecar.model.records import ClosedBy, Delivery, Header, Record, Redelivery
 
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 maybe_bytes = st.none() | st.binary(max_size=300)

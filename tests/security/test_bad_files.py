@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.access import certificates, tokens
-from sidecar.access import keys as keys_module
-from sidecar.access.keys import Keys
-from sidecar.access.tokens import Tokens
-from sidecar.errors import StartError
+from sidecar.model.errors import StartError
+from sidecar.server.auth import certificates, tokens
+from sidecar.server.auth import credential_store as keys_module
+from sidecar.server.auth.credential_store import CredentialStore
+from sidecar.server.auth.tokens import Tokens
 from sidecar.settings import ClientSettings, ListenSettings
 from tests.e2e.harness import PATIENCE
 from tests.security.authority import Authority, Pair
@@ -31,14 +31,14 @@ def complaint(pair: Pair, client_ca: Path | None = None) -> str:
         tls_client_ca=str(client_ca or ""),
     )
     with pytest.raises(StartError) as raised:
-        Keys(listen, {})
+        CredentialStore(listen, {})
     return str(raised.value)
 
 
 def test_a_good_pair_is_taken(authority: Authority) -> None:
     pair = authority.sign("localhost")
     listen = ListenSettings(tls_certificate=str(pair.certificate), tls_key=str(pair.key))
-    assert Keys(listen, {}).troubles() == ()
+    assert CredentialStore(listen, {}).troubles() == ()
 
 
 def test_an_expired_certificate(authority: Authority) -> None:
@@ -122,7 +122,7 @@ def test_a_look_that_fails_in_a_way_nobody_foresaw_is_told_once_and_does_not_end
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = secret_file(tmp_path / "token", TOKENS["app"])
-    keys = Keys(ListenSettings(), {"app": ClientSettings(name="app", token_file=str(path), consume=("*",))})
+    keys = CredentialStore(ListenSettings(), {"app": ClientSettings(name="app", token_file=str(path), consume=("*",))})
     reads = []
     enough = asyncio.Event()
 
@@ -164,7 +164,7 @@ def test_token_files_that_hold_no_token(tmp_path: Path, content: str | None, mod
     if content is not None:
         secret_file(path, content, mode)
     with pytest.raises(StartError) as raised:
-        Keys(ListenSettings(), {"app": ClientSettings(name="app", token_file=str(path), consume=("*",))})
+        CredentialStore(ListenSettings(), {"app": ClientSettings(name="app", token_file=str(path), consume=("*",))})
     assert str(raised.value).startswith(f"clients.app.token_file: {path}")
     assert said in str(raised.value)
     assert not any(word in str(raised.value) for word in (content or "").split())
@@ -174,7 +174,7 @@ def test_a_token_belongs_to_one_client(tmp_path: Path) -> None:
     path = secret_file(tmp_path / "token", TOKENS["app"])
     clients = {name: ClientSettings(name=name, token_file=str(path), consume=("*",)) for name in ("a", "b")}
     with pytest.raises(StartError) as raised:
-        Keys(ListenSettings(), clients)
+        CredentialStore(ListenSettings(), clients)
     said = f'clients.b.token_file: {path}, line 1: this token is there already, as one of client "a"'
     assert str(raised.value) == said
 

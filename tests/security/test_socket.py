@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.errors import StartError
-from sidecar.listeners import UnixListener
+from sidecar.model.errors import StartError
+from sidecar.server.sockets import UnixListener
 from tests.e2e.harness import Sidecar
 from tests.e2e.test_listening import refusal
 

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from sidecar.model import Order
+from sidecar.model.records import Order
 from tests.simulation.campaign import ENOUGH, LEAST_SHARE, campaign
 from tests.simulation.exercises import EXPECTED
 from tests.simulation.history import Told, run

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sidecar.model import Extended, Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
+from sidecar.model.records import Extended, Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
 from sidecar.settings import Exhausted, SubscriptionSettings
 from tests.simulation.deliveries import Deliveries
 from tests.simulation.flow import Flow
@@ -275,21 +275,21 @@ class Answers(Deliveries):
         now = self.world.now
         for item in unit:
             item.failures += 1
-            item.strikes += not down
-            item.deaths += not down
+            item.counted_failures += not down
+            item.worker_crashes += not down
             item.doubt = Doubt.MUST
             item.reason = "WORKER_DIED"
             if item.first_failed is None:
                 item.first_failed = now
-            if item.deaths <= 1:
+            if item.worker_crashes <= 1:
                 item.not_before = item.ready = now
                 continue
-            item.not_before = now + self._shortest(item.deaths - 1)
+            item.not_before = now + self._shortest(item.worker_crashes - 1)
             item.ready = now + self._longest(None)
             item.waits = True
             item.alone = True
             item.epoch.suspects.append(item)
-            if item.deaths >= 3 and alone and not down:
+            if item.worker_crashes >= 3 and alone and not down:
                 item.can_end = self._others_succeed(item, self._success_at_most())
                 if self.settings.retry.exhausted is Exhausted.DROP and item.can_end:
                     self._perhaps_dropped(item)
@@ -319,7 +319,7 @@ class Answers(Deliveries):
         (item,) = unit
         item.failures += 1
         if known_down is not None and not known_down[0]:
-            item.strikes += 1
+            item.counted_failures += 1
         item.not_before = now + (self._shortest(item.failures) if retry_after is None else retry_after)
         retry = self.settings.retry
         if item.failures < retry.attempts:
@@ -327,7 +327,7 @@ class Answers(Deliveries):
         item.can_end = self._others_succeed(item, self._success_at_most())
         if retry.exhausted is Exhausted.HOLD:
             item.can_end = False
-        elif known_down is not None and not known_down[1] and item.strikes >= retry.attempts:
+        elif known_down is not None and not known_down[1] and item.counted_failures >= retry.attempts:
             # What is said in one breath may be taken in any order, so only earlier successes are sure to count.
             item.must_end = self._others_succeed(item, None if successes is None else successes - 0.003)
         if retry.exhausted is Exhausted.DROP and item.can_end:

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Start, Traits
-from sidecar.dead_letters import HEADERS as DEAD_LETTER_HEADERS
-from sidecar.errors import NotFound, OutOfRoom, Refused, Unavailable
-from sidecar.model import Chunk, Lane, Message, Place, Run
+from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Traits
+from sidecar.core.failures.dead_letter_topic import HEADERS as DEAD_LETTER_HEADERS
+from sidecar.model.errors import NotFound, OutOfRoom, Refused, Unavailable
+from sidecar.model.records import Chunk, Lane, Message, Place, Run, Start
 from tests.simulation.faults import Faults
 from tests.simulation.source import SimSource
 from tests.simulation.storage import Copy, LaneLog, Storage, is_parked
@@ -78,23 +78,23 @@ class SimBroker(Broker):
         if not redriven:
             for message in messages:
                 self.truth.writes_aside(message, self._came_from(message), parked=topic == self.retry_topic)
-        if faults.strikes(f"{what} is slow"):
+        if faults.counted_failures(f"{what} is slow"):
             self.truth.flow.aside_trouble = self.world.now + 3.0
             await asyncio.sleep(rng.uniform(0.2, 3.0))
         elif rng.random() < 0.5:
             await asyncio.sleep(rng.uniform(0.0, 0.02))
-        if faults.strikes(f"{what} fails"):
+        if faults.counted_failures(f"{what} fails"):
             self.truth.flow.aside_trouble = self.world.now
             raise (OutOfRoom if rng.random() < 0.3 else Unavailable)(f"{what} fails")
-        if what == "dead letter" and faults.strikes("dead letter is refused for a while"):
+        if what == "dead letter" and faults.counted_failures("dead letter is refused for a while"):
             self.truth.flow.aside_trouble = self.world.now
             raise Refused("not now")
-        if len(messages) > 1 and faults.strikes(f"{what} is written in part"):
+        if len(messages) > 1 and faults.counted_failures(f"{what} is written in part"):
             self._append(topic, messages[: rng.randrange(1, len(messages))], redriven=redriven)
             self.truth.flow.aside_trouble = self.world.now
             raise Unavailable(f"{what} was written in part")
         places = self._append(topic, messages, redriven=redriven)
-        if faults.strikes(f"{what} fails after it was written"):
+        if faults.counted_failures(f"{what} fails after it was written"):
             self.truth.flow.aside_trouble = self.world.now
             raise Unavailable(f"no answer to the write of a {what}")
         return places

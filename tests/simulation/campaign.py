@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from sidecar.model import Order
+from sidecar.model.records import Order
 from tests.simulation.history import Told, run
 
 #: what fewer histories than this share have exercised counts as not tested

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sidecar.model import ClosedBy, Delivery, Lane, Order, Redelivery
+from sidecar.model.records import ClosedBy, Delivery, Lane, Order, Redelivery
 from sidecar.settings import SubscriptionSettings
 from tests.simulation.flow import Flow
 from tests.simulation.isolation import Isolation
@@ -182,11 +182,13 @@ class Deliveries:
         if item.done:
             world.broken(REPLAYS, f"{item} is delivered again, but it is settled")
         if item.must_end:
-            world.broken(REPLAYS, f"{item} is delivered again after {item.failures} failures, {item.deaths} deaths")
+            world.broken(
+                REPLAYS, f"{item} is delivered again after {item.failures} failures, {item.worker_crashes} deaths"
+            )
         if now < item.not_before - _MILLISECONDS:
             world.broken(REPLAYS, f"{item} is delivered at {now:.3f}, asked for was {item.not_before:.3f}")
         if item.alone and len(items) > 1:
-            world.broken(REPLAYS, f"{item} has killed {item.deaths} workers and is not alone: {items}")
+            world.broken(REPLAYS, f"{item} has killed {item.worker_crashes} workers and is not alone: {items}")
 
     def _check_history(self, item: Item, told: Redelivery | None) -> None:
         attempt = told.attempt if told else 1

@@ -41,7 +41,7 @@ class Faults:
             self._rates["dead letter is written in part"] = 1.0
         self._until: dict[str, float] = {}
 
-    def strikes(self, name: str) -> bool:
+    def counted_failures(self, name: str) -> bool:
         rate = self._rates.get(name, 0.0)
         if not self.on or (rate == 0.0 and self._until.get(name, 0.0) <= self._world.now):
             return False

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from offramp.v1 import consumer_pb2 as pb
 from offramp.v1 import record_pb2
-from sidecar.errors import OutOfTurn, Stopping, Superseded
-from sidecar.model import ClientInfo, SessionEnd, Settlement
-from sidecar.service.clients import Terms
-from sidecar.service.directory import Directory
-from sidecar.service.fetch import FetchSession, fetch_alone
+from sidecar.model.errors import OutOfTurn, Stopping, Superseded
+from sidecar.model.records import ClientInfo, SessionEnd, Settlement
+from sidecar.server.grpc.clients import Terms
+from sidecar.server.grpc.fetch import FetchSession, fetch_alone
+from sidecar.server.grpc.registry import SubscriptionRegistry
 from tests.simulation.handler import Handler
 from tests.simulation.truth import Truth
 from tests.simulation.watched import WatchedSubscription
@@ -137,7 +137,7 @@ class Fetcher:
             raise
 
     async def _call_alone(
-        self, request: pb.FetchRequest, subscription: WatchedSubscription, directory: Directory
+        self, request: pb.FetchRequest, subscription: WatchedSubscription, directory: SubscriptionRegistry
     ) -> pb.FetchResponse:
         answer = await fetch_alone(request, subscription, directory, _all_is_read)
         if self._has("a reply is lost"):

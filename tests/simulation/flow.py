@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from sidecar.model import Lane, Order
+from sidecar.model.records import Lane, Order
 from tests.simulation.items import Epoch, Hand, Item, Phase
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sidecar.model import Outcome, Part, SessionEnd, Settlement
+from sidecar.model.records import Outcome, Part, SessionEnd, Settlement
 from tests.simulation.storage import Copy
 from tests.simulation.world import World
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.brokers.base import AtPosition, SeekTo
-from sidecar.dead_letters import redrive
-from sidecar.errors import BrokerError
-from sidecar.model import Lane, Message, Order
-from sidecar.service.directory import Directory
+from sidecar.model.errors import BrokerError
+from sidecar.model.records import Lane, Message, Order
+from sidecar.server.grpc.registry import SubscriptionRegistry
 from sidecar.settings import Exhausted
+from sidecar.subscription.dead_letters import redrive
 from tests.simulation.broker import Redriver, SimBroker
 from tests.simulation.faults import Faults
 from tests.simulation.fetchers import Fetcher
@@ -169,7 +169,7 @@ class History:
             clock=self.world.clock,
             rng=self.rng,
         )
-        self.subscription.directory = Directory(prefix[:8], {prefix: self.subscription})
+        self.subscription.directory = SubscriptionRegistry(prefix[:8], {prefix: self.subscription})
         await self.subscription.start()
 
     async def _crash(self) -> None:

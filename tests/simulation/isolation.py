@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import ceil, log2
 from typing import TYPE_CHECKING
 
-from sidecar.model import ClosedBy, Order, Outcome, Settlement
+from sidecar.model.records import ClosedBy, Order, Outcome, Settlement
 from tests.simulation.items import Hand, Item
 
 if TYPE_CHECKING:

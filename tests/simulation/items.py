@@ -4,8 +4,7 @@ from bisect import bisect_left
 from enum import Enum
 from typing import Any
 
-from sidecar.brokers.base import Assigned
-from sidecar.model import Outcome, Run
+from sidecar.model.records import Assigned, Outcome, Run
 from tests.simulation.storage import Copy, LaneLog
 
 
@@ -94,7 +93,7 @@ class Item:
         "arrived",
         "can_end",
         "copy",
-        "deaths",
+        "counted_failures",
         "done",
         "done_at",
         "doubt",
@@ -109,8 +108,8 @@ class Item:
         "ready",
         "reason",
         "rejected",
-        "strikes",
         "waits",
+        "worker_crashes",
     )
 
     def __init__(self, copy: Copy, epoch: Epoch, now: float, doubt: Doubt) -> None:
@@ -119,9 +118,9 @@ class Item:
         self.position = copy.position
         self.arrived = now
         self.failures = copy.failures
-        self.deaths = copy.deaths
+        self.worker_crashes = copy.worker_crashes
         #: failures that surely count against it: none from an outage
-        self.strikes = copy.strikes
+        self.counted_failures = copy.counted_failures
         self.first_failed = copy.first_failed
         self.doubt = doubt
         self.not_before = copy.not_before
@@ -139,7 +138,7 @@ class Item:
         self.must_end = False
         self.reason = ""
         #: its worker died twice: no company
-        self.alone = copy.deaths >= 2
+        self.alone = copy.worker_crashes >= 2
         #: it came back and may wait; when it can be delivered again at the latest is not known
         self.waits = False
         #: since when it could be delivered at the latest, as far as it alone is concerned

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from sidecar.clock import Clock
+from sidecar.model.clock import Clock
 
 #: milliseconds since 1970 at which every history begins
 EPOCH_MS = 1_700_000_000_000

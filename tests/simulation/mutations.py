@@ -6,27 +6,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from sidecar import leases, parking, verdicts
-from sidecar.assigning import Assigning
-from sidecar.books import Books
 from sidecar.brokers.base import Revoked
-from sidecar.committing import Committing
-from sidecar.delivering import Delivering
-from sidecar.dispatcher import Dispatcher
-from sidecar.lanes import LanePhase, LaneState
-from sidecar.lease import Lease
-from sidecar.leases import Leases
-from sidecar.ledger import Ledger
-from sidecar.memory import Held, Memory
-from sidecar.model import Commit, Order, Run, Settlement
-from sidecar.ordering import KeyOrder, LaneOrder, NoOrder
-from sidecar.retry import Backoff, OutageGuard
-from sidecar.sessions import Session
-from sidecar.settling import Settling
-from sidecar.spans import Span, cut
-from sidecar.subscription import Subscription
-from sidecar.verdicts import Failed, Verdicts
-from sidecar.window import Window
+from sidecar.core.failures import redelivery_policy, retry_topic
+from sidecar.core.failures.backoff import Backoff
+from sidecar.core.failures.outage import OutageDetector
+from sidecar.core.failures.redelivery_policy import FailedRecords, RedeliveryPolicy
+from sidecar.core.scheduling.dispatcher import Dispatcher
+from sidecar.core.state import leases
+from sidecar.core.state.lane import LanePhase, LaneState
+from sidecar.core.state.leases import Lease, Leases
+from sidecar.core.state.ledger import Ledger
+from sidecar.core.state.memory import Held, Memory
+from sidecar.core.state.ordering import KeyOrder, LaneOrder, NoOrder
+from sidecar.core.state.record_slices import RecordSlice, cut
+from sidecar.core.state.window import Window
+from sidecar.core.tracker import RecordTracker
+from sidecar.model.records import Commit, Order, Run, Settlement
+from sidecar.subscription.assignment import AssignmentHandler
+from sidecar.subscription.committer import Committer
+from sidecar.subscription.delivery import Deliverer
+from sidecar.subscription.session import Session
+from sidecar.subscription.settlement import SettlementHandler
+from sidecar.subscription.subscription import Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def _one_too_many(settle: Any) -> Any:
 
 
 def _settled_before_written(dead_letter: Any) -> Any:
-    def wrong(self: Settling, spans: Iterable[Span], reason: str, worker: str) -> None:
+    def wrong(self: SettlementHandler, spans: Iterable[RecordSlice], reason: str, worker: str) -> None:
         spans = list(spans)
         dead_letter(self, spans, reason, worker)
         for span in spans:
@@ -72,22 +73,22 @@ def _settled_before_written(dead_letter: Any) -> Any:
 
 
 def _never_doubtful(failed: Any) -> Any:
-    def wrong(self: Verdicts, what: Failed, now: float, **more: Any) -> Any:
+    def wrong(self: RedeliveryPolicy, what: FailedRecords, now: float, **more: Any) -> Any:
         return failed(self, what, now, **{**more, "doubtful": False})
 
     return wrong
 
 
 def _parked_is_forgotten(unpark: Any) -> Any:
-    def wrong(*args: Any, **named: Any) -> parking.Unparked:
-        back: parking.Unparked = unpark(*args, **named)
+    def wrong(*args: Any, **named: Any) -> retry_topic.Unparked:
+        back: retry_topic.Unparked = unpark(*args, **named)
         return replace(back, history=back.history._replace(doubtful=False))
 
     return wrong
 
 
 def _lost_is_released(abandoned: Any) -> Any:
-    def wrong(self: Verdicts, what: Failed, *more: Any, **named: Any) -> Any:
+    def wrong(self: RedeliveryPolicy, what: FailedRecords, *more: Any, **named: Any) -> Any:
         return self.released(what)
 
     return wrong
@@ -101,7 +102,7 @@ def _no_boot_id(init: Any) -> Any:
 
 
 def _accepts_everything(settle: Any) -> Any:
-    def wrong(self: Settling, settlement: Settlement, now: float) -> Any:
+    def wrong(self: SettlementHandler, settlement: Settlement, now: float) -> Any:
         answer = settle(self, settlement, now)
         return answer._replace(status=type(answer.status).SETTLED, stale=())
 
@@ -109,14 +110,14 @@ def _accepts_everything(settle: Any) -> Any:
 
 
 def _lane_does_not_wait(take: Any) -> Any:
-    def wrong(self: LaneOrder, records: int, size: int, before: int, *, force: bool = True) -> list[Span]:
+    def wrong(self: LaneOrder, records: int, size: int, before: int, *, force: bool = True) -> list[RecordSlice]:
         return NoOrder.take(self, records, size, before, force=force)
 
     return wrong
 
 
 def _key_does_not_wait(eligible: Any) -> Any:
-    def wrong(self: KeyOrder, spans: Sequence[Span]) -> tuple[list[Span], list[Span]]:
+    def wrong(self: KeyOrder, spans: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
         return list(spans), []
 
     return wrong
@@ -145,14 +146,14 @@ def _never_full(full: Any) -> Any:
 
 
 def _revoked_goes_unsaid(leave: Any) -> Any:
-    async def wrong(self: Assigning, states: Sequence[LaneState], event: Revoked) -> None:
+    async def wrong(self: AssignmentHandler, states: Sequence[LaneState], event: Revoked) -> None:
         await self._source.release(event.lanes)
 
     return wrong
 
 
 def _lost_is_forgotten_but_alive(lanes_are_gone: Any) -> Any:
-    def wrong(self: Books, states: Sequence[LaneState]) -> Any:
+    def wrong(self: RecordTracker, states: Sequence[LaneState]) -> Any:
         touched = lanes_are_gone(self, states)
         for state in states:
             state.phase = LanePhase.LEAVING
@@ -203,10 +204,10 @@ def _no_window(before: Any) -> Any:
 
 
 def _last_come_first_served(session_changed: Any) -> Any:
-    def wrong(self: Delivering, session: Session) -> None:
+    def wrong(self: Deliverer, session: Session) -> None:
         session_changed(self, session)
-        if session in self._hungry:
-            self._hungry = {session: None, **self._hungry}
+        if session in self._ready_sessions:
+            self._ready_sessions = {session: None, **self._ready_sessions}
 
     return wrong
 
@@ -219,14 +220,14 @@ def _no_share_is_guaranteed(full_by: Any) -> Any:
 
 
 def _seek_ends_no_epoch(seek: Any) -> Any:
-    async def wrong(self: Committing, targets: Any) -> Any:
+    async def wrong(self: Committer, targets: Any) -> Any:
         return await self._source.seek(targets)
 
     return wrong
 
 
 def _late_is_too_late(still_waiting: Any) -> Any:
-    def wrong(lease: Lease[Any]) -> list[tuple[int, Span]]:
+    def wrong(lease: Lease[Any]) -> list[tuple[int, RecordSlice]]:
         return []
 
     return wrong
@@ -239,15 +240,15 @@ def _no_backoff(wait: Any) -> Any:
     return wrong
 
 
-def _halves_are_not_halves(halves: Any) -> Any:
-    def wrong(spans: Sequence[Span], order: Order) -> Any:
+def _halves_are_not_halves(split_batch: Any) -> Any:
+    def wrong(spans: Sequence[RecordSlice], order: Order) -> Any:
         return cut(spans, 1)
 
     return wrong
 
 
 def _company_counts(failed: Any) -> Any:
-    def wrong(self: Verdicts, what: Failed, now: float, **more: Any) -> Any:
+    def wrong(self: RedeliveryPolicy, what: FailedRecords, now: float, **more: Any) -> Any:
         moves = []
         for span in what.spans:
             for single in span.singles():
@@ -258,14 +259,14 @@ def _company_counts(failed: Any) -> Any:
 
 
 def _always_gives_up(may_give_up: Any) -> Any:
-    def wrong(self: OutageGuard, first_failed: float | None) -> bool:
+    def wrong(self: OutageDetector, first_failed: float | None) -> bool:
         return True
 
     return wrong
 
 
 def _never_down(failure: Any) -> Any:
-    def wrong(self: OutageGuard, origin: int, now: float) -> bool:
+    def wrong(self: OutageDetector, origin: int, now: float) -> bool:
         return False
 
     return wrong
@@ -273,13 +274,15 @@ def _never_down(failure: Any) -> Any:
 
 MUTATIONS = (
     Mutation(1, "settling a record settles the next one too", Ledger, "settle", _one_too_many),
-    Mutation(1, "a dead letter counts before it is written", Settling, "_dead_letter", _settled_before_written),
-    Mutation(2, "an expired lease is not flagged as possibly processed", Verdicts, "failed", _never_doubtful),
-    Mutation(2, "a record that was parked is not flagged either", parking, "unpark", _parked_is_forgotten),
-    Mutation(2, "a lost session does not count as an attempt", Verdicts, "abandoned", _lost_is_released),
+    Mutation(
+        1, "a dead letter counts before it is written", SettlementHandler, "_dead_letter", _settled_before_written
+    ),
+    Mutation(2, "an expired lease is not flagged as possibly processed", RedeliveryPolicy, "failed", _never_doubtful),
+    Mutation(2, "a record that was parked is not flagged either", retry_topic, "unpark", _parked_is_forgotten),
+    Mutation(2, "a lost session does not count as an attempt", RedeliveryPolicy, "abandoned", _lost_is_released),
     Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
     Mutation(3, "leases of another life are taken for this one's", Leases, "__init__", _no_boot_id),
-    Mutation(3, "every settlement is said to count", Settling, "settle", _accepts_everything),
+    Mutation(3, "every settlement is said to count", SettlementHandler, "settle", _accepts_everything),
     Mutation(3, "an ack after the expiry is always refused", leases, "still_waiting", _late_is_too_late),
     Mutation(4, "a lane does not wait for the batch before", LaneOrder, "take", _lane_does_not_wait),
     Mutation(4, "a retry does not wait for earlier records of its key", KeyOrder, "eligible", _key_does_not_wait),
@@ -288,20 +291,24 @@ MUTATIONS = (
     ),
     Mutation(5, "the window is not looked at", Window, "before", _no_window),
     Mutation(6, "a lane feeds one worker at a time", Dispatcher, "wake", _settled_wakes_nobody),
-    Mutation(6, "who came last is served first", Delivering, "session_changed", _last_come_first_served),
+    Mutation(6, "who came last is served first", Deliverer, "session_changed", _last_come_first_served),
     Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
     Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
-    Mutation(8, "a revoked lane is let go, and nobody is told", Assigning, "_leave", _revoked_goes_unsaid),
-    Mutation(8, "a lane that is gone still takes settlements", Books, "lanes_are_gone", _lost_is_forgotten_but_alive),
-    Mutation(8, "a seek does not end what was before", Committing, "seek", _seek_ends_no_epoch),
+    Mutation(8, "a revoked lane is let go, and nobody is told", AssignmentHandler, "_leave", _revoked_goes_unsaid),
+    Mutation(
+        8, "a lane that is gone still takes settlements", RecordTracker, "lanes_are_gone", _lost_is_forgotten_but_alive
+    ),
+    Mutation(8, "a seek does not end what was before", Committer, "seek", _seek_ends_no_epoch),
     Mutation(9, "acks beyond the position are not told to the broker", Ledger, "committable", _beyond_is_forgotten),
     Mutation(
         9, "acks beyond the position are forgotten by the next life", Ledger, "__init__", _settled_runs_are_forgotten
     ),
     Mutation(10, "the last commit of a drain is left out", Subscription, "drain", _drains_without_a_commit),
     Mutation(10, "a drain does not stop deliveries", Subscription, "drain", _delivers_while_draining),
-    Mutation(11, "a failing batch counts against each of its records", Verdicts, "failed", _company_counts, also=2),
-    Mutation(11, "a failing batch is not cut in the middle", verdicts, "halves", _halves_are_not_halves),
-    Mutation(12, "a record is given up while nothing else succeeds", OutageGuard, "may_give_up", _always_gives_up),
-    Mutation(12, "an outage is never noticed", OutageGuard, "failure", _never_down),
+    Mutation(
+        11, "a failing batch counts against each of its records", RedeliveryPolicy, "failed", _company_counts, also=2
+    ),
+    Mutation(11, "a failing batch is not cut in the middle", redelivery_policy, "split_batch", _halves_are_not_halves),
+    Mutation(12, "a record is given up while nothing else succeeds", OutageDetector, "may_give_up", _always_gives_up),
+    Mutation(12, "an outage is never noticed", OutageDetector, "failure", _never_down),
 )

@@ -3,8 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from sidecar.brokers.base import Start
-from sidecar.model import Order
+from sidecar.model.records import Order, Start
 from sidecar.settings import (
     BatchSettings,
     BudgetSettings,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import (
     Advanced,
-    Assigned,
     AtPosition,
     LaneEnd,
     LaneEvent,
@@ -18,8 +17,8 @@ from sidecar.brokers.base import (
     Source,
     SourceSpec,
 )
-from sidecar.errors import LaneGone, Unavailable
-from sidecar.model import Chunk, Commit, Lane
+from sidecar.model.errors import LaneGone, Unavailable
+from sidecar.model.records import Assigned, Chunk, Commit, Lane
 from tests.simulation.storage import Copy, LaneLog
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class SimSource(Source):
 
     async def open(self) -> None:
         await self._pause_a_moment()
-        if self._faults.strikes("open fails"):
+        if self._faults.counted_failures("open fails"):
             raise Unavailable("the broker does not answer")
         self.opened = True
         for log in self.logs():
@@ -147,10 +146,10 @@ class SimSource(Source):
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
         rng = self._world.rng
         await self._living()
-        if self._faults.strikes("poll fails"):
+        if self._faults.counted_failures("poll fails"):
             self._truth.flow.poll_trouble = self._world.now
             raise Unavailable("the broker does not answer")
-        if self._faults.strikes("poll is slow"):
+        if self._faults.counted_failures("poll is slow"):
             await asyncio.sleep(rng.uniform(0.0, timeout))
         polled = self._collect(max_records, max_bytes)
         if polled is None:
@@ -197,7 +196,7 @@ class SimSource(Source):
 
     def _read(self, reading: Reading, records: int, size: int, events: list[LaneEvent], *, force: bool) -> Chunk | None:
         log, rng = reading.log, self._world.rng
-        if reading.next > reading.start and self._faults.strikes("poll repeats records"):
+        if reading.next > reading.start and self._faults.counted_failures("poll repeats records"):
             reading.next = max(reading.start, reading.next - rng.randrange(1, 6))
         at = log.from_(reading.next)
         upto = log.positions[at] if at < len(log.positions) else log.end
@@ -232,16 +231,16 @@ class SimSource(Source):
         readings = {lane: reading for lane in commits if (reading := self.readings.get(lane)) and reading.told}
         applied = False
         try:
-            if faults.strikes("commit hangs"):
+            if faults.counted_failures("commit hangs"):
                 self._truth.flow.commit_trouble = world.now + 1000.0
                 await asyncio.sleep(1000.0)
-            elif faults.strikes("commit is slow"):
+            elif faults.counted_failures("commit is slow"):
                 delay = world.rng.uniform(0.05, 2.0)
                 self._truth.flow.commit_trouble = world.now + delay
                 await asyncio.sleep(delay)
             elif world.rng.random() < 0.5:
                 await asyncio.sleep(world.rng.uniform(0.0, 0.02))
-            if faults.strikes("commit fails"):
+            if faults.counted_failures("commit fails"):
                 self._truth.flow.commit_trouble = world.now
                 raise Unavailable("the commit failed")
             applied = True
@@ -253,7 +252,7 @@ class SimSource(Source):
                 world.exercised("a commit is applied that nobody waits for")
                 self._apply(commits, readings, epochs)
             raise
-        if faults.strikes("commit fails after it was applied"):
+        if faults.counted_failures("commit fails after it was applied"):
             self._truth.flow.commit_trouble = world.now
             raise Unavailable("no answer to the commit")
         self._truth.committed({lane: commit for lane, commit in commits.items() if lane not in gone})
@@ -292,18 +291,18 @@ class SimSource(Source):
 
     async def pause(self, lanes: Collection[Lane]) -> None:
         await self._living()
-        if self._faults.strikes("pause is slow"):
+        if self._faults.counted_failures("pause is slow"):
             await asyncio.sleep(self._world.rng.uniform(0.0, 0.5))
         for lane in sorted(lanes):
             if lane in self.readings:
                 self.readings[lane].paused = True
                 self.readings[lane].paused_at = self._world.now
-                if self._faults.strikes("poll leaks a paused lane"):
+                if self._faults.counted_failures("poll leaks a paused lane"):
                     self._leaks.add(lane)
 
     async def resume(self, lanes: Collection[Lane]) -> None:
         await self._living()
-        if self._faults.strikes("pause is slow"):
+        if self._faults.counted_failures("pause is slow"):
             await asyncio.sleep(self._world.rng.uniform(0.0, 0.5))
         for lane in lanes:
             if lane in self.readings:
@@ -313,7 +312,7 @@ class SimSource(Source):
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         await self._living()
         await self._pause_a_moment()
-        if self._faults.strikes("seek fails"):
+        if self._faults.counted_failures("seek fails"):
             raise Unavailable("the seek failed")
         missing = [lane for lane in lanes if lane not in self.readings or self.readings[lane].leaving]
         positions = {}

@@ -3,9 +3,9 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from sidecar import parking
-from sidecar.model import Commit, Header, Lane, Message, Run
-from sidecar.wire import encode_frame
+from sidecar.core.failures import retry_topic
+from sidecar.model.records import Commit, Header, Lane, Message, Run
+from sidecar.model.wire import encode_frame
 
 #: the broker marks what is parked, so that each copy of a record can be told from the others
 MARK = "sim-copy"
@@ -17,8 +17,8 @@ class Copy:
     __slots__ = (
         "acked",
         "asides",
+        "counted_failures",
         "dead",
-        "deaths",
         "doubtful",
         "failures",
         "first_failed",
@@ -40,8 +40,8 @@ class Copy:
         "shown",
         "size",
         "skipped",
-        "strikes",
         "value",
+        "worker_crashes",
     )
 
     def __init__(self, lane: Lane, position: int, message: Message, produced: float, origin: "Copy | None") -> None:
@@ -63,8 +63,8 @@ class Copy:
         self.kind: str = self.root.kind if origin else "good"
         #: what happened to it before it was parked
         self.failures = 0
-        self.strikes = 0
-        self.deaths = 0
+        self.counted_failures = 0
+        self.worker_crashes = 0
         self.doubtful = False
         self.first_failed: float | None = None
         self.not_before = 0.0
@@ -191,4 +191,4 @@ class Storage:
 
 
 def is_parked(message: Message) -> bool:
-    return bool(message.headers) and message.headers[-1].name == parking.HEADER
+    return bool(message.headers) and message.headers[-1].name == retry_topic.HEADER

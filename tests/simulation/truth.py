@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sidecar.brokers.base import Advanced, Assigned, Lost, Polled, Revoked
-from sidecar.model import Commit, Lane, Message, Notice, NoticeKind, Order
+from sidecar.brokers.base import Advanced, Lost, Polled, Revoked
+from sidecar.model.records import Assigned, Commit, Lane, Message, Notice, NoticeKind, Order
 from sidecar.settings import Exhausted, SubscriptionSettings
 from tests.simulation.answers import Answers
 from tests.simulation.flow import Flow
@@ -267,7 +267,7 @@ class Truth(Answers):
             if item is None or not item.waits:
                 self.world.broken(REPLAYS, f"{copy} is parked without a reason to wait")
             said = _said_of_parked(message)
-            known = (item.failures, item.deaths)
+            known = (item.failures, item.worker_crashes)
             if item.epoch.phase is not Phase.GONE and known != (said["failures"], said["deaths"]):
                 self.world.broken(REPLAYS, f"{copy} is parked as {said}, known of it is {known}")
             return
@@ -296,7 +296,7 @@ class Truth(Answers):
     def _check_given_up(self, copy: Copy, item: Item | None, reason: str) -> None:
         if item is None or not (item.can_end or item.must_end):
             failures = item.failures if item else 0
-            if item is not None and (failures >= self.settings.retry.attempts or item.deaths >= 3):
+            if item is not None and (failures >= self.settings.retry.attempts or item.worker_crashes >= 3):
                 self.world.broken(
                     OUTAGE, f"{copy} is given up, and nothing has succeeded since it first failed: {reason}"
                 )
@@ -323,8 +323,8 @@ class Truth(Answers):
         assert item is not None
         # As it was when the sidecar decided to: the lane may have moved meanwhile.
         said = _said_of_parked(message)
-        copy.failures, copy.deaths = said["failures"], said["deaths"]
-        copy.strikes = said["strikes"]
+        copy.failures, copy.worker_crashes = said["failures"], said["deaths"]
+        copy.counted_failures = said["strikes"]
         copy.first_failed = None if said["failed_ms"] is None else (said["failed_ms"] - EPOCH_MS) / 1000
         copy.not_before, copy.ready = item.not_before, item.ready
         origin.parked = True

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from sidecar.model import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
-from sidecar.service.directory import Directory
-from sidecar.sessions import Consumer, Session
-from sidecar.subscription import Subscription
+from sidecar.model.records import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
+from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.subscription.session import Consumer, Session
+from sidecar.subscription.subscription import Subscription
 from tests.simulation.broker import SimBroker
 from tests.simulation.truth import Truth
 
@@ -35,7 +35,7 @@ class WatchedSubscription(Subscription):
     broker: SimBroker
 
     #: finds this subscription by its leases, as the service does
-    directory: Directory
+    directory: SubscriptionRegistry
 
     @property
     def truth(self) -> Truth:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from sidecar.errors import InvalidRequest, Stopping
-from sidecar.model import (
+from sidecar.model.errors import InvalidRequest, Stopping
+from sidecar.model.records import (
     ClientInfo,
     Credit,
     Delivery,
@@ -16,7 +16,7 @@ from sidecar.model import (
     SettleResult,
     SettleStatus,
 )
-from sidecar.sessions import Session
+from sidecar.subscription.session import Session
 from tests.simulation.handler import Handler
 from tests.simulation.storage import Copy
 from tests.simulation.watched import WatchedSubscription

@@ -3,7 +3,7 @@
 import pytest
 
 from offramp.v1 import record_pb2
-from sidecar import dead_letters
+from sidecar.core.failures import dead_letter_topic
 from spark_bridge.letters import HEADERS, letters
 
 VALUES = (
@@ -30,7 +30,7 @@ def letter(**changed: str) -> record_pb2.Record:
 
 
 def test_the_headers_are_those_that_a_sidecar_writes() -> None:
-    assert HEADERS == dead_letters.HEADERS
+    assert HEADERS == dead_letter_topic.HEADERS
 
 
 def test_a_dead_letter_is_the_record_as_it_was_and_why_it_is_there() -> None:

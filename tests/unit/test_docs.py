@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 import offramp
-from sidecar import brokers, cli, config, dead_letters
+from sidecar import brokers, cli, config
 from sidecar.cli.parser import Parser
 from sidecar.config.build import keys_of
 from sidecar.config.forms import Group, form_of
-from sidecar.config.reference import example, key_rows, with_tables
-from sidecar.metrics import METRICS
+from sidecar.core.failures import dead_letter_topic
+from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR, VERSION
+from sidecar.observability.metrics import METRICS
 from sidecar.settings import ClientSettings, Settings, SubscriptionSettings
-from sidecar.version import PROTOCOL, PROTOCOL_MINOR, VERSION
+from tools.config_reference import example, key_rows, with_tables
 
 ROOT = Path(__file__).parents[2]
-STALE = "run `python -m sidecar.config.reference`"
+STALE = "run `python -m tools.config_reference`"
 
 
 def read(name: str) -> str:
@@ -115,7 +116,7 @@ def test_every_metric_is_documented_as_it_describes_itself() -> None:
 
 def test_every_header_of_a_dead_letter_is_documented() -> None:
     document = read("docs/operations.md")
-    assert [header for header in dead_letters.HEADERS if f"`{header}`" not in document] == []
+    assert [header for header in dead_letter_topic.HEADERS if f"`{header}`" not in document] == []
 
 
 def test_every_room_of_the_sidecar_is_on_the_map() -> None:

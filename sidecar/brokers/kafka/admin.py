@@ -27,8 +27,8 @@ from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import kafka_error, translate
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import common
-from sidecar.errors import BrokerError, NotFound, Unavailable
-from sidecar.model import Lane
+from sidecar.model.errors import BrokerError, NotFound, Unavailable
+from sidecar.model.records import Lane
 
 #: seconds for one answer
 _PATIENCE = 10.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from confluent_kafka import Message as Received
 
-from sidecar.model import Header, Message
+from sidecar.model.records import Header, Message
 
 #: says which pod a record of the retry topic belongs to
 _HEADER = "offramp-instance"

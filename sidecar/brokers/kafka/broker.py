@@ -19,8 +19,8 @@ from sidecar.brokers.kafka.producer import Publisher
 from sidecar.brokers.kafka.properties import instance_of
 from sidecar.brokers.kafka.ranges import RangeReader
 from sidecar.brokers.kafka.source import KafkaSource
-from sidecar.errors import NotFound, Refused, Unavailable
-from sidecar.model import Chunk, Lane, Message, Place, Run
+from sidecar.model.errors import NotFound, Refused, Unavailable
+from sidecar.model.records import Chunk, Lane, Message, Place, Run
 
 #: seconds for which a topic that was seen counts as there
 _KNOWN_FOR = 60.0

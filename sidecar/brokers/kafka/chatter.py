@@ -7,7 +7,7 @@ import time
 from confluent_kafka import KafkaError
 
 from sidecar.brokers.kafka.errors import VAGUE
-from sidecar.logs import Log
+from sidecar.observability.logs import Log
 
 log = Log("kafka")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, Producer
 
-from sidecar.config.forms import split_address
+from sidecar.model.addresses import split_address
 
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.options import KafkaOptions

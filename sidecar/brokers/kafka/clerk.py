@@ -10,8 +10,8 @@ from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import kafka_error, translate
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import reading
-from sidecar.errors import Refused
-from sidecar.model import Lane
+from sidecar.model.errors import Refused
+from sidecar.model.records import Lane
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.brokers.kafka.errors import REBALANCING, kafka_error, translate
 from sidecar.brokers.kafka.lanes import Phase, Reading
-from sidecar.errors import BrokerError, LaneGone, Unavailable
-from sidecar.logs import Log
-from sidecar.model import Lane
+from sidecar.model.errors import BrokerError, LaneGone, Unavailable
+from sidecar.model.records import Lane
+from sidecar.observability.logs import Log
 
 log = Log("kafka")
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.cursor import Attached, Cursor, Standing, check_token
 from sidecar.brokers.fencing import Fence, decode, encode, newest
+from sidecar.brokers.fencing_tokens import following
 from sidecar.brokers.kafka.clerk import Clerk, Stored
 from sidecar.brokers.kafka.joining import prepare_topics
-from sidecar.errors import NotFound, Unavailable
-from sidecar.model import Lane
-from sidecar.tokens import following
+from sidecar.model.errors import NotFound, Unavailable
+from sidecar.model.records import Lane
 
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.broker import KafkaBroker

@@ -12,9 +12,9 @@ from sidecar.brokers.kafka.lanes import Reading
 from sidecar.brokers.kafka.locating import Locating
 from sidecar.brokers.kafka.member import Member
 from sidecar.brokers.kafka.shelf import Shelf
-from sidecar.errors import BrokerError
-from sidecar.logs import Log
-from sidecar.model import Lane
+from sidecar.model.errors import BrokerError
+from sidecar.model.records import Lane
+from sidecar.observability.logs import Log
 
 log = Log("kafka")
 

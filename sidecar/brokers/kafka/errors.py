@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
+from sidecar.model.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
 
 
 class _Meaning(NamedTuple):

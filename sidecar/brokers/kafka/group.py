@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.brokers.base import LaneEnd, SeekTarget, SourceSpec, Start
+from sidecar.brokers.base import LaneEnd, SeekTarget, SourceSpec
 from sidecar.brokers.kafka import properties
 from sidecar.brokers.kafka.broadcast import sieve
 from sidecar.brokers.kafka.clerk import Clerk
@@ -23,9 +23,9 @@ from sidecar.brokers.kafka.locating import Locating, resolve
 from sidecar.brokers.kafka.member import Member
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
 from sidecar.brokers.kafka.shelf import Shelf
-from sidecar.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
-from sidecar.logs import Log
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
+from sidecar.model.records import Commit, Lane, Start
+from sidecar.observability.logs import Log
 from sidecar.settings import Bytes
 
 if TYPE_CHECKING:

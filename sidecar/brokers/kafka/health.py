@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.kafka.chatter import Reasons
 from sidecar.brokers.kafka.errors import OF_CONNECTIONS, OF_ONE_BROKER, OF_TOPICS, translate
-from sidecar.errors import BrokerError, NotFound, Refused
+from sidecar.model.errors import BrokerError, NotFound, Refused
 
 #: seconds between looks whether it is over
 _LOOK = 1.0

@@ -12,7 +12,7 @@ from sidecar.brokers.kafka.chatter import Chatter
 from sidecar.brokers.kafka.errors import translate
 from sidecar.brokers.kafka.listener import UnknownProtocol
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
-from sidecar.errors import NotFound, Refused
+from sidecar.model.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.broker import KafkaBroker

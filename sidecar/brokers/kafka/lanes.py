@@ -6,7 +6,7 @@ from enum import Enum
 from confluent_kafka import TopicPartition
 
 from sidecar.brokers.base import LaneEnd
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 
 class Phase(Enum):

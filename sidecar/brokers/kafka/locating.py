@@ -8,9 +8,9 @@ from sidecar.brokers.kafka.clerk import Clerk, Stored
 from sidecar.brokers.kafka.metadata import Stamp, encode, topic_of
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.brokers.kafka.starting import Beginning, beginning, going_on
-from sidecar.errors import NotFound
-from sidecar.logs import Log
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import NotFound
+from sidecar.model.records import Commit, Lane
+from sidecar.observability.logs import Log
 
 log = Log("kafka")
 

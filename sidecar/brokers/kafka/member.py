@@ -23,7 +23,7 @@ from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.brokers.kafka.starting import Beginning
 from sidecar.brokers.kafka.steering import Steering
 from sidecar.brokers.kafka.waste import Waste
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 #: seconds that a poll waits: what is asked of the thread waits as long
 _POLL = 0.02

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from sidecar.model import Commit, Run
+from sidecar.model.records import Commit, Run
 
 _PREFIX = "offramp:1:"
 #: characters; a broker takes 4096 unless told otherwise (`offset.metadata.max.bytes`)

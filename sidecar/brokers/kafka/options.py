@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.kafka import checks
-from sidecar.errors import ConfigError
+from sidecar.model.errors import ConfigError
 from sidecar.settings import Bytes, Seconds, setting
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import is_fatal, kafka_error, translate
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import QUEUE, producing
-from sidecar.errors import BrokerError, TooLarge
-from sidecar.model import Message, Place
+from sidecar.model.errors import BrokerError, TooLarge
+from sidecar.model.records import Message, Place
 
 NOWHERE = Place(-1, -1)
 #: seconds between turns of the thread while nothing is under way

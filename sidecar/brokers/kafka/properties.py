@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions, Sasl
-from sidecar.errors import Refused
-from sidecar.version import VERSION
+from sidecar.model.errors import Refused
+from sidecar.model.version import VERSION
 
 if TYPE_CHECKING:
     Properties = dict[str, str | int | bool]

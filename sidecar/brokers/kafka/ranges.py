@@ -15,8 +15,8 @@ from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import reading
 from sidecar.brokers.kafka.records import encode
 from sidecar.brokers.kafka.shelf import Shelf
-from sidecar.errors import BrokerError, Unavailable
-from sidecar.model import Chunk, Lane, Run
+from sidecar.model.errors import BrokerError, Unavailable
+from sidecar.model.records import Chunk, Lane, Run
 
 #: the library asks for one; nothing is ever stored under it
 _GROUP = "offramp.ranges"

@@ -9,7 +9,7 @@ from sidecar.brokers.base import Lost, Revoked, Trouble
 from sidecar.brokers.kafka.commits import Commits, Request
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.brokers.kafka.shelf import Shelf
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 #: seconds beyond the grace for the last commit of a lane, and its share of a short grace
 _LAST_COMMIT = 1.0

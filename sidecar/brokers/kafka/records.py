@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from sidecar.model import Header, Lane
-from sidecar.wire import MORE, SMALL, encode_header, varint
+from sidecar.model.records import Header, Lane
+from sidecar.model.wire import MORE, SMALL, encode_header, varint
 
 
 class Taken(NamedTuple):

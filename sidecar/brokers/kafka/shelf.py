@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from sidecar.brokers.base import Advanced, LaneEvent, Polled
 from sidecar.brokers.kafka.records import Taken
-from sidecar.model import Chunk, Lane
+from sidecar.model.records import Chunk, Lane
 
 
 class Shelf:

@@ -10,8 +10,8 @@ from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec
 from sidecar.brokers.kafka.group import Group
 from sidecar.brokers.kafka.joining import prepare_topics
 from sidecar.brokers.kafka.shelf import Shelf
-from sidecar.errors import LaneGone, Refused
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import LaneGone, Refused
+from sidecar.model.records import Commit, Lane
 
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.broker import KafkaBroker

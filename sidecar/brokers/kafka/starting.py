@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from sidecar.brokers.base import LaneEnd
 from sidecar.brokers.kafka.metadata import Stamp, decode
 from sidecar.brokers.kafka.options import OutOfRange
-from sidecar.model import Run
-from sidecar.runs import RunSet
+from sidecar.model.records import Run
+from sidecar.model.run_set import RunSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 
 class Waste:

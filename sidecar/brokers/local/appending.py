@@ -7,10 +7,10 @@ from zlib import crc32
 
 from sidecar.brokers.local.blocks import COLUMNS, Block, build, end_after
 from sidecar.brokers.local.catalog import Catalog, StoredLane
-from sidecar.clock import Clock
-from sidecar.errors import Refused
-from sidecar.model import Message, Place
-from sidecar.wire import encode_frame
+from sidecar.model.clock import Clock
+from sidecar.model.errors import Refused
+from sidecar.model.records import Message, Place
+from sidecar.model.wire import encode_frame
 
 #: rows of one INSERT
 _ROWS = 64

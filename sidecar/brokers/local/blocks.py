@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from sidecar.brokers.local.rows import Malformed, typed
-from sidecar.model import Run
+from sidecar.model.records import Run
 
 #: bytes of frames; a block grows no further, unless a single frame is larger
 BLOCK_BYTES = 64 << 10

@@ -7,17 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sidecar.brokers.base import (
-    AtPosition,
-    AtTime,
-    Broker,
-    LaneEnd,
-    SeekTarget,
-    SeekTo,
-    SourceSpec,
-    Traits,
-    Trouble,
-)
+from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Traits, Trouble
 from sidecar.brokers.local.catalog import LaneChange
 from sidecar.brokers.local.cursor import LocalCursor
 from sidecar.brokers.local.faults import damaged, translate
@@ -31,10 +21,10 @@ from sidecar.brokers.local.source import LocalSource
 from sidecar.brokers.local.store import Store
 from sidecar.brokers.local.views import GroupInfo, LaneView
 from sidecar.brokers.local.writer import Writer
-from sidecar.clock import Clock
-from sidecar.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
-from sidecar.logs import Log
-from sidecar.model import Chunk, Lane, Message, Place, Run
+from sidecar.model.clock import Clock
+from sidecar.model.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
+from sidecar.model.records import Chunk, Lane, Message, Place, Run
+from sidecar.observability.logs import Log
 
 P = ParamSpec("P")
 T = TypeVar("T")

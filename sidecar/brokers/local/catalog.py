@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from sidecar.brokers.local.blocks import COLUMNS, Block, End, end_after
 from sidecar.brokers.local.rows import Malformed, all_typed, typed
-from sidecar.errors import NotFound, Refused
-from sidecar.logs import Log
-from sidecar.model import Lane
+from sidecar.model.errors import NotFound, Refused
+from sidecar.model.records import Lane
+from sidecar.observability.logs import Log
 
 log = Log("local")
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.cursor import Attached, Cursor, Standing
 from sidecar.brokers.local.queries import standing
-from sidecar.errors import Unavailable
-from sidecar.model import Commit, Lane
+from sidecar.model.errors import Unavailable
+from sidecar.model.records import Commit, Lane
 
 if TYPE_CHECKING:
     from sidecar.brokers.local.broker import LocalBroker

@@ -6,14 +6,14 @@ from itertools import pairwise
 from struct import pack, unpack
 from typing import NamedTuple
 
-from sidecar.brokers.base import SourceSpec, Start
+from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.cursor import Attached, check_token
+from sidecar.brokers.fencing_tokens import following
 from sidecar.brokers.local.catalog import Catalog, StoredLane
 from sidecar.brokers.local.queries import attached_to
 from sidecar.brokers.local.rows import Malformed, typed
-from sidecar.errors import NotFound
-from sidecar.model import Commit, Lane, Run
-from sidecar.tokens import following
+from sidecar.model.errors import NotFound
+from sidecar.model.records import Commit, Lane, Run, Start
 
 
 class Opened(NamedTuple):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sidecar.brokers.local.room import is_used_up
 from sidecar.brokers.local.rows import is_damage
-from sidecar.errors import Corrupt, OfframpError, OutOfRoom, Unavailable
+from sidecar.model.errors import Corrupt, OfframpError, OutOfRoom, Unavailable
 
 #: what SQLite knows to be a full disk
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)

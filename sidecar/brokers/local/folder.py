@@ -5,7 +5,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from sidecar.errors import StartError
+from sidecar.model.errors import StartError
 
 
 class Folder:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from sidecar.brokers.cursor import Attached, Standing
 from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
 from sidecar.brokers.local.rows import all_typed, is_damage
-from sidecar.model import Chunk, Lane, Run
-from sidecar.wire import decode_frame
+from sidecar.model.records import Chunk, Lane, Run
+from sidecar.model.wire import decode_frame
 
 
 class Want(NamedTuple):

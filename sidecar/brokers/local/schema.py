@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sidecar.brokers.local.faults import damaged, is_for_good, translate
 from sidecar.brokers.local.folder import Folder
-from sidecar.errors import OfframpError, StartError
+from sidecar.model.errors import OfframpError, StartError
 
 #: "OFRP": tells our files from those of others
 _APPLICATION = 0x4F465250

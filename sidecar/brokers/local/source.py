@@ -7,21 +7,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from sidecar.brokers.base import (
-    Advanced,
-    Assigned,
-    LaneEnd,
-    LaneEvent,
-    Polled,
-    SeekTarget,
-    Source,
-    SourceSpec,
-    Trouble,
-)
+from sidecar.brokers.base import Advanced, LaneEnd, LaneEvent, Polled, SeekTarget, Source, SourceSpec, Trouble
 from sidecar.brokers.local.blocks import without
 from sidecar.brokers.local.queries import Taken, Want, take
-from sidecar.errors import LaneGone, NotFound, Refused
-from sidecar.model import Chunk, Commit, Lane, Run
+from sidecar.model.errors import LaneGone, NotFound, Refused
+from sidecar.model.records import Assigned, Chunk, Commit, Lane, Run
 
 if TYPE_CHECKING:
     from sidecar.brokers.local.broker import LocalBroker

@@ -8,8 +8,8 @@ from sidecar.brokers.local.catalog import Catalog, LaneChange
 from sidecar.brokers.local.cursors import Cursors
 from sidecar.brokers.local.options import LocalOptions
 from sidecar.brokers.local.retention import Retention
-from sidecar.clock import Clock
-from sidecar.model import Message, Place
+from sidecar.model.clock import Clock
+from sidecar.model.records import Message, Place
 
 
 class Store:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from sidecar.brokers.local.folder import Folder
 from sidecar.brokers.local.reserve import Reserve
 from sidecar.brokers.local.schema import checkpoint, cut_journal, journal_of
 from sidecar.brokers.local.store import Store
-from sidecar.errors import OutOfRoom, StartError, Unavailable
-from sidecar.logs import Log
+from sidecar.model.errors import OutOfRoom, StartError, Unavailable
+from sidecar.observability.logs import Log
 
 log = Log("local")
 

@@ -18,7 +18,7 @@ from sidecar.brokers.pulsar.errors import translate
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import after, pack
 from sidecar.brokers.pulsar.reaching import token_of
-from sidecar.errors import BrokerError, NotFound, Refused, Unavailable
+from sidecar.model.errors import BrokerError, NotFound, Refused, Unavailable
 
 #: the subscription that keeps a topic and what is in it
 KEEPER = "offramp.keep"

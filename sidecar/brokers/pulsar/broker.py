@@ -17,9 +17,9 @@ from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
 from sidecar.brokers.pulsar.producers import Producers
 from sidecar.brokers.pulsar.ranges import Ranges
 from sidecar.brokers.pulsar.source import PulsarSource
-from sidecar.errors import NotFound, Refused, Unavailable
-from sidecar.logs import Log
-from sidecar.model import Chunk, Lane, Message, Place, Run
+from sidecar.model.errors import NotFound, Refused, Unavailable
+from sidecar.model.records import Chunk, Lane, Message, Place, Run
+from sidecar.observability.logs import Log
 
 log = Log("pulsar")
 

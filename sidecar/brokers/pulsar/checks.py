@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.pulsar import names
-from sidecar.model import Order
+from sidecar.model.records import Order
 
 if TYPE_CHECKING:
     from sidecar.brokers.pulsar.options import PulsarOptions

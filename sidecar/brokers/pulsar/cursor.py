@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.cursor import Attached, Cursor, Standing, check_token
 from sidecar.brokers.fencing import Fence, decode, encode, newest
+from sidecar.brokers.fencing_tokens import following
 from sidecar.brokers.pulsar.discovery import Discovery
 from sidecar.brokers.pulsar.ledgers import next_entry, resting_place
 from sidecar.brokers.pulsar.positions import pack
-from sidecar.errors import Refused
-from sidecar.model import Lane
-from sidecar.tokens import following
+from sidecar.model.errors import Refused
+from sidecar.model.records import Lane
 
 if TYPE_CHECKING:
     from sidecar.brokers.pulsar.broker import PulsarBroker

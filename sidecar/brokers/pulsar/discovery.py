@@ -6,7 +6,7 @@ from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.pulsar import names
 from sidecar.brokers.pulsar.admin import Admin
 from sidecar.brokers.pulsar.library import Library
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 #: what topics that groups have for themselves are called, unless told otherwise: no pattern means them
 _OWN = (".offramp.retry", ".offramp.dead")

@@ -2,7 +2,7 @@
 
 import _pulsar
 
-from sidecar.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
+from sidecar.model.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
 
 _Result = _pulsar.Result
 

@@ -6,7 +6,7 @@ be, a lane without one may be either. But partitions are only ever added at the 
 
 from collections.abc import Collection, Iterable
 
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 
 class Firsts:

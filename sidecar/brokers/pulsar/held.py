@@ -5,7 +5,7 @@ from bisect import bisect_left
 from typing import NamedTuple, Protocol
 
 from sidecar.brokers.pulsar.positions import BATCH_BITS, Id, pack, unpack
-from sidecar.model import Commit, Run
+from sidecar.model.records import Commit, Run
 
 #: positions that one entry has room for
 _ENTRY = 1 << BATCH_BITS

@@ -14,8 +14,8 @@ from sidecar.brokers.pulsar.held import Held, Settled
 from sidecar.brokers.pulsar.library import GOODBYE, Library
 from sidecar.brokers.pulsar.positions import unpack
 from sidecar.brokers.pulsar.records import Taken, encode
-from sidecar.errors import BrokerError, Unavailable
-from sidecar.model import Chunk, Commit, Lane
+from sidecar.model.errors import BrokerError, Unavailable
+from sidecar.model.records import Chunk, Commit, Lane
 
 #: most that is received at a time
 _BATCH_RECORDS, _BATCH_BYTES = 500, 1 << 20

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidecar.brokers.pulsar.positions import Id, pack, unpack
-from sidecar.model import Run
+from sidecar.model.records import Run
 
 
 @dataclass(frozen=True, slots=True)

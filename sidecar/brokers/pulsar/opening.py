@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import pulsar
 
-from sidecar.brokers.base import LaneEnd, SourceSpec, Start
+from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.admin import Admin, Standing
 from sidecar.brokers.pulsar.firsts import Firsts
 from sidecar.brokers.pulsar.lane import receive_policy
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
-from sidecar.errors import BrokerError, NotFound
-from sidecar.model import Lane
+from sidecar.model.errors import BrokerError, NotFound
+from sidecar.model.records import Lane, Start
 
 _TYPES = {
     SubscriptionType.EXCLUSIVE: pulsar.ConsumerType.Exclusive,

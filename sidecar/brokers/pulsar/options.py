@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.pulsar import checks
-from sidecar.errors import ConfigError
+from sidecar.model.errors import ConfigError
 from sidecar.settings import Seconds, setting
 
 if TYPE_CHECKING:

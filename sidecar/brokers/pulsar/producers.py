@@ -13,8 +13,8 @@ from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import pack
 from sidecar.brokers.pulsar.records import build, routing_key
-from sidecar.errors import Refused
-from sidecar.model import Message, Place
+from sidecar.model.errors import Refused
+from sidecar.model.records import Message, Place
 
 #: messages under way at a time for one call
 _AT_ONCE = 5_000

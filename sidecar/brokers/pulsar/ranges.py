@@ -8,8 +8,8 @@ from sidecar.brokers.base import LaneEnd
 from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.positions import LIMITS, Id, pack, unpack
 from sidecar.brokers.pulsar.records import encode_one
-from sidecar.errors import Refused
-from sidecar.model import Chunk, Lane, Run
+from sidecar.model.errors import Refused
+from sidecar.model.records import Chunk, Lane, Run
 
 #: messages read at a time
 _BATCH = 500

@@ -7,8 +7,8 @@ import urllib.parse
 from pathlib import Path
 
 from sidecar.brokers.pulsar.options import PulsarOptions
-from sidecar.errors import BrokerError, Refused, Unavailable
-from sidecar.wire import varint
+from sidecar.model.errors import BrokerError, Refused, Unavailable
+from sidecar.model.wire import varint
 
 #: seconds
 _PATIENCE = 2.0

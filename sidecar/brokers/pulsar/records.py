@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import _pulsar
 
 from sidecar.brokers.pulsar.held import Held
-from sidecar.model import Chunk, Header, Lane, Message
-from sidecar.wire import encode_frame, encode_header, varint
+from sidecar.model.records import Chunk, Header, Lane, Message
+from sidecar.model.wire import encode_frame, encode_header, varint
 
 #: the key, in base64, where it is no text
 KEY = "offramp-key"

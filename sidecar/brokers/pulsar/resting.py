@@ -2,7 +2,7 @@
 
 from math import inf
 
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 #: seconds within which a lane that was joined anew must not fail again
 _SOON = 10.0

@@ -6,17 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sidecar.brokers.base import (
-    Assigned,
-    LaneEnd,
-    LaneEvent,
-    Lost,
-    Polled,
-    SeekTarget,
-    Source,
-    SourceSpec,
-    Trouble,
-)
+from sidecar.brokers.base import LaneEnd, LaneEvent, Lost, Polled, SeekTarget, Source, SourceSpec, Trouble
 from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.discovery import Discovery
 from sidecar.brokers.pulsar.lane import PulsarLane
@@ -26,9 +16,9 @@ from sidecar.brokers.pulsar.resting import Resting
 from sidecar.brokers.pulsar.suspicion import Suspicion
 from sidecar.brokers.pulsar.turns import take_in_turn
 from sidecar.brokers.pulsar.withheld import Withheld
-from sidecar.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
-from sidecar.logs import Log
-from sidecar.model import Chunk, Commit, Lane
+from sidecar.model.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
+from sidecar.model.records import Assigned, Chunk, Commit, Lane
+from sidecar.observability.logs import Log
 
 if TYPE_CHECKING:
     from sidecar.brokers.pulsar.broker import PulsarBroker

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sidecar.brokers.pulsar.admin import Subscribed
 from sidecar.brokers.pulsar.held import Held
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 
 class Suspect(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from sidecar.model import Chunk
+from sidecar.model.records import Chunk
 
 
 class Giving(Protocol):

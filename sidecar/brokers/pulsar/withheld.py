@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from sidecar.brokers.pulsar.positions import unpack
 from sidecar.brokers.pulsar.suspicion import Suspect
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 
 
 class Withheld:

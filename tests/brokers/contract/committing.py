@@ -2,9 +2,8 @@
 
 import pytest
 
-from sidecar.brokers.base import Assigned
-from sidecar.errors import LaneGone
-from sidecar.model import Commit, Lane, Run
+from sidecar.model.errors import LaneGone
+from sidecar.model.records import Assigned, Commit, Lane, Run
 from tests.brokers.harness import Stage, claims, numbered, scenario
 
 

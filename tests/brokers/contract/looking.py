@@ -2,9 +2,9 @@
 
 import pytest
 
-from sidecar.errors import NotFound
-from sidecar.model import Lane, Run
-from sidecar.wire import decode_frame
+from sidecar.model.errors import NotFound
+from sidecar.model.records import Lane, Run
+from sidecar.model.wire import decode_frame
 from tests.brokers.harness import Stage, claims, numbered, scenario
 
 

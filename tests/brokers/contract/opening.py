@@ -1,7 +1,6 @@
 """Joining a group: where it starts, and which lanes it gets."""
 
-from sidecar.brokers.base import Assigned, Start
-from sidecar.model import Commit, Lane
+from sidecar.model.records import Assigned, Commit, Lane, Start
 from tests.brokers.harness import Stage, claims, numbered, scenario
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sidecar.model import Lane
+from sidecar.model.records import Lane
 from tests.brokers.harness import PATIENCE, Stage, numbered, scenario
 
 

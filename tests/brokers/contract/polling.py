@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sidecar.model import Header, Message
+from sidecar.model.records import Header, Message
 from tests.brokers.harness import PATIENCE, Stage, numbered, scenario
 
 

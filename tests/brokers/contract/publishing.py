@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sidecar.errors import NotFound, Refused
-from sidecar.model import Message, Place
+from sidecar.model.errors import NotFound, Refused
+from sidecar.model.records import Message, Place
 from tests.brokers.harness import Stage, numbered, scenario
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from sidecar.brokers.base import AtTime, SeekTo
-from sidecar.errors import Fenced, Refused
-from sidecar.model import Commit, Lane, Message, Run
+from sidecar.model.errors import Fenced, Refused
+from sidecar.model.records import Commit, Lane, Message, Run
 from tests.brokers.harness import Stage, claims, numbered, scenario
 
 

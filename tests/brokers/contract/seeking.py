@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from sidecar.brokers.base import Assigned, AtPosition, AtTime, SeekTo
-from sidecar.errors import LaneGone, NotFound
-from sidecar.model import Commit, Lane, Message, Run
+from sidecar.brokers.base import AtPosition, AtTime, SeekTo
+from sidecar.model.errors import LaneGone, NotFound
+from sidecar.model.records import Assigned, Commit, Lane, Message, Run
 from tests.brokers.harness import Consumer, Stage, claims, numbered, scenario
 
 

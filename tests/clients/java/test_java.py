@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.version import PROTOCOL_MINOR, VERSION
+from sidecar.model.version import PROTOCOL_MINOR, VERSION
 from tests.clients import first_steps
 from tests.clients.java import build
 from tests.e2e.harness import PATIENCE, Sidecar, eventually

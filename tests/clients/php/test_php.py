@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.version import PROTOCOL_MINOR, VERSION
+from sidecar.model.version import PROTOCOL_MINOR, VERSION
 from tests.clients import first_steps
 from tests.clients.php import tools
 from tests.e2e.harness import Sidecar

@@ -1,0 +1,134 @@
+"""`ConsumerService`: who may come in, and which way. What happens on each way is in `consume` and `fetch`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from offramp.v1 import consumer_pb2 as pb
+from sidecar.model.errors import Exhausted, Stalled, Unknown
+from sidecar.model.records import SessionEnd
+from sidecar.model.version import PROTOCOL_MINOR, VERSION
+from sidecar.server.auth.caller import current
+from sidecar.server.grpc import encode
+from sidecar.server.grpc.clients import read_terms
+from sidecar.server.grpc.consume import METHOD as CONSUME
+from sidecar.server.grpc.consume import Stream, read_hello
+from sidecar.server.grpc.fetch import FetchSession, fetch_alone
+from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.server.grpc.rpc import Context, Handler, abort, both_stream, server_stream, unary
+from sidecar.server.grpc.settlements import read_settlements
+from sidecar.server.grpc.unread_responses import Unread
+from sidecar.server.grpc.writer import Writer
+from sidecar.settings import ListenSettings, Right
+from sidecar.subscription.subscription import Subscription
+
+NAME: str = pb.DESCRIPTOR.services_by_name["ConsumerService"].full_name
+
+
+class ConsumerService:
+    """All sessions of the sidecar."""
+
+    def __init__(self, directory: SubscriptionRegistry, settings: ListenSettings) -> None:
+        self._directory = directory
+        self._settings = settings
+        leased = [one.settings for one in directory if isinstance(one, Subscription)]
+        self._unread = Unread(sum(settings.memory.bytes for settings in leased))
+        self._admitted = 0
+        self._streams: set[Stream] = set()
+        self._sessions: dict[bytes, FetchSession] = {}
+
+    def methods(self) -> dict[str, Handler]:
+        return {
+            CONSUME: both_stream(CONSUME, self._consume),
+            "Open": server_stream("Open", pb.OpenRequest, self._open),
+            "Fetch": unary("Fetch", pb.FetchRequest, self._fetch, self._unread.count),
+            "Settle": unary("Settle", pb.SettleRequest, self._settle),
+            "ExtendLease": unary("ExtendLease", pb.ExtendLeaseRequest, self._extend_lease),
+        }
+
+    def stop(self) -> None:
+        """End every session's stream with UNAVAILABLE, once what was answered is written. Subscriptions are drained
+        before."""
+        for stream in self._streams:
+            stream.stop()
+        for session in self._sessions.values():
+            session.stop()
+
+    async def _consume(self, context: Context) -> None:
+        first = await read_hello(context)
+        hello = first.hello
+        subscription = self._directory.leased(hello.subscription, Right.CONSUME)
+        terms = read_terms(hello.client, hello.max_message_bytes, hello.lease_ms)
+        with self._admission(), Writer(context, self._settings.unread) as writer:
+            stream = Stream(context, writer, subscription, self._directory, terms)
+            self._streams.add(stream)
+            try:
+                await stream.run(first, lambda session: self._welcome(session, subscription))
+            except Stalled as error:
+                # Waits for the client, which counts as a session until then: gRPC still holds what it has not read.
+                await abort(context, error)
+            finally:
+                self._streams.discard(stream)
+
+    async def _open(self, request: pb.OpenRequest, context: Context) -> None:
+        subscription = self._directory.leased(request.subscription, Right.CONSUME)
+        terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
+        with self._admission(), Writer(context, self._settings.unread) as writer:
+            session = FetchSession(subscription, self._directory, terms)
+            self._sessions[session.id] = session
+            try:
+                welcome = self._welcome(session.id, subscription)
+                await writer.write(pb.OpenResponse(welcome=welcome).SerializeToString())
+                while True:
+                    for notice in await session.events():
+                        await writer.write(encode.notice(encode.OPEN_NOTICES, notice))
+            finally:
+                del self._sessions[session.id]
+                session.end(SessionEnd.LOST)
+
+    async def _fetch(self, request: pb.FetchRequest) -> bytes:
+        self._unread.check()
+        if request.session:
+            session = self._sessions.get(request.session)
+            if session is None:
+                raise Unknown(
+                    f"there is no session {request.session.hex()}: its stream ended, or it is from before a restart; "
+                    "open a new one"
+                )
+            current().require(Right.CONSUME, session.subscription)
+            return await session.fetch(request, self._unread.check)
+        subscription = self._directory.leased(request.subscription, Right.CONSUME)
+        with self._admission():
+            return await fetch_alone(request, subscription, self._directory, self._unread.check)
+
+    async def _settle(self, request: pb.SettleRequest) -> bytes:
+        results = self._directory.settle(read_settlements(request.settlements))
+        return b"".join(encode.settle_result(encode.SETTLE_RESULTS, result) for result in results)
+
+    async def _extend_lease(self, request: pb.ExtendLeaseRequest) -> bytes:
+        extended = [self._directory.extend(one.lease, one.lease_for_ms / 1_000) for one in request.extensions]
+        return b"".join(encode.extend_result(encode.EXTEND_RESULTS, one) for one in extended)
+
+    @contextmanager
+    def _admission(self) -> Iterator[None]:
+        if self._admitted >= self._settings.max_sessions:
+            raise Exhausted(f"there are {self._admitted} sessions already, which is listen.max_sessions")
+        self._admitted += 1
+        try:
+            yield
+        finally:
+            self._admitted -= 1
+
+    def _welcome(self, session: bytes, subscription: Subscription) -> pb.Welcome:
+        settings = subscription.settings
+        return pb.Welcome(
+            session=session,
+            boot=self._directory.boot,
+            protocol_minor=PROTOCOL_MINOR,
+            sidecar_version=VERSION,
+            limits=pb.Limits(
+                batch_records=settings.batch.records,
+                batch_bytes=settings.batch.bytes,
+                lease_max_ms=int(settings.lease.max * 1_000),
+                max_request_bytes=self._settings.max_request_bytes,
+            ),
+        )

@@ -1,0 +1,52 @@
+"""`PublishService`: messages from apps to a broker."""
+
+from offramp.v1 import publish_pb2 as pb
+from sidecar.brokers.connections import Connections
+from sidecar.model.errors import InvalidRequest
+from sidecar.model.records import Header, Message
+from sidecar.server.auth.caller import EVERY, current
+from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.server.grpc.rpc import Handler, unary
+from sidecar.settings import Right
+
+NAME: str = pb.DESCRIPTOR.services_by_name["PublishService"].full_name
+
+
+class PublishService:
+    def __init__(self, directory: SubscriptionRegistry, brokers: Connections) -> None:
+        self._directory = directory
+        self._brokers = brokers
+
+    def methods(self) -> dict[str, Handler]:
+        return {"Publish": unary("Publish", pb.PublishRequest, self._publish)}
+
+    async def _publish(self, request: pb.PublishRequest) -> bytes:
+        broker = self._brokers.usable(self._broker_name(request))
+        if not request.topic:
+            raise InvalidRequest("topic must be given")
+        messages = [_read_message(index, message) for index, message in enumerate(request.messages)]
+        places = await broker.publish(request.topic, messages) if messages else ()
+        published = [pb.Published(lane=place.lane, position=place.position) for place in places]
+        return pb.PublishResponse(published=published).SerializeToString()
+
+    def _broker_name(self, request: pb.PublishRequest) -> str:
+        match request.WhichOneof("target"):
+            case "subscription":
+                return self._directory.named(request.subscription, Right.PUBLISH).settings.broker
+            case "broker":
+                current().require(Right.PUBLISH, EVERY)
+                return request.broker
+            case _:
+                raise InvalidRequest("the target must be given: a subscription or a broker")
+
+
+def _read_message(index: int, message: pb.Message) -> Message:
+    if message.timestamp_ms < 0:
+        raise InvalidRequest(f"messages[{index}]: timestamp_ms is {message.timestamp_ms}; it must not be negative")
+    return Message(
+        key=message.key if message.HasField("key") else None,
+        value=message.value if message.HasField("value") else None,
+        headers=tuple(Header(one.name, one.value if one.HasField("value") else None) for one in message.headers),
+        lane=message.lane if message.HasField("lane") else None,
+        timestamp_ms=message.timestamp_ms,
+    )

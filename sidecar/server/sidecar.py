@@ -1,0 +1,292 @@
+"""The sidecar as one process: brokers, subscriptions, gRPC and HTTP, from start to drain."""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Iterable
+from http import HTTPStatus
+
+from sidecar import brokers
+from sidecar.brokers.connections import Connections
+from sidecar.model.clock import Clock
+from sidecar.model.errors import OfframpError, StartError
+from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR, VERSION
+from sidecar.observability import logs, metrics, tracing
+from sidecar.observability.logs import Log
+from sidecar.observability.status import Status, SubscriptionState
+from sidecar.ranges.subscription import RangeSubscription
+from sidecar.server import process
+from sidecar.server.auth.caller import current
+from sidecar.server.auth.credential_store import CredentialStore
+from sidecar.server.grpc.admin import AdminService
+from sidecar.server.grpc.consumer import ConsumerService
+from sidecar.server.grpc.health import HealthService
+from sidecar.server.grpc.listeners import GrpcListeners
+from sidecar.server.grpc.log import LogService
+from sidecar.server.grpc.publish import PublishService
+from sidecar.server.grpc.registry import BOOT_BYTES, AnySubscription, SubscriptionRegistry, lease_prefix
+from sidecar.server.grpc.services import NAMES, Services
+from sidecar.server.http import HttpServer, Response, Route
+from sidecar.server.status_page import StatusPage
+from sidecar.settings import Right, Settings, SubscriptionMode
+from sidecar.subscription.subscription import Subscription
+
+#: seconds to wait for brokers at the start; those that take longer are opened while the sidecar serves
+_PATIENCE = 1.0
+#: seconds after which a thread that runs gives way to another that wants to
+_SWITCH = 0.0005
+#: how much more is made than freed before the collector looks for circles, and how often it looks at what is older
+_COLLECT = (10_000, 20, 50)
+#: seconds that streams get for their last words when the sidecar stops
+_FAREWELL = 1.0
+#: states in which a subscription does its job, or would if it were allowed to
+_SERVING = {SubscriptionState.RUNNING, SubscriptionState.PAUSED, SubscriptionState.PROBING}
+
+log = Log("server")
+
+
+def run(settings: Settings) -> int:
+    """Run a sidecar until a signal stops it. Answers the exit code: 0 after a drain, 1 if it could not start or was
+    told twice to stop."""
+    logs.configure(settings.log)
+    # A broker's threads ask for the interpreter many times a poll; a busy loop would keep each waiting for 5 ms.
+    sys.setswitchinterval(_SWITCH)
+    # Batches and leases go without it, since they do not hang together in circles: looking at all of those in flight,
+    # again and again, took an eighth of the time of a sidecar with many small batches.
+    gc.set_threshold(*_COLLECT)
+    return asyncio.run(_run(settings))
+
+
+async def _run(settings: Settings) -> int:
+    loop = asyncio.get_running_loop()
+    told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.put_nowait, number)
+    sidecar = await _started(settings)
+    if sidecar is None:
+        return 1
+    log.info("stopping", signal=(await told.get()).name, deadline=settings.drain.deadline)
+    stop = asyncio.create_task(sidecar.stop(settings.drain.deadline))
+    again = asyncio.create_task(told.get())
+    await asyncio.wait((stop, again), return_when=asyncio.FIRST_COMPLETED)
+    if again.done():
+        log.warning("stopping at once: what is not committed will be delivered again", signal=again.result().name)
+        stop.cancel()
+        await asyncio.wait((stop,))
+        await sidecar.close()
+        return 1
+    again.cancel()
+    stop.result()
+    return 0
+
+
+async def _started(settings: Settings) -> "Sidecar | None":
+    """None if it cannot start, and the log says why."""
+    sidecar = None
+    try:
+        sidecar = Sidecar(settings)
+        await sidecar.start()
+    except OfframpError as error:
+        log.error("cannot start", error=error)
+        if sidecar is not None:
+            await sidecar.close()
+        return None
+    return sidecar
+
+
+class Sidecar:
+    """Everything that one configuration describes. `start`, then `stop`; `close` ends it at once, at any time."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises `StartError`."""
+        self._settings = settings
+        self._boot = os.urandom(BOOT_BYTES)
+        self._began = time.monotonic()
+        self._serving = False
+        self._draining = False
+        self._watch = process.LoopWatch()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._tracing = tracing.start(settings.tracing, os.environ)
+        self._connections = Connections(settings.brokers, brokers.create)
+        prefixes = {lease_prefix(self._boot, number): name for number, name in enumerate(settings.subscriptions)}
+        self._directory = SubscriptionRegistry(
+            self._boot, {prefix: self._subscription(prefix, name) for prefix, name in prefixes.items()}
+        )
+        #: those whose broker is open, until they are drained
+        self._started: list[AnySubscription] = []
+        self._services = Services(
+            ConsumerService(self._directory, settings.listen),
+            PublishService(self._directory, self._connections),
+            LogService(self._directory, self._connections, settings.listen.unread),
+            AdminService(self._directory, self._connections, self.status, Clock(), settings.listen.unread),
+            HealthService(self.is_serving),
+        )
+        self._keys = CredentialStore(settings.listen, settings.clients)
+        self._doors = GrpcListeners(settings, self._keys, self._services)
+        self._page = StatusPage(self._directory, self.status, self._connections.usable)
+        routes: dict[str, Route] = {
+            **({"/": self._page.respond} if settings.http.page else {}),
+            "/healthz": self._healthz,
+            "/startupz": self._startupz,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics,
+            "/version": self._version,
+        }
+        self._http = HttpServer(settings.http.address, routes)
+
+    def _subscription(self, prefix: bytes, name: str) -> AnySubscription:
+        settings = self._settings.subscriptions[name]
+        broker = self._connections[settings.broker].broker
+        if settings.mode is SubscriptionMode.RANGES:
+            return RangeSubscription(settings, broker)
+        system = self._settings.brokers[settings.broker].type
+        spans = self._tracing.spans(settings, system) if self._tracing is not None else None
+        return Subscription(settings, broker, prefix=prefix, spans=spans)
+
+    async def start(self) -> None:
+        """Downstream first: records flow only when there is somebody to hand them to. Raises `OfframpError`."""
+        listen = self._settings.listen
+        if not listen.socket and not listen.tcp:
+            raise StartError("listen: neither socket nor tcp is set, so that no app could connect")
+        http = await self._http.start() if self._settings.http.address else ""
+        # Listeners before brokers: a second sidecar is refused before it touches any data.
+        self._doors.prepare()
+        await self._connections.open(_PATIENCE)
+        await self._doors.open()
+        for subscription in self._directory:
+            self._spawn(self._start_subscription(subscription))
+        self._spawn(self._watch.run())
+        self._spawn(self._keys.run())
+        self._spawn(self._page.run())
+        self._serving = True
+        log.info(
+            "ready",
+            version=VERSION,
+            socket=listen.socket,
+            tcp=self._doors.tcp,
+            http=http,
+            subscriptions=[*self._settings.subscriptions],
+            seconds=time.monotonic() - self._began,
+        )
+
+    async def stop(self, deadline: float) -> None:
+        """Upstream first: no new records, then what workers hold, then the workers, then the brokers.
+
+        Workers get so many seconds to settle. HTTP goes last: a sidecar that drains is alive.
+        """
+        self._draining = True
+        began = time.monotonic()
+        await asyncio.gather(*(self._drain(subscription, deadline) for subscription in self._started))
+        log.info("drained", seconds=time.monotonic() - began)
+        # Streams end only now, so that every settlement was answered; publishes end with the server.
+        self._services.stop()
+        await self._doors.stop(_FAREWELL)
+        await self.close()
+        log.info("stopped", seconds=time.monotonic() - began)
+
+    async def close(self) -> None:
+        """End everything at once. What is not committed is delivered again by the next sidecar."""
+        self._draining = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._doors.stop(None)
+        await asyncio.gather(*(subscription.close() for subscription in self._started), return_exceptions=True)
+        self._doors.close()
+        await self._connections.close()
+        await self._http.stop()
+        await self._page.close()
+        if self._tracing is not None:
+            await self._tracing.close()
+
+    def status(self, subscriptions: Iterable[AnySubscription]) -> Status:
+        return Status(
+            version=VERSION,
+            boot=self._boot,
+            uptime=time.monotonic() - self._began,
+            draining=self._draining,
+            subscriptions=tuple(subscription.status() for subscription in subscriptions),
+            brokers=tuple(connection.status() for connection in self._connections),
+            trouble=self._keys.troubles(),
+        )
+
+    def is_serving(self, name: str) -> bool | None:
+        """Whether the sidecar (""), a service or `subscription/<name>` serves; None if there is no such thing, or if it
+        is a subscription to which the caller has no right at all."""
+        serving = self._serving and not self._draining
+        if name == "" or name in NAMES:
+            return serving
+        for subscription in self._directory:
+            if name == f"subscription/{subscription.settings.name}":
+                known = any(current().may(right, subscription.settings.name) for right in Right)
+                return serving and subscription.status().state in _SERVING if known else None
+        return None
+
+    async def _start_subscription(self, subscription: AnySubscription) -> None:
+        await self._connections[subscription.settings.broker].opened.wait()
+        if self._draining:
+            # Nobody would drain it.
+            return
+        await subscription.start()
+        self._started.append(subscription)
+
+    async def _drain(self, subscription: AnySubscription, deadline: float) -> None:
+        try:
+            await subscription.drain(deadline)
+        except Exception as error:
+            # The others still have something to lose, and so do the workers.
+            log.bug("a subscription could not be drained", error, subscription=subscription.settings.name)
+        self._started.remove(subscription)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.bug("something that should go on has ended", error)
+
+    def _healthz(self) -> Response:
+        # That this is answered shows that the loop turns. A slow app or an absent broker must not restart the pod;
+        # a loop that a bug has ended must.
+        broken = [subscription.broken for subscription in self._directory if subscription.broken]
+        return Response("\n".join(broken) + "\n", HTTPStatus.INTERNAL_SERVER_ERROR) if broken else Response("ok\n")
+
+    def _startupz(self) -> Response:
+        # Not readiness: an app that waits for its socket must start while the broker is away, or while this drains.
+        return Response("started\n") if self._serving else Response("starting\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _readyz(self) -> Response:
+        reasons = ["draining"] if self._draining else [] if self._serving else ["starting"]
+        if self._settings.http.gate_readiness:
+            reasons += self._not_consuming()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        return _json({"ready": not reasons, "reasons": reasons}, status)
+
+    def _not_consuming(self) -> list[str]:
+        """What keeps records from workers, for a pod that has nothing else to do."""
+        reasons = [f"broker {one.name}: {one.trouble}" for one in self.status(()).brokers if one.trouble]
+        for subscription in self._directory:
+            status = subscription.status()
+            if status.state not in _SERVING:
+                reasons.append(f"subscription {status.name} is {status.state.name.lower()}")
+        return reasons
+
+    def _metrics(self) -> Response:
+        meters = {subscription.settings.name: subscription.meters for subscription in self._directory}
+        access = metrics.Access(refused=self._doors.refused(), certificate_expires=self._keys.expires)
+        scrape = metrics.Scrape(self.status(self._directory), meters, process.look(self._watch), access)
+        return Response(metrics.render(scrape), content_type=metrics.CONTENT_TYPE)
+
+    def _version(self) -> Response:
+        return _json({"version": VERSION, "protocol": PROTOCOL, "protocol_minor": PROTOCOL_MINOR})
+
+
+def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(json.dumps(value) + "\n", status, "application/json")

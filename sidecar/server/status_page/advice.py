@@ -1,0 +1,121 @@
+"""What an operator should do. Pure: facts to sentences."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sidecar.observability.status import SubscriptionState
+from sidecar.server.status_page.facts import Facts, SubscriptionFacts
+from sidecar.server.status_page.words import count, lasting
+from sidecar.settings import SubscriptionMode
+
+_ASIDE = "Look at the broker and at the rights to that topic. The commit waits, and nothing is lost."
+#: what to do about each kind of trouble; `{name}` is the subscription's
+_REMEDIES = {
+    "outage": "Mend what is behind the handler. Probes go on by themselves; `offramp resume {name}` probes at once.",
+    "commit": "Look at the broker. Deliveries go on up to the window, and nothing is lost.",
+    "parking": _ASIDE,
+    "dead_letters": _ASIDE,
+    "paused": "See to the cause, then `offramp resume {name}`.",
+    "oversized": "Connect a client that takes larger messages (`max_message_bytes`).",
+    "broker": "Look at the broker, at its address and at the rights of this client. It is tried again by itself.",
+    "bug": "Restart the sidecar, and report the traceback that is in its log.",
+}
+#: about the sidecar itself: its certificate and its tokens
+_FILES = "Put a good file in its place: it is taken over by itself. What was read last stays in use until then."
+_LOOK = "Look at the broker; the log says since when."
+#: what to do in each state, when there is no trouble that says it better
+_STATES = {
+    SubscriptionState.STARTING: "It waits for the broker; nothing to do unless this lasts.",
+    SubscriptionState.RUNNING: "Nothing to do.",
+    SubscriptionState.PAUSED: "Go on with `offramp resume {name}`.",
+    SubscriptionState.PROBING: "Mend what is behind the handler; a probe that succeeds ends this.",
+    SubscriptionState.DRAINING: "Nothing to do: workers settle what they hold, then the sidecar ends.",
+    SubscriptionState.FAILED: "The broker said no: mend what it says, and the sidecar goes on.",
+}
+#: seconds that a record may be unsettled before it is worth a word
+_LONG = 300.0
+#: the same, of a record that keeps its lane from being fetched
+_SOON = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that is wrong, and what to do about it. Words between backticks are to be typed."""
+
+    about: str
+    what: str
+    todo: str
+
+
+def wrong(facts: Facts) -> list[Advice]:
+    """What is wrong anywhere, for the top of the page."""
+    found = [Advice("sidecar", trouble, _FILES) for trouble in facts.status.trouble]
+    found += [
+        Advice(f"broker {broker.name}", broker.trouble, _REMEDIES["broker"])
+        for broker in facts.status.brokers
+        if broker.trouble
+    ]
+    return found + [advice for subscription in facts.subscriptions for advice in _wrong(subscription)]
+
+
+def todo(subscription: SubscriptionFacts) -> str:
+    """What to do about one subscription, in a sentence."""
+    status = subscription.status
+    if subscription.troubles:
+        kind = subscription.troubles[0][0]
+        return _named(_REMEDIES.get(kind, _LOOK), status.name)
+    if status.state is SubscriptionState.RUNNING:
+        return hint(subscription) or _STATES[status.state]
+    return _named(_STATES[status.state], status.name)
+
+
+def hint(subscription: SubscriptionFacts) -> str:
+    """What is worth a look though nothing is wrong; empty if nothing is."""
+    return next(_hints(subscription), "")
+
+
+def _wrong(subscription: SubscriptionFacts) -> Iterator[Advice]:
+    name = subscription.status.name
+    for kind, what in subscription.troubles:
+        yield Advice(name, what, _named(_REMEDIES.get(kind, _LOOK), name))
+
+
+def _named(sentence: str, name: str) -> str:
+    # A name is a name: it must not end what is to be typed.
+    return sentence.replace("{name}", name.replace("`", "'"))
+
+
+def _hints(subscription: SubscriptionFacts) -> Iterator[str]:
+    status = subscription.status
+    waiting = lag(subscription)
+    if status.mode == SubscriptionMode.RANGES:
+        return
+    if not status.sessions:
+        yield (
+            f"No worker is connected, and {count(waiting)} records wait: start one."
+            if waiting > 0
+            else "No worker is connected; nothing waits for one."
+        )
+    for lane in status.lanes:
+        if lane.held_by.startswith("window") and lane.oldest > _SOON:
+            who = f", which {lane.oldest_with} has in hand" if lane.oldest_with else ""
+            yield (
+                f"Lane {lane.topic}/{lane.lane} has gone as far as its window lets it: it waits for record "
+                f"{lane.oldest_position}, unsettled for {lasting(lane.oldest)}{who}."
+            )
+    if oldest(subscription) > _LONG and status.leases:
+        yield (
+            f"A record has been unsettled for {lasting(oldest(subscription))}: the table of lanes says which, and who "
+            "has it."
+        )
+
+
+def oldest(subscription: SubscriptionFacts) -> float:
+    """Seconds since the oldest unsettled record was fetched. Parked ones are meant to wait, and do not count."""
+    return max((lane.oldest for lane in subscription.status.lanes if not lane.parked), default=0.0)
+
+
+def lag(subscription: SubscriptionFacts) -> int:
+    """Records that somebody still has to work on, parked ones aside; -1 if no lane's is known."""
+    known: Sequence[int] = [lane.lag for lane in subscription.status.lanes if lane.lag >= 0 and not lane.parked]
+    return sum(known) if known or not subscription.status.lanes else -1

@@ -1,0 +1,158 @@
+"""Telling the broker how far lanes have come: continuously, one commit at a time."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from sidecar.brokers.base import SeekTarget, Source
+from sidecar.core.failures.backoff import Backoff
+from sidecar.core.state.lane import LanePhase, LaneState
+from sidecar.core.tracker import RecordTracker
+from sidecar.model.errors import BrokerError, LaneGone, Stopping
+from sidecar.model.records import Commit, Lane
+from sidecar.settings import SubscriptionSettings
+
+
+class Committer:
+    """Commits what is settled, and moves lanes. Both go one after the other, so that no commit of an earlier epoch
+    can overtake a seek."""
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        books: RecordTracker,
+        source: Source,
+        backoff: Backoff,
+        *,
+        with_beyond: bool,
+        lost: Callable[[Iterable[LaneState]], None],
+        committed: Callable[[LaneState], None],
+    ) -> None:
+        self._settings = settings
+        self._books = books
+        self._source = source
+        self._backoff = backoff
+        self._with_beyond = with_beyond
+        self._lost = lost
+        self._committed = committed
+        self._wanted = asyncio.Event()
+        self._turn = asyncio.Lock()
+        #: seeks that are under way, whether or not somebody waits for them
+        self._seeks: set[asyncio.Task[Mapping[Lane, int]]] = set()
+
+    def want(self) -> None:
+        """Something was settled."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(self._settings.commit_every)
+            self._wanted.clear()
+            if await self.commit(self._books.lanes.values()):
+                failures = 0
+            else:
+                failures += 1
+                self._wanted.set()
+                await asyncio.sleep(self._backoff.wait(failures))
+
+    async def commit(self, lanes: Iterable[LaneState]) -> bool:
+        """Commit what is settled of these lanes. Answers whether the broker has it all."""
+        lanes = list(lanes)
+        async with self._turn:
+            commits: dict[Lane, Commit] = {}
+            sent: list[tuple[LaneState, Commit, int]] = []
+            for state in lanes:
+                if state.phase is LanePhase.GONE:
+                    continue
+                commit = state.ledger.committable(with_beyond=self._with_beyond)
+                if commit is not None:
+                    commits[state.lane] = commit
+                    sent.append((state, commit, state.uncommitted))
+                    state.ledger.commit_sent()
+            if not commits:
+                return True
+            return await self._send(commits, sent)
+
+    async def commit_all(self, lanes: Iterable[LaneState]) -> None:
+        """Commit until nothing is left: what is settled while a commit is under way was promised to count too.
+
+        Gives up when a commit fails.
+        """
+        lanes = list(lanes)
+        while await self.commit(lanes) and any(map(self._has_news, lanes)):
+            pass
+
+    def _has_news(self, state: LaneState) -> bool:
+        news = state.ledger.committable(with_beyond=self._with_beyond)
+        return state.phase is not LanePhase.GONE and news is not None
+
+    async def _send(self, commits: Mapping[Lane, Commit], sent: list[tuple[LaneState, Commit, int]]) -> bool:
+        gone: frozenset[Lane] = frozenset()
+        try:
+            async with asyncio.timeout(self._settings.commit_timeout):
+                await self._source.commit(commits)
+        except LaneGone as error:
+            gone = error.lanes
+            self._lost([state for state, _, _ in sent if state.lane in gone])
+        except (BrokerError, TimeoutError) as error:
+            for state, _, _ in sent:
+                state.ledger.commit_failed()
+            self._books.counters.failed_commits += 1
+            text = str(error) or f"no answer within {self._settings.commit_timeout:g} s"
+            self._books.note("commit", f"commits are held back: {text}")
+            return False
+        self._books.counters.commits += 1
+        self._books.note("commit", "")
+        for state, commit, uncommitted in sent:
+            if state.lane in gone or state.phase is LanePhase.GONE:
+                continue
+            state.ledger.commit_done(commit)
+            state.window.commit(commit.position)
+            state.uncommitted -= uncommitted
+            self._committed(state)
+        return True
+
+    async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        """Move lanes. Their leases become stale. Raises what `Source.seek` raises: `LaneGone` if only some were moved,
+        anything else if none was; `Stopping`: perhaps they were, and perhaps not. If the caller is cancelled, it is
+        done all the same."""
+        # The broker may have moved already. One that went on without its turn would undo a later one, and one that
+        # stopped half-way would leave the lane to commits of its earlier epoch.
+        seek = asyncio.create_task(self._seek(targets))
+        self._seeks.add(seek)
+        seek.add_done_callback(self._seeks.discard)
+        try:
+            return await asyncio.shield(seek)
+        except asyncio.CancelledError:
+            if seek.cancelled():
+                raise Stopping("the sidecar is stopping; ask again in a moment") from None
+            raise
+
+    async def close(self) -> None:
+        """Give up the seeks that are under way. The source must be closed next."""
+        seeks = [*self._seeks]
+        for seek in seeks:
+            seek.cancel()
+        await asyncio.gather(*seeks, return_exceptions=True)
+
+    async def _seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        async with self._turn:
+            before = [self._books.lanes[lane] for lane in targets if lane in self._books.lanes]
+            try:
+                positions = await self._source.seek(targets)
+            except LaneGone as error:
+                self._end([state for state in before if state.lane not in error.lanes])
+                raise
+            except BrokerError:
+                # The broker may have the targets as committed, and another life of the lanes would start there.
+                for state in before:
+                    state.ledger.commit_failed()
+                self.want()
+                raise
+            self._end(before)
+            return positions
+
+    def _end(self, moved: Iterable[LaneState]) -> None:
+        # The new epoch may have begun already while the call was under way: only the old one ends here.
+        self._lost([state for state in moved if state.phase is not LanePhase.GONE])

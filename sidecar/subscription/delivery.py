@@ -1,0 +1,291 @@
+"""Out: giving batches to the workers that wait, and waking when time alone changes something."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+from sidecar.core.failures.backoff import Backoff
+from sidecar.core.failures.outage import OutageDetector
+from sidecar.core.scheduling.budget import Budget
+from sidecar.core.scheduling.selection import Capacity, Selection
+from sidecar.core.state.leases import Lease
+from sidecar.core.state.record_slices import RedeliveryGroup, redeliveries
+from sidecar.core.tracker import RecordTracker
+from sidecar.model.clock import Clock
+from sidecar.model.records import ClosedBy, Delivery
+from sidecar.observability.tracing import Spans
+from sidecar.settings import BatchSettings, SubscriptionSettings
+from sidecar.subscription.session import Session
+
+#: bytes that a batch may add for each record
+_BESIDE = 24
+#: seconds that a session may be held back until it has nothing in hand, for a record that must be alone with it
+_PATIENCE = 5.0
+
+
+_Source = Callable[[Capacity, float], Selection | None]
+
+
+class Deliverer:
+    """Fair to workers: who has room and waits longest is served next."""
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        books: RecordTracker,
+        clock: Clock,
+        guard: OutageDetector,
+        budget: Budget,
+        rng: random.Random,
+        *,
+        sweep: Callable[[], None],
+        oversized: Callable[[Sequence[RedeliveryGroup]], None],
+        spans: Spans | None = None,
+    ) -> None:
+        self._settings = settings
+        self._books = books
+        self._clock = clock
+        self._guard = guard
+        self._budget = budget
+        self._sweep = sweep
+        self._oversized = oversized
+        self._spans = spans
+        #: deliver nothing: paused or draining
+        self.stopped = False
+        #: sessions with room, longest waiting first
+        self._ready_sessions: dict[Session, None] = {}
+        self._probes = Backoff(settings.outage.probe_first, 2.0, settings.outage.probe_max, 0.2, rng)
+        self._probing: Lease[Session] | None = None
+        self._probe_failures = 0
+        self._next_probe = 0.0
+        #: gets nothing until it has nothing in hand
+        self._draining_session: Session | None = None
+        self._held_back_until = 0.0
+        #: of a session that was held back in vain: the next batch is a record that should be alone with it
+        self._suspects_turn = True
+        self._room_within = lru_cache(maxsize=64)(partial(_room_within, settings.batch))
+        dispatcher = books.dispatcher
+        self._probe_alone: tuple[_Source, ...] = (dispatcher.probe,)
+        self._others_alone: tuple[_Source, ...] = (dispatcher.pick,)
+        self._others_first: tuple[_Source, ...] = (dispatcher.pick, dispatcher.suspect)
+        self._suspects_first: tuple[_Source, ...] = (dispatcher.suspect, dispatcher.pick)
+        self._pump_is_due = False
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def session_changed(self, session: Session) -> None:
+        if not session.has_room():
+            self._ready_sessions.pop(session, None)
+        elif session not in self._ready_sessions:
+            self._ready_sessions[session] = None
+            self.schedule_delivery()
+
+    def release_lease(self, lease: Lease[Session]) -> None:
+        """The lease is in its session's hands no more."""
+        session = lease.holder
+        if session.leases.pop(lease.id, None) is not None:
+            session.unsettled_bytes -= lease.size
+            if not session.leases:
+                self._is_free(session, lease)
+        if lease is self._probing:
+            self._probing = None
+            if self._guard.down:
+                self._probe_failures += 1
+                self._next_probe = self._clock.now() + self._probes.wait(self._probe_failures)
+        if self._spans is not None:
+            self._spans.ended(lease)
+        self.session_changed(session)
+
+    def _is_free(self, session: Session, lease: Lease[Session]) -> None:
+        """The session has nothing in hand any more. This was the last."""
+        session.isolation_timed_out = False
+        if session.exclusive:
+            now = self._clock.now()
+            session.exclusive, session.shared_until = False, now + (now - lease.granted)
+
+    def outage_began(self, now: float) -> None:
+        self._probing = None
+        self._probe_failures = 1
+        self._next_probe = now + self._probes.wait(1)
+
+    def probe_now(self) -> None:
+        self._next_probe = 0.0
+        self.schedule_delivery()
+
+    def schedule_delivery(self) -> None:
+        """Once the current callback is done, however many asked for it."""
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            asyncio.get_running_loop().call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Give batches to the workers that wait."""
+        self._pump_is_due = False
+        now = self._clock.now()
+        dispatcher = self._books.dispatcher
+        passed_over: list[Session] = []
+        if self._draining_session is not None and not dispatcher.has_suspect(now):
+            # Its record went, or moved away. The next one gets a session, and a time to wait for it, of its own.
+            self._draining_session = None
+        while self._ready_sessions and self._may_deliver(now) and not dispatcher.idle(now):
+            session = next(iter(self._ready_sessions))
+            del self._ready_sessions[session]
+            if self._is_held_back(session, now):
+                passed_over.append(session)
+                continue
+            pick, too_large = self._pick(session, now)
+            if pick is not None:
+                self._deliver(session, pick, now)
+                if session.has_room():
+                    self._ready_sessions[session] = None
+                continue
+            passed_over.append(session)
+            if not too_large and not dispatcher.has_suspect(now):
+                break
+            # Nothing for this worker; another one may take larger messages, or have nothing in hand.
+        if passed_over:
+            self._ready_sessions = {**dict.fromkeys(passed_over), **self._ready_sessions}
+        self.set_alarm(now)
+
+    def set_alarm(self, now: float) -> None:
+        """Wake when time alone will change something. Waking too early is harmless; it may be a moment late."""
+        times = [self._books.leases.next_deadline()]
+        if self._ready_sessions and not self.stopped:
+            dispatcher = self._books.dispatcher
+            times.append(self._budget.next_token(now))
+            comes = [dispatcher.next_due(), dispatcher.linger_ends(now)]
+            if self._guard.down:
+                comes.append(self._next_probe)
+            if self._draining_session is not None:
+                comes.append(self._held_back_until)
+            # What is due already and did not go waits for something else than time: a worker, a commit, a key.
+            times += [time for time in comes if time is not None and time > now]
+        at = min((time for time in times if time is not None), default=None)
+        if at is None:
+            return
+        at = max(at, now + 0.001)
+        if self._alarm is not None:
+            if self._alarm.when() <= at:
+                return
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
+
+    def close(self) -> None:
+        self.stopped = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._sweep()
+
+    def _may_deliver(self, now: float) -> bool:
+        if self.stopped:
+            return False
+        if self._guard.down and now < self._next_probe:
+            return False
+        return self._budget.allows(len(self._books.leases), now)
+
+    def _is_held_back(self, session: Session, now: float) -> bool:
+        """Whether the session gets nothing now, so that it can soon take a record that must be alone with it.
+
+        One session at a time, and not for long: a worker that is slow must not keep others of its process waiting.
+        """
+        dispatcher = self._books.dispatcher
+        if not session.leases or not dispatcher.has_suspect(now):
+            return False
+        if session.isolation_timed_out or self._guard.down or now < session.shared_until:
+            return False
+        if not dispatcher.has_suspect(now, session.hard_bytes):
+            return False
+        if self._draining_session is None or not self._draining_session.has_room():
+            self._draining_session, self._held_back_until = session, now + _PATIENCE
+        if session is self._draining_session and now >= self._held_back_until:
+            self._draining_session, session.isolation_timed_out = None, True
+        return session is self._draining_session
+
+    def _pick(self, session: Session, now: float) -> tuple[Selection | None, bool]:
+        """The next batch for this worker, and whether it met records that are too large for it."""
+        room, dispatcher = self._room(session), self._books.dispatcher
+        met_too_large = False
+        for way in self._sources(session, now):
+            pick = way(room, now)
+            if dispatcher.too_large:
+                met_too_large = True
+                self._oversized(dispatcher.too_large)
+            if pick is None:
+                continue
+            if pick.exclusive:
+                self._draining_session = None
+                # In company, if it had to be: then a death proves nothing, but an ack is an ack.
+                pick = pick._replace(exclusive=not session.leases)
+                self._suspects_turn = False
+            elif session.isolation_timed_out:
+                self._suspects_turn = True
+            return pick, met_too_large
+        return None, met_too_large
+
+    def _sources(self, session: Session, now: float) -> tuple[_Source, ...]:
+        """Where to look for its next batch, one after the other. Records that must be alone and all others share it
+        by time, so that many of those do not keep these waiting."""
+        if self._guard.down:
+            return self._probe_alone
+        if session.isolation_timed_out:
+            suspects_first = self._suspects_turn
+        elif not session.leases:
+            suspects_first = now >= session.shared_until
+        else:
+            return self._others_alone
+        return self._suspects_first if suspects_first else self._others_first
+
+    def _room(self, session: Session) -> Capacity:
+        room = self._room_within(session.hard_bytes)
+        if session.credit.bytes:
+            return room._replace(bytes=min(room.bytes, max(1, session.credit.bytes - session.unsettled_bytes)))
+        return room
+
+    def _deliver(self, session: Session, pick: Selection, now: float) -> None:
+        spans, books = pick.spans, self._books
+        longest = float(self._settings.lease.max)
+        limit = min(session.lease or longest, longest)
+        lease = books.leases.grant(session, spans, now, limit, longest)
+        lease.apart = pick.apart
+        lease.origin = pick.origin or lease.number
+        lease.uncounted_failures = pick.uncounted_failures
+        for parcel in pick.parcels:
+            books.leases.left(parcel)
+        session.leases[lease.id] = lease
+        session.exclusive = pick.exclusive
+        session.unsettled_bytes += lease.size
+        books.in_flight(spans)
+        self._budget.sent(lease.records)
+        if self._guard.down:
+            # One that hangs says nothing, and another is tried in the end.
+            self._probing, self._next_probe = lease, now + self._settings.outage.probe_max
+        told = redeliveries(spans)
+        books.counters.batches += 1
+        books.counters.delivered += lease.records
+        if pick.closed_by is ClosedBy.RETRY:
+            books.counters.redelivered += lease.records
+        books.meters.batch_records.observe(lease.records)
+        books.meters.closed_by[pick.closed_by] += 1
+        if self._spans is not None:
+            self._spans.delivered(lease)
+        first = spans[0]
+        if len(spans) == 1:
+            frames: Sequence[bytes] = first.chunk.frames[first.start : first.stop]
+            lanes: tuple[int, ...] = (first.chunk.shown.number,)
+        else:
+            frames = [frame for span in spans for frame in span.chunk.frames[span.start : span.stop]]
+            lanes = tuple(dict.fromkeys(span.chunk.shown.number for span in spans))
+        topic = first.chunk.shown.topic
+        session.consumer.deliver(
+            Delivery(lease.id, topic, lanes, frames, lease.records, lease.size, told, limit, pick.closed_by)
+        )
+
+
+def _room_within(batch: BatchSettings, hard_bytes: int) -> Capacity:
+    """For a client that takes so many bytes."""
+    # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
+    frames = max(hard_bytes - _BESIDE * batch.records, hard_bytes * 3 // 8)
+    return Capacity(min(int(batch.bytes), frames), hard_bytes)

@@ -1,0 +1,75 @@
+"""Returned parcels, pinned to a plain list of them."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from sidecar.core.scheduling.retry_queue import _DueQueue
+from sidecar.core.state.record_slices import RedeliveryGroup, RedeliveryState
+from tests.kit import span_of
+
+
+class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.returns = _DueQueue()
+        self.model: list[RedeliveryGroup] = []
+        #: seen to be due, oldest first: the order in which they must go
+        self.order: list[RedeliveryGroup] = []
+        self.now = 50.0
+
+    @rule(after=st.sampled_from([-1.0, 0.0, 1.0, 2.0, 2.0, 5.0]))
+    def a_parcel_comes_back(self, after: float) -> None:
+        parcel = RedeliveryGroup([span_of(1)], self.now + after)
+        self.returns.add(parcel, self.now)
+        self.model.append(parcel)
+
+    @rule(later=st.floats(0.0, 3.0))
+    def time_passes(self, later: float) -> None:
+        self.now += later
+
+    @precondition(lambda self: self.waiting())
+    @rule(
+        data=st.data(),
+        state=st.sampled_from([state for state in RedeliveryState if state is not RedeliveryState.WAITING]),
+    )
+    def a_parcel_stops_waiting_elsewhere(self, data: st.DataObject, state: RedeliveryState) -> None:
+        data.draw(st.sampled_from(self.waiting())).state = state
+
+    @rule()
+    def those_that_stopped_waiting_are_let_go(self) -> None:
+        self.returns.prune()
+
+    @rule()
+    def the_first_that_is_due_goes(self) -> None:
+        due = self.returns.due(self.now)
+        if due:
+            parcel = due.popleft()
+            assert parcel.state is RedeliveryState.WAITING
+            parcel.state = RedeliveryState.LEASED
+
+    def waiting(self) -> list[RedeliveryGroup]:
+        return [parcel for parcel in self.model if parcel.state is RedeliveryState.WAITING]
+
+    @invariant()
+    def what_is_due_is_there_and_nothing_else(self) -> None:
+        there = self.returns.due(self.now)
+        due = [parcel for parcel in there if parcel.state is RedeliveryState.WAITING]
+        assert {*map(id, due)} == {id(parcel) for parcel in self.waiting() if parcel.due <= self.now}
+        assert bool(there) == bool(due)
+        # Whoever was due at an earlier look goes before whoever became due since; those by their time.
+        before = [parcel for parcel in self.order if parcel.state is RedeliveryState.WAITING]
+        assert due[: len(before)] == before
+        self.order = due
+
+    @invariant()
+    def it_knows_when_the_next_becomes_due(self) -> None:
+        self.returns.due(self.now)
+        later = [parcel.due for parcel in self.waiting() if parcel.due > self.now]
+        assert self.returns.next_due() == min(later, default=None)
+
+    @invariant()
+    def all_that_wait_are_in_it(self) -> None:
+        assert sorted(map(id, self.returns)) == sorted(map(id, self.waiting()))
+
+
+TestReturns = ReturnsGiveBackWhatIsDue.TestCase

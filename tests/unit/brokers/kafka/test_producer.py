@@ -1,0 +1,153 @@
+"""Publishing, when the library cannot."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from sidecar.brokers.kafka import producer, properties
+from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka.producer import Publisher
+from sidecar.model.errors import TooLarge, Unavailable
+from sidecar.model.records import Message, Place
+
+OPTIONS = KafkaOptions(servers=("nowhere:1",))
+SMALL = [Message(b"key", b"value")]
+
+
+class Delivered:
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 7
+
+
+class Library:
+    """Stands in for a producer: reports within a poll what the test has decided."""
+
+    made: list["Library"]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.queue: list[Callable[[KafkaError | None, Any], None]] = []
+        self.outcome: list[KafkaError | None] = []
+        self.fatal = self.told = False
+        self._turn = threading.Lock()
+        self.made.append(self)
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    def produce(self, *_: Any, on_delivery: Callable[[KafkaError | None, Any], None], **__: Any) -> None:
+        if self.fatal:
+            raise KafkaException(
+                KafkaError(KafkaError._FATAL, "Broker: Broker received an out of order sequence number")
+            )
+        with self._turn:
+            self.queue.append(on_delivery)
+
+    def poll(self, timeout: float) -> None:
+        if self.fatal and not self.told:
+            # The library has no other way: of this it tells no callback.
+            self.told = True
+            raise KafkaException(KafkaError(KafkaError._FATAL))
+        with self._turn:
+            reported, self.queue = (self.queue, []) if self.outcome else ([], self.queue)
+        for report in reported:
+            report(self.outcome[0], Delivered())
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        assert not blocking, "the event loop does not wait"
+        if not in_flight:
+            self.outcome = self.outcome or [KafkaError(KafkaError._PURGE_QUEUE)]
+
+    def flush(self, timeout: float) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> None:
+    Library.made = []
+    monkeypatch.setattr(producer, "Producer", Library)
+
+
+def play(body: Callable[[Publisher], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        publisher = Publisher(OPTIONS, Reasons(), Chatter(), lambda: None)
+        try:
+            async with asyncio.timeout(5.0):
+                await body(publisher)
+        finally:
+            await publisher.close()
+
+    asyncio.run(run())
+
+
+def test_a_message_that_can_never_fit_into_the_queue_is_too_large() -> None:
+    """The library would say that its queue is full, for ever."""
+
+    async def body(publisher: Publisher) -> None:
+        large = Message(b"key", bytes(properties.QUEUE + 1))
+        with pytest.raises(TooLarge, match="67,108,865 bytes"):
+            await publisher.publish("orders", [*SMALL, large])
+        assert not Library.made[0].queue, "nothing was written"
+
+    play(body)
+
+
+def test_the_queue_is_as_large_as_what_is_taken() -> None:
+    assert properties.producing(OPTIONS)["queue.buffering.max.kbytes"] == properties.QUEUE // 1024
+
+
+def test_a_producer_that_failed_for_good_still_answers_for_what_it_had() -> None:
+    async def body(publisher: Publisher) -> None:
+        under_way = asyncio.create_task(publisher.publish("orders", SMALL))
+        (old,) = Library.made
+        await asyncio.sleep(0)
+        assert len(old) == 1
+        old.fatal = True
+        with pytest.raises(Unavailable, match="out of order"):
+            await publisher.publish("orders", SMALL)
+        with pytest.raises(Unavailable, match="replaced"):
+            await under_way
+        new = Library.made[1]
+        new.outcome = [None]
+        assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
+
+    play(body)
+
+
+def test_a_producer_that_failed_for_good_is_replaced_once() -> None:
+    async def body(publisher: Publisher) -> None:
+        (old,) = Library.made
+        first, second = (asyncio.create_task(publisher.publish("orders", SMALL)) for _ in range(2))
+        await asyncio.sleep(0)
+        assert len(old) == 2
+        old.outcome = [KafkaError(KafkaError._FATAL)]
+        for each in (first, second):
+            with pytest.raises(Unavailable):
+                await each
+        assert len(Library.made) == 2
+
+    play(body)
+
+
+def test_the_thread_outlives_a_producer_that_failed_for_good_while_nothing_was_under_way() -> None:
+    """One that may not write at all fails so before anybody publishes."""
+
+    async def body(publisher: Publisher) -> None:
+        (old,) = Library.made
+        old.fatal = True
+        publisher._wake.set()
+        while not old.told:  # noqa: ASYNC110 - it happens on a thread
+            await asyncio.sleep(0.01)
+        with pytest.raises(Unavailable):
+            await publisher.publish("orders", SMALL)
+        Library.made[1].outcome = [None]
+        assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
+
+    play(body)

@@ -1,0 +1,111 @@
+"""Reading a run, when the broker does not answer."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from sidecar.brokers.base import LaneEnd
+from sidecar.brokers.kafka import ranges
+from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka.ranges import RangeReader
+from sidecar.model.errors import Unavailable
+from sidecar.model.records import Lane, Run
+
+
+class Hanging:
+    """Stands in for a consumer of a leader that is away."""
+
+    def __init__(self) -> None:
+        self.polling, self.answers, self.closed = threading.Event(), threading.Event(), threading.Event()
+
+    def assign(self, partitions: Any) -> None: ...
+
+    def poll(self, timeout: float) -> None:
+        self.polling.set()
+        self.answers.wait(5.0)
+
+    def close(self) -> None:
+        assert self.answers.is_set(), "closed while it was polled"
+        self.closed.set()
+
+
+def test_a_range_that_waits_for_its_leader_leaves_the_threads_of_the_loop_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commits are looked at from those."""
+    library = Hanging()
+    monkeypatch.setattr(ranges, "Consumer", lambda *_, **__: library)
+
+    async def read() -> None:
+        options = KafkaOptions(servers=("nowhere:1",))
+        reader = RangeReader(options, Reasons(), Chatter(), Lane("orders", 0), Run(0, 10), LaneEnd(0, 10))
+        async for _ in reader.chunks(1 << 20):
+            pass
+
+    async def body() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        reading = asyncio.create_task(read())
+        try:
+            async with asyncio.timeout(3.0):
+                assert await asyncio.to_thread(library.polling.wait, 2.0)
+            reading.cancel()
+        finally:
+            library.answers.set()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert library.closed.is_set()
+
+    asyncio.run(body())
+
+
+class Slow:
+    """Stands in for a consumer that has much to pass over before its first record."""
+
+    def __init__(self, silent: int) -> None:
+        self._silent = silent
+
+    def assign(self, partitions: Any) -> None: ...
+
+    def poll(self, timeout: float) -> Any:
+        self._silent -= 1
+        return None if self._silent >= 0 else FakeMessage(98)
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        # From before what was asked for, too.
+        return [FakeMessage(offset) for offset in range(99, 106)]
+
+    def close(self) -> None: ...
+
+
+class FakeMessage:
+    def __init__(self, offset: int) -> None:
+        self.offset = lambda: offset
+        self.error = self.key = self.headers = lambda: None
+        self.partition = lambda: 0
+        self.topic = lambda: "orders"
+        self.timestamp = lambda: (1, 1)
+        self.value = lambda: b"value"
+
+
+def positions(monkeypatch: pytest.MonkeyPatch, library: Slow) -> list[int]:
+    monkeypatch.setattr(ranges, "Consumer", lambda *_, **__: library)
+
+    async def body() -> list[int]:
+        options = KafkaOptions(servers=("nowhere:1",))
+        reader = RangeReader(options, Reasons(), Chatter(), Lane("orders", 0), Run(100, 105), LaneEnd(0, 200))
+        return [position async for chunk in reader.chunks(1 << 20) for position in chunk.positions]
+
+    return asyncio.run(body())
+
+
+def test_a_range_waits_for_the_library_as_long_as_nothing_is_known_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert positions(monkeypatch, Slow(3)) == [*range(100, 105)]
+
+
+def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match="cannot read orders/0: no answer"):
+        positions(monkeypatch, Slow(100))

@@ -1,0 +1,104 @@
+"""The number of batches at once at which most gets done is found, whatever is behind the handlers."""
+
+import heapq
+import random
+from collections.abc import Callable
+
+import pytest
+
+from sidecar.core.scheduling.adaptive_limit import AdaptiveLimit
+
+#: seconds that a batch takes, by how many are there
+Service = Callable[[int], float]
+_UNLIMITED = float(1 << 40)
+
+
+def fragile(here: int) -> float:
+    """Serves 16 at once well; beyond that it gets slower by the cube of what is too much."""
+    return 0.005 * max(1.0, here / 16) ** 3
+
+
+def queue(here: int) -> float:
+    """Serves 16 at once; the others wait."""
+    return 0.005 * max(1.0, here / 16)
+
+
+def ample(_here: int) -> float:
+    return 0.005
+
+
+def varying(service: Service, seed: int) -> Service:
+    """As likely to take little as much: the standard deviation is the mean."""
+    chance = random.Random(seed)
+    return lambda here: service(here) * chance.expovariate(1.0)
+
+
+def play(climb: AdaptiveLimit, service: Service, *, workers: int, seconds: float, began: float = 0.0) -> list[int]:
+    """Workers with as much to do as they want. Answers the level after each batch of the second half."""
+    now = began
+    flying: list[tuple[float, float]] = []
+    levels: list[tuple[float, int]] = []
+    while now < began + seconds:
+        while len(flying) < min(workers, climb.level):
+            heapq.heappush(flying, (now + service(len(flying) + 1), now))
+        now, went = heapq.heappop(flying)
+        climb.done(now - went, len(flying) + 1, now)
+        levels.append((now, climb.level))
+    return sorted(level for at, level in levels if at > began + seconds / 2)
+
+
+def median(levels: list[int]) -> int:
+    return levels[len(levels) // 2]
+
+
+def test_what_slows_down_when_it_is_pushed_is_not_pushed() -> None:
+    levels = play(AdaptiveLimit(4.0, _UNLIMITED), fragile, workers=64, seconds=10.0)
+    assert 12 <= median(levels) <= 17
+    assert levels[-1] < 24, "far too many, even if only for a try"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_is_found_where_times_vary_much(seed: int) -> None:
+    assert 11 <= median(play(AdaptiveLimit(4.0, _UNLIMITED), varying(fragile, seed), workers=64, seconds=20.0)) <= 20
+
+
+def test_what_only_queues_is_kept_busy_and_no_more() -> None:
+    assert 16 <= median(play(AdaptiveLimit(4.0, _UNLIMITED), queue, workers=64, seconds=10.0)) <= 25
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_workers_are_used_where_there_is_room_for_all(seed: int) -> None:
+    for service in (ample, varying(ample, seed)):
+        assert median(play(AdaptiveLimit(4.0, _UNLIMITED), service, workers=128, seconds=10.0)) >= 128
+
+
+def test_it_stays_at_its_ceiling_nearly_always() -> None:
+    levels = play(AdaptiveLimit(4.0, 32.0), ample, workers=64, seconds=10.0)
+    assert levels[-1] == 32
+    assert sum(level == 32 for level in levels) > 0.85 * len(levels)
+
+
+def test_it_does_not_climb_where_there_is_little_to_do() -> None:
+    climb = AdaptiveLimit(8.0, _UNLIMITED)
+    play(climb, ample, workers=3, seconds=10.0)
+    assert climb.level <= 8
+
+
+def test_for_want_of_work_it_falls_to_a_few_and_climbs_when_there_is_work_again() -> None:
+    climb = AdaptiveLimit(64.0, _UNLIMITED)
+    assert play(climb, ample, workers=1, seconds=60.0)[0] >= 3
+    assert climb.level < 16
+    assert median(play(climb, ample, workers=64, seconds=5.0, began=60.0)) >= 64
+
+
+def test_it_follows_what_is_behind_the_handlers_when_that_changes() -> None:
+    climb = AdaptiveLimit(4.0, _UNLIMITED)
+    assert median(play(climb, ample, workers=64, seconds=5.0)) >= 64
+    assert 12 <= median(play(climb, fragile, workers=64, seconds=20.0, began=5.0)) <= 17
+    assert median(play(climb, ample, workers=64, seconds=20.0, began=25.0)) >= 64
+
+
+def test_that_batches_take_longer_from_now_on_does_not_keep_it_down() -> None:
+    climb = AdaptiveLimit(4.0, _UNLIMITED)
+    assert median(play(climb, ample, workers=64, seconds=5.0)) >= 64
+    assert median(play(climb, lambda here: 10 * ample(here), workers=64, seconds=30.0, began=5.0)) >= 48

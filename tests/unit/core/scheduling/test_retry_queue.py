@@ -1,0 +1,62 @@
+"""Records that came back and wait for their next delivery."""
+
+import gc
+import weakref
+
+from sidecar.core.scheduling.retry_queue import _DueQueue
+from sidecar.core.state.record_slices import RedeliveryGroup, RedeliveryState
+from tests.kit import lane_state, span_of
+
+
+def parcel(due: float) -> RedeliveryGroup:
+    return RedeliveryGroup([span_of(1)], due)
+
+
+def test_a_parcel_waits_until_it_is_due() -> None:
+    returns = _DueQueue()
+    one = parcel(due=5.0)
+    returns.add(one, now=0.0)
+    assert not returns.due(4.9)
+    assert returns.next_due() == 5.0
+    assert [*returns.due(5.0)] == [one]
+    assert returns.next_due() is None
+
+
+def test_parcels_become_due_by_their_time() -> None:
+    returns = _DueQueue()
+    late, early = parcel(due=2.0), parcel(due=1.0)
+    returns.add(late, now=0.0)
+    returns.add(early, now=0.0)
+    assert [*returns.due(3.0)] == [early, late]
+
+
+def test_parcels_of_one_time_keep_the_order_in_which_they_came() -> None:
+    returns = _DueQueue()
+    parcels = [parcel(due=1.0) for _ in range(5)]
+    for one in parcels:
+        returns.add(one, now=0.0)
+    assert [*returns.due(1.0)] == parcels
+
+
+def test_a_parcel_that_stopped_waiting_is_passed_over() -> None:
+    returns = _DueQueue()
+    parked, late = parcel(due=1.0), parcel(due=2.0)
+    returns.add(parked, now=0.0)
+    returns.add(late, now=0.0)
+    parked.state = RedeliveryState.ASIDE
+    assert returns.next_due() == 2.0
+    assert [*returns] == [late]
+
+
+def test_of_parcels_that_stopped_waiting_few_are_kept_until_they_would_be_due() -> None:
+    returns = _DueQueue()
+    lanes = []
+    for _ in range(10_000):
+        state = lane_state()
+        lanes.append(weakref.ref(state))
+        parked = RedeliveryGroup([span_of(1, state=state)], 3600.0)
+        returns.add(parked, now=0.0)
+        parked.state = RedeliveryState.ASIDE
+        del state, parked
+    gc.collect()
+    assert sum(lane() is not None for lane in lanes) < 2_000

@@ -1,0 +1,53 @@
+"""Records on the move."""
+
+from sidecar.core.state.record_slices import DOUBTFUL, FRESH, History, between, count, cut, redeliveries
+from sidecar.model.records import Redelivery, Run
+from tests.kit import positions_of, span_of
+
+
+def test_a_span_answers_for_the_gap_before_each_of_its_records() -> None:
+    first, second = span_of([3, 7, 9]).cut(1)
+    assert first.run == Run(3, 4)
+    assert second.run == Run(4, 10)
+
+
+def test_cutting_spans_cuts_at_a_record_wherever_it_stands() -> None:
+    spans = [span_of(3), span_of([10, 11, 12])]
+    for at in range(7):
+        head, rest = cut(spans, at)
+        assert (count(head), count(rest)) == (at, 6 - at)
+        assert positions_of(head + rest) == [0, 1, 2, 10, 11, 12]
+
+
+def test_records_between_two_indexes_may_lie_in_several_spans() -> None:
+    assert positions_of(between([span_of(3), span_of([10, 11, 12])], 2, 3)) == [2, 10, 11]
+
+
+def test_its_size_is_known_also_after_its_frames_were_dropped() -> None:
+    span = span_of(3, sizes=[100, 200, 300])
+    before = span.size
+    span.chunk.drop(0, 3)
+    assert span.cut(1)[0].size + span.cut(1)[1].size == before > 600
+
+
+def test_a_first_delivery_says_nothing_of_earlier_ones() -> None:
+    assert redeliveries([span_of(3), span_of(2)]) == ()
+
+
+def test_a_redelivery_says_which_attempt_it_is_and_whether_it_may_have_been_processed() -> None:
+    spans = [
+        span_of(2, history=FRESH),
+        span_of(3, history=History(failures=1)),
+        span_of(1, history=DOUBTFUL),
+        span_of(1, history=History(failures=2, doubtful=True)),
+    ]
+    assert redeliveries(spans) == (
+        Redelivery(2, 3, 2, False),
+        Redelivery(5, 1, 1, True),
+        Redelivery(6, 1, 3, True),
+    )
+
+
+def test_neighbours_with_the_same_past_are_told_of_in_one_range() -> None:
+    past = History(failures=1)
+    assert redeliveries([span_of(2, history=past), span_of(3, history=past)]) == (Redelivery(0, 5, 2, False),)

@@ -1,0 +1,50 @@
+"""What tests of `Fetch` share."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from offramp.v1 import consumer_pb2, record_pb2
+from tests.unit.server.grpc.service_kit import Kit
+
+LONG = 10_000
+
+
+class Session:
+    """A process that opens a session and then fetches, as a client library would."""
+
+    def __init__(self, kit: Kit, **request: Any) -> None:
+        self.kit = kit
+        self.call = kit.consumer.Open(consumer_pb2.OpenRequest(subscription="orders", **request))
+        self.id = b""
+        self.seq = 0
+
+    @classmethod
+    async def open(cls, kit: Kit, **request: Any) -> "Session":
+        session = cls(kit, **request)
+        session.id = (await session.call.read()).welcome.session
+        return session
+
+    def fetch(self, *settlements: record_pb2.Settlement, seq: int | None = None, **fields: Any) -> Any:
+        """The call, which may be awaited or cancelled."""
+        self.seq = self.seq + 1 if seq is None else seq
+        fields.setdefault("wait_ms", LONG)
+        request = consumer_pb2.FetchRequest(session=self.id, seq=self.seq, settlements=settlements, **fields)
+        return self.kit.consumer.Fetch(request)
+
+
+def alone(kit: Kit, *settlements: record_pb2.Settlement, **fields: Any) -> Any:
+    """A Fetch without a session."""
+    fields.setdefault("wait_ms", LONG)
+    return kit.consumer.Fetch(consumer_pb2.FetchRequest(subscription="orders", settlements=settlements, **fields))
+
+
+async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    return raised.value.code(), raised.value.details() or ""
+
+
+def values(response: consumer_pb2.FetchResponse) -> list[bytes]:
+    return [record.value for batch in response.batches for record in batch.records]

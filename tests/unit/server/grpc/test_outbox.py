@@ -1,0 +1,134 @@
+"""Frames: what waits to be written to one stream."""
+
+import asyncio
+
+from offramp.v1 import consumer_pb2
+from sidecar.model.records import ClosedBy, Delivery, SettleResult, SettleStatus
+from sidecar.model.wire import encode_frame
+from sidecar.server.grpc import encode
+from sidecar.server.grpc.outbox import FRAME_BYTES, MOST_ANSWERS, MOST_BATCHES, Outbox
+from tests.unit.server.grpc.service_kit import run
+
+
+def delivery(number: int, size: int = 100, records: int = 1) -> Delivery:
+    frames = [encode_frame(None, bytes(size), (), 0, position) for position in range(records)]
+    lease = number.to_bytes(16)
+    return Delivery(lease, "orders", (0,), frames, records, sum(map(len, frames)), (), 30.0, ClosedBy.LINGER)
+
+
+def result(number: int) -> bytes:
+    return encode.settle_result(encode.CONSUME_RESULTS, SettleResult(number.to_bytes(16), SettleStatus.SETTLED))
+
+
+def parse(frame: bytes) -> consumer_pb2.ConsumeResponse:
+    return consumer_pb2.ConsumeResponse.FromString(frame)
+
+
+def test_batches_and_answers_share_a_frame() -> None:
+    async def body() -> None:
+        outbox = Outbox(1 << 22)
+        for number in range(3):
+            outbox.add_delivery(delivery(number))
+            outbox.add_answer(result(number))
+        frame, leases = outbox.take()
+        response = parse(frame)
+        assert [batch.lease for batch in response.batches] == leases == [n.to_bytes(16) for n in range(3)]
+        assert [int.from_bytes(one.lease) for one in response.results] == [0, 1, 2]
+        outbox.close()
+        assert not await outbox.filled()
+
+    run(body())
+
+
+def test_frames_stay_within_their_size_and_nothing_is_lost_or_reordered() -> None:
+    async def body() -> None:
+        for limit in (4_096, 50_000, 1 << 22):
+            outbox = Outbox(limit)
+            for number in range(200):
+                outbox.add_delivery(delivery(number, size=1_000))
+                outbox.add_answer(result(number))
+            batches: list[int] = []
+            answers: list[int] = []
+            outbox.close()
+            while await outbox.filled():
+                frame, _ = outbox.take()
+                assert len(frame) <= min(limit, FRAME_BYTES)
+                batches += [int.from_bytes(batch.lease) for batch in parse(frame).batches]
+                answers += [int.from_bytes(one.lease) for one in parse(frame).results]
+            assert batches == answers == list(range(200))
+
+    run(body())
+
+
+def test_a_batch_larger_than_a_frame_travels_alone() -> None:
+    async def body() -> None:
+        outbox = Outbox(1 << 22)
+        outbox.add_answer(result(1))
+        outbox.add_delivery(delivery(1, size=2 * FRAME_BYTES))
+        outbox.add_delivery(delivery(2))
+        assert [len(outbox.take()[1]) for _ in range(3)] == [0, 1, 1]
+
+    run(body())
+
+
+def test_what_was_not_taken_can_be_taken_back() -> None:
+    async def body() -> None:
+        outbox = Outbox(1 << 22)
+        outbox.add_delivery(delivery(1, size=FRAME_BYTES))
+        outbox.add_delivery(delivery(2))
+        outbox.take()
+        assert outbox.take_back() == [(2).to_bytes(16)]
+        assert outbox.take_back() == []
+
+    run(body())
+
+
+def test_there_is_no_room_while_too_many_answers_wait() -> None:
+    async def body() -> None:
+        outbox = Outbox(1 << 22)
+        while (waits := asyncio.ensure_future(outbox.room())) and not waits.done():
+            await asyncio.sleep(0)
+            if not waits.done():
+                break
+            for number in range(1_000):
+                outbox.add_answer(result(number))
+        size = len(outbox.take()[0])
+        await waits
+        assert size <= MOST_ANSWERS
+
+    run(body())
+
+
+def test_a_short_result_reads_the_same_as_one_made_by_the_generated_classes() -> None:
+    from offramp.v1 import record_pb2
+    from sidecar.model.records import Range
+
+    for stale, detail in (((), ""), ((Range(1, 2), Range(5, 1)), "too late")):
+        mine = SettleResult(b"lease", SettleStatus.STALE, stale, detail)
+        field = encode.settle_result(encode.CONSUME_RESULTS, mine)
+        (read,) = parse(field).results
+        assert read == record_pb2.SettleResult(
+            lease=b"lease",
+            status=record_pb2.SETTLE_STATUS_STALE,
+            stale=[record_pb2.Range(first=one.first, count=one.count) for one in stale],
+            detail=detail,
+        )
+
+
+def test_it_is_full_while_a_few_megabytes_of_batches_are_unwritten() -> None:
+    async def body() -> None:
+        outbox = Outbox(1 << 22)
+        number = 0
+        while not outbox.full:
+            number += 1
+            outbox.add_delivery(delivery(number, size=FRAME_BYTES // 2))
+        assert MOST_BATCHES <= number * (FRAME_BYTES // 2 + 200) <= MOST_BATCHES + FRAME_BYTES
+        outbox.take()
+        assert not outbox.full
+        for again in range(number):
+            outbox.add_delivery(delivery(again, size=FRAME_BYTES))
+        assert outbox.full
+        outbox.take_back()
+        assert not outbox.full
+
+    run(body())

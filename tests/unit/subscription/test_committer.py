@@ -1,0 +1,80 @@
+"""What a seek that fails leaves behind."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sidecar.brokers.base import AtPosition, SeekTarget
+from sidecar.core.state.lane import LaneState
+from sidecar.model.errors import BrokerError, LaneGone, Unavailable
+from sidecar.model.records import Assigned, Commit, Lane, Order, Run
+from sidecar.settings import WindowSettings
+from sidecar.subscription.committer import Committer
+
+ONE, OTHER = Lane("orders", 0), Lane("orders", 1)
+TARGETS: Mapping[Lane, SeekTarget] = {ONE: AtPosition(70), OTHER: AtPosition(70)}
+
+
+class Desk:
+    """Two lanes of which the broker has been told everything, and a broker that does not seek."""
+
+    def __init__(self, error: BrokerError) -> None:
+        self.lanes = {
+            lane: LaneState(Assigned(lane, 0), Order.NONE, WindowSettings(), parked=False) for lane in TARGETS
+        }
+        for state in self.lanes.values():
+            state.ledger.track(range(20))
+            state.ledger.settle(Run(0, 20))
+            state.ledger.commit_sent()
+        self.lost: list[Lane] = []
+        self.told: asyncio.Queue[Mapping[Lane, Commit]] = asyncio.Queue()
+        self._error = error
+        me: Any = self
+        settings: Any = SimpleNamespace(commit_every=0.0, commit_timeout=5.0)
+        books: Any = SimpleNamespace(lanes=self.lanes, note=lambda *_: None, counters=SimpleNamespace(commits=0))
+        self.committing = Committer(
+            settings, books, me, me, with_beyond=True, lost=self._lose, committed=lambda state: None
+        )
+
+    def _lose(self, states: Iterable[LaneState]) -> None:
+        self.lost += [state.lane for state in states]
+
+    async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
+        raise self._error
+
+    async def commit(self, commits: Mapping[Lane, Commit]) -> None:
+        self.told.put_nowait(commits)
+
+
+def play(body: Any) -> None:
+    asyncio.run(asyncio.wait_for(body(), 5.0))
+
+
+def test_the_broker_is_told_again_where_lanes_are_after_a_seek_that_failed() -> None:
+    """It may have the target all the same; another life of the lane would start there."""
+
+    async def body() -> None:
+        desk = Desk(Unavailable("no answer"))
+        running = asyncio.create_task(desk.committing.run())
+        with pytest.raises(Unavailable):
+            await desk.committing.seek(TARGETS)
+        assert await desk.told.get() == {ONE: Commit(20), OTHER: Commit(20)}
+        assert desk.lost == []
+        running.cancel()
+
+    play(body)
+
+
+def test_lanes_are_moved_although_others_went_away_meanwhile() -> None:
+    async def body() -> None:
+        desk = Desk(LaneGone([OTHER]))
+        with pytest.raises(LaneGone):
+            await desk.committing.seek(TARGETS)
+        assert desk.lost == [ONE], "its old epoch ends; the other lane is told of by an event"
+        assert await desk.committing.commit(desk.lanes.values())
+        assert desk.told.empty()
+
+    play(body)

@@ -1,0 +1,262 @@
+"""Records that failed for good: how they are written, listed and sent back."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from sidecar.core.failures import dead_letter_topic, retry_topic
+from sidecar.core.state.record_slices import History
+from sidecar.model.records import Chunk, Header, Lane, Message, Place, Record, Run
+from sidecar.model.wire import decode_frame
+from sidecar.subscription import dead_letters
+from tests.kit import lane_state, span_of, subscription_settings
+from tests.memory_broker import MemoryBroker
+
+SETTINGS = subscription_settings()
+WALL = 1_700_000_000_000
+
+
+async def bury(
+    broker: MemoryBroker,
+    *positions: int,
+    group: str = "orders",
+    wall_ms: int = WALL,
+    reason: str = "no",
+    size: int | None = None,
+) -> None:
+    """Dead-letter records of lane 2 at these positions."""
+    for position in positions:
+        sizes = None if size is None else [size]
+        span = span_of([position], state=lane_state(2), sizes=sizes, history=History(failures=5))
+        message = dead_letter_topic.write(span, group=group, reason=reason, worker="php-7", wall_ms=wall_ms)
+        await broker.publish(SETTINGS.dead_letter_topic, [message])
+
+
+async def listed(broker: MemoryBroker, *, limit: int = 0, ids: tuple[str, ...] = ()) -> list[str]:
+    return [letter.id for letter in await dead_letters.list_dead_letters(broker, SETTINGS, limit=limit, ids=ids)]
+
+
+def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
+    span = span_of([9], state=lane_state(2), keys=[b"key"], history=History(failures=5))
+    message = dead_letter_topic.write(span, group="orders", reason="no such customer", worker="php-7", wall_ms=WALL)
+    assert message.key == b"key"
+    assert {header.name: header.value for header in message.headers if header.name.startswith("offramp-")} == {
+        "offramp-id": b"orders/2/9",
+        "offramp-topic": b"orders",
+        "offramp-lane": b"2",
+        "offramp-position": b"9",
+        "offramp-ref": b"",
+        "offramp-timestamp-ms": b"0",
+        "offramp-group": b"orders",
+        "offramp-reason": b"no such customer",
+        "offramp-attempts": b"5",
+        "offramp-worker": b"php-7",
+        "offramp-dead-lettered-ms": b"1700000000000",
+        "offramp-dead-lettered-at": b"2023-11-14T22:13:20.000+00:00",
+    }
+
+
+def test_a_record_rejected_at_its_first_delivery_had_one_attempt() -> None:
+    message = dead_letter_topic.write(span_of(1), group="orders", reason="", worker="", wall_ms=WALL)
+    assert Header("offramp-attempts", b"1") in message.headers
+
+
+def test_a_record_that_offramp_did_not_write_is_no_dead_letter() -> None:
+    assert dead_letter_topic.read(Record(b"key", b"value", (Header("offramp-id", b"orders/0/0"),), 0, 0)) is None
+
+
+def test_dead_letters_are_listed_oldest_first() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, wall_ms=WALL + 2)
+        await bury(broker, 7, wall_ms=WALL + 1)
+        assert await listed(broker) == ["orders/2/7", "orders/2/3"]
+        assert await listed(broker, limit=1) == ["orders/2/7"]
+        assert await listed(broker, ids=("orders/2/3", "orders/9/9")) == ["orders/2/3"]
+
+    asyncio.run(story())
+
+
+def test_one_that_was_written_twice_is_listed_once() -> None:
+    """Its write and the commit are not one step, so a crash between them writes it again."""
+
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, reason="first")
+        await bury(broker, 3, reason="second", wall_ms=WALL + 5)
+        (letter,) = await dead_letters.list_dead_letters(broker, SETTINGS)
+        assert letter.reason == "first"
+
+    asyncio.run(story())
+
+
+def test_dead_letters_of_another_group_are_not_listed() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, group="billing")
+        assert await listed(broker) == []
+
+    asyncio.run(story())
+
+
+def test_without_a_dead_letter_topic_there_are_none() -> None:
+    assert asyncio.run(listed(MemoryBroker())) == []
+
+
+def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
+    """To the origin topic they would reach every other group."""
+
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, 7)
+        assert await dead_letters.redrive(broker, SETTINGS, ids=["orders/2/7"], wall_ms=WALL) == ["orders/2/7"]
+        (chunk,) = [chunk async for chunk in broker.read(Lane(SETTINGS.retry_topic, 0), Run(0, 10), 1 << 20)]
+        back = retry_topic.unpark(chunk, 0, now=0.0, wall_ms=WALL, doubtful=False)
+        record = decode_frame(back.chunk.frames[0])
+        assert (back.chunk.shown, record.position) == (Lane("orders", 2), 7)
+        assert [header.name for header in record.headers] == ["h"], "what Offramp wrote is taken off again"
+
+    asyncio.run(story())
+
+
+def test_redrive_of_everything_brings_everything_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "_REDRIVE_BATCH", 2)
+
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(5), 3)
+        redriven = await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)
+        assert redriven == [f"orders/2/{position}" for position in range(5)]
+        (end,) = [end for lane, end in (await broker.lane_ends(SETTINGS.retry_topic)).items() if lane.number == 0]
+        assert end.end == 5
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("wanted", [{"limit": 2}, {"limit": 100, "payloads": False}])
+def test_large_dead_letters_are_listed_without_having_all_of_them_in_memory(wanted: dict[str, Any]) -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(40), size=1 << 20)
+        with measured() as peak:
+            letters = await dead_letters.list_dead_letters(broker, SETTINGS, **wanted)
+        assert [letter.record.position for letter in letters] == sorted(range(40), key=str)[: wanted["limit"]]
+        assert all(bool(letter.record.value) is wanted.get("payloads", True) for letter in letters)
+        assert peak() < 16 << 20
+
+    asyncio.run(story())
+
+
+def test_large_dead_letters_are_redriven_a_few_megabytes_at_a_time() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(40), size=1 << 20)
+        publish, together = broker.publish, []
+
+        async def watched(topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+            together.append(sum(len(message.value or b"") for message in messages))
+            return await publish(topic, messages)
+
+        broker.publish = watched  # type: ignore[method-assign]
+        assert len(await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)) == 40
+        assert max(together) < 3 << 20
+
+    asyncio.run(story())
+
+
+@contextmanager
+def measured() -> Iterator[Callable[[], int]]:
+    """Afterwards it tells how many bytes were in use at once."""
+    tracemalloc.start()
+    try:
+        yield lambda: peak
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+async def latest(broker: MemoryBroker, limit: int) -> tuple[list[str], int]:
+    letters, total = await dead_letters.newest(broker, SETTINGS, limit=limit)
+    return [letter.id for letter in letters], total
+
+
+def test_a_look_at_the_newest_reads_the_end_of_the_topic_only() -> None:
+    async def body() -> None:
+        broker = Counting()
+        assert await latest(broker, 3) == ([], 0)
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        for position in range(200):
+            await bury(broker, position, wall_ms=WALL + position)
+        assert await latest(broker, 3) == (["orders/2/199", "orders/2/198", "orders/2/197"], 200)
+        assert broker.records_read == 3
+
+    asyncio.run(body())
+
+
+def test_a_look_goes_further_back_where_other_groups_write_to_the_topic_too() -> None:
+    async def body() -> None:
+        broker = Counting()
+        await bury(broker, *range(5))
+        await bury(broker, *range(100), group="others")
+        ids, total = await latest(broker, 3)
+        assert ids == ["orders/2/4", "orders/2/3", "orders/2/2"]
+        assert total == 105
+
+    asyncio.run(body())
+
+
+def test_a_look_into_a_topic_full_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "_LOOK_AT", 50)
+    monkeypatch.setattr(dead_letters, "_READ_BYTES", 1)
+
+    async def body() -> None:
+        broker = Counting()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(500), group="others")
+        await bury(broker, *range(5))
+        await bury(broker, *range(500), group="others")
+        # They are there, and it would take long to find them: `offramp dead-letters` does.
+        assert (await latest(broker, 3))[0] == []
+        assert broker.records_read < 200
+
+    asyncio.run(body())
+
+
+class Counting(MemoryBroker):
+    """Knows how much was read."""
+
+    records_read = 0
+
+    async def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
+        async for chunk in super().read(lane, run, max_bytes):
+            self.records_read += len(chunk.frames)
+            yield chunk
+
+
+def test_the_newest_are_those_that_are_shown_also_if_they_are_large() -> None:
+    async def body() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        for position in range(40):
+            await bury(broker, position, wall_ms=WALL + position, size=600_000)
+        ids, _ = await latest(broker, 10)
+        assert ids == [f"orders/2/{39 - number}" for number in range(len(ids))]
+        assert len(ids) >= 5
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("header", "value"), [("attempts", 1 << 32), ("dead-lettered-ms", 253_402_300_800_000)])
+def test_a_letter_with_a_number_that_cannot_be_is_none(header: str, value: int) -> None:
+    """Anyone with the right to publish can write it."""
+    message = dead_letter_topic.write(span_of(1), group="orders", reason="", worker="", wall_ms=WALL)
+    headers = [Header(one.name, b"%d" % value) if one.name.endswith(header) else one for one in message.headers]
+    assert dead_letter_topic.read(Record(None, b"", tuple(message.headers), 0, 0)) is not None
+    assert dead_letter_topic.read(Record(None, b"", tuple(headers), 0, 0)) is None
