@@ -70,14 +70,14 @@ def span_of(
     return RecordSlice(state, whole, 0, len(positions), positions[0], history)
 
 
-def positions_of(spans: Iterable[RecordSlice]) -> list[int]:
+def positions_of(slices: Iterable[RecordSlice]) -> list[int]:
     """The positions of the records, one by one."""
-    return [position for span in spans for position in span.chunk.positions[span.start : span.stop]]
+    return [position for slice_ in slices for position in slice_.chunk.positions[slice_.start : slice_.stop]]
 
 
-def places_of(spans: Iterable[RecordSlice]) -> list[tuple[Lane, int]]:
+def places_of(slices: Iterable[RecordSlice]) -> list[tuple[Lane, int]]:
     """The lanes and positions of the records, one by one."""
-    return [(span.lane.lane, position) for span in spans for position in positions_of([span])]
+    return [(slice_.lane.lane, position) for slice_ in slices for position in positions_of([slice_])]
 
 
 class NoJitter(random.Random):

@@ -78,7 +78,7 @@ class Chunk:
     #: how often the broker itself says that it delivered each before, where it counts (Pulsar)
     delivered_before: Sequence[int] | None = None
     #: another sidecar may have had these before, and how that ended is not known
-    doubtful: bool = False
+    possibly_processed: bool = False
     #: where the records come from as their reader sees it, where that is not `lane`: they were parked
     origin: Lane | None = None
     #: ends[i] is the number of bytes in frames[: i + 1]

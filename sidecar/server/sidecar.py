@@ -144,8 +144,8 @@ class Sidecar:
         if settings.mode is SubscriptionMode.RANGES:
             return RangeSubscription(settings, broker)
         system = self._settings.brokers[settings.broker].type
-        spans = self._tracing.spans(settings, system) if self._tracing is not None else None
-        return Subscription(settings, broker, prefix=prefix, spans=spans)
+        tracer = self._tracing.tracer(settings, system) if self._tracing is not None else None
+        return Subscription(settings, broker, prefix=prefix, tracer=tracer)
 
     async def start(self) -> None:
         """Downstream first: records flow only when there is somebody to hand them to. Raises `OfframpError`."""

@@ -15,6 +15,7 @@ from sidecar.observability.logs import Log
 from sidecar.settings import SubscriptionSettings
 from sidecar.subscription.committer import Committer
 from sidecar.subscription.session import Session
+from sidecar.subscription.troubles import Troubles
 
 #: lanes that a line of the log names
 _SHOWN = 8
@@ -28,7 +29,8 @@ class AssignmentHandler:
     def __init__(
         self,
         settings: SubscriptionSettings,
-        books: RecordTracker,
+        tracker: RecordTracker[Session],
+        troubles: Troubles,
         clock: Clock,
         source: Source,
         *,
@@ -37,7 +39,8 @@ class AssignmentHandler:
         lanes_changed: Callable[[], None],
     ) -> None:
         self._settings = settings
-        self._books = books
+        self._tracker = tracker
+        self._troubles = troubles
         self._clock = clock
         self._source = source
         self._arrived = arrived
@@ -52,50 +55,50 @@ class AssignmentHandler:
     def handle_poll(self, polled: Polled) -> None:
         assigned = [event.lane for event in polled.events if isinstance(event, Assigned)]
         if assigned:
-            self._tell("lanes were assigned", assigned)
+            self._log_lanes("lanes were assigned", assigned)
         for event in polled.events:
             match event:
                 case Assigned():
                     self._assign(event)
                 case Revoked():
-                    self._tell("lanes move to another", event.lanes)
+                    self._log_lanes("lanes move to another", event.lanes)
                     states = self._known(event.lanes)
                     # At once, before anything else can run: a lane that is lost meanwhile must stay lost.
                     for leaving in states:
                         leaving.phase = LanePhase.LEAVING
-                    self._books.forget_waiting(states)
+                    self._tracker.forget_waiting(states)
                     task = asyncio.create_task(self._leave(states, event))
                     self.leaving.add(task)
                     task.add_done_callback(self.leaving.discard)
                 case Lost():
-                    self._tell("lanes were lost to another", event.lanes)
-                    self.gone(self._known(event.lanes))
+                    self._log_lanes("lanes were lost to another", event.lanes)
+                    self.drop_lanes(self._known(event.lanes))
                 case Advanced():
                     self._advance(event)
                 case Trouble():
-                    self._books.note(event.topic, event.text)
+                    self._troubles.set(event.topic, event.text)
         now = self._clock.now()
         for chunk in polled.chunks:
-            state = self._books.lanes.get(chunk.lane)
+            state = self._tracker.lanes.get(chunk.lane)
             # A chunk of a lane that is leaving, or that moved while it was on its way, is not ours to deliver.
             if state is not None and state.phase is LanePhase.ACTIVE and chunk.positions:
                 self._track(state, chunk, now)
         if polled.chunks:
             self._arrived()
 
-    def gone(self, states: Iterable[LaneState]) -> None:
+    def drop_lanes(self, states: Iterable[LaneState]) -> None:
         """Lanes are ours no more: their leases become stale, and nothing is committed for them."""
         # The broker may say so twice: by an event, and in answer to a commit that was under way.
         going = [state for state in states if state.phase is not LanePhase.GONE]
         told: dict[Session, list[bytes]] = {}
-        for lease in self._books.lanes_are_gone(going):
+        for lease in self._tracker.lanes_are_gone(going):
             told.setdefault(lease.holder, []).append(lease.id)
         for session, leases in told.items():
             session.consumer.notify(Notice(NoticeKind.REVOKED, tuple(leases)))
         self.progress.set()
         self._lanes_changed()
 
-    async def quiet(self, ends: float, done: Callable[[], bool]) -> None:
+    async def wait_until_idle(self, ends: float, done: Callable[[], bool]) -> None:
         """Wait until `done`, looking whenever something was settled; no longer than until `ends`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(ends):
@@ -103,36 +106,36 @@ class AssignmentHandler:
                     self.progress.clear()
                     await self.progress.wait()
 
-    def _tell(self, what: str, lanes: Collection[Lane]) -> None:
+    def _log_lanes(self, what: str, lanes: Collection[Lane]) -> None:
         """One line, however many lanes there are."""
         # Those of the retry topic are always the same, and come last.
         ordered = sorted(lanes, key=lambda lane: (lane.topic == self._settings.retry_topic, lane))
         shown = [str(lane) for lane in ordered[:_SHOWN]]
         more = [f"and {len(lanes) - _SHOWN} more"] if len(lanes) > _SHOWN else []
-        log.info(what, subscription=self._books.name, lanes=[*shown, *more])
+        log.info(what, subscription=self._settings.name, lanes=[*shown, *more])
 
     def _known(self, lanes: Iterable[object]) -> list[LaneState]:
         wanted = set(lanes)
-        return [state for lane, state in self._books.lanes.items() if lane in wanted]
+        return [state for lane, state in self._tracker.lanes.items() if lane in wanted]
 
     def _assign(self, event: Assigned) -> None:
-        before = self._books.lanes.get(event.lane)
+        before = self._tracker.lanes.get(event.lane)
         if before is not None:
-            self.gone([before])
+            self.drop_lanes([before])
         parked = event.lane.topic == self._settings.retry_topic
-        self._books.lanes[event.lane] = LaneState(event, self._settings.order, self._settings.window, parked=parked)
+        self._tracker.lanes[event.lane] = LaneState(event, self._settings.order, self._settings.window, parked=parked)
         self._lanes_changed()
 
     def _advance(self, event: Advanced) -> None:
-        state = self._books.lanes.get(event.lane)
+        state = self._tracker.lanes.get(event.lane)
         if state is None:
             return
         state.ledger.advance(event.position)
         if event.lost:
-            self._books.counters.removed += event.lost
+            self._tracker.counters.removed += event.lost
             log.warning(
                 "records were removed before they could be read",
-                subscription=self._books.name,
+                subscription=self._settings.name,
                 lane=event.lane,
                 records=event.lost,
                 position=event.position,
@@ -142,57 +145,61 @@ class AssignmentHandler:
     async def _leave(self, states: Sequence[LaneState], event: Revoked) -> None:
         """Lanes are about to move: no more deliveries, a short grace for what is in flight, a commit, then let go."""
         ends = self._clock.now() + event.grace
-        await self.quiet(ends, lambda: not any(map(_is_busy, states)))
+        await self.wait_until_idle(ends, lambda: not any(map(_is_busy, states)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.1, event.grace)):
                 await self.committing.commit_all(states)
         # One that was lost meanwhile may be ours again by now, in a new epoch, which must not be let go.
         mine = [state for state in states if state.phase is not LanePhase.GONE]
-        self.gone(mine)
+        self.drop_lanes(mine)
         await self._source.release([state.lane for state in mine])
 
     def _track(self, state: LaneState, chunk: Chunk, now: float) -> None:
-        spans = state.track(chunk, now)
-        records = count(spans)
-        self._books.counters.fetched += records
-        self._books.records += records
-        self._books.bytes += size(spans)
-        for span in spans:
+        slices = state.track(chunk, now)
+        records = count(slices)
+        self._tracker.counters.fetched += records
+        self._tracker.records += records
+        self._tracker.bytes += size(slices)
+        for slice_ in slices:
             if state.parked:
-                self._unpark(state, span, now)
+                self._unpark(state, slice_, now)
             else:
-                state.ordering.add(span)
-        self._books.dispatcher.wake(state)
+                state.ordering.add(slice_)
+        self._tracker.dispatcher.wake(state)
         if records < len(chunk.positions):
             # Records that an earlier life settled may close a gap, and then there is something to commit.
-            self.committing.want()
+            self.committing.request_commit()
 
-    def _unpark(self, state: LaneState, span: RecordSlice, now: float) -> None:
+    def _unpark(self, state: LaneState, slice_: RecordSlice, now: float) -> None:
         """Records of the retry topic wait in memory until they are due."""
         wall = self._clock.wall_ms()
-        company: list[RecordSlice] = []
+        failed_together: list[RecordSlice] = []
         due, most = 0.0, 0
-        for single in span.singles():
-            doubtful = span.history.doubtful
-            back = retry_topic.unpark(single.chunk, single.start, now=now, wall_ms=wall, doubtful=doubtful)
-            self._books.counters.unparked += 1
+        for single in slice_.singles():
+            possibly_processed = slice_.history.possibly_processed
+            back = retry_topic.unpark(
+                single.chunk, single.start, now=now, wall_ms=wall, possibly_processed=possibly_processed
+            )
+            self._tracker.counters.unparked += 1
             larger = back.chunk.ends[-1] - single.size
             state.unsettled_bytes += larger
-            self._books.bytes += larger
+            self._tracker.bytes += larger
             single.chunk.drop(single.start, single.stop)
             mine = RecordSlice(state, back.chunk, 0, 1, single.low, back.history)
             its_due = now + max(0, back.not_before_ms - wall) / 1000
-            if back.history.company <= 1:
-                self._books.put_back(RedeliveryGroup([mine], its_due, apart=back.history.company == 1), now)
+            if back.history.max_batch_size <= 1:
+                self._tracker.put_back(RedeliveryGroup([mine], its_due, isolated=back.history.max_batch_size == 1), now)
                 continue
             # Those that failed together are due together, in parts of one size: nobody waits for who did not.
-            if company and ((its_due, back.history.company) != (due, most) or len(company) >= most):
-                self._books.put_back(RedeliveryGroup(company, due, apart=True), now)
-                company = []
-            company.append(mine)
-            due, most = its_due, back.history.company
-        if company:
-            self._books.put_back(RedeliveryGroup(company, due, apart=True), now)
+            if failed_together and (
+                (its_due, back.history.max_batch_size) != (due, most) or len(failed_together) >= most
+            ):
+                self._tracker.put_back(RedeliveryGroup(failed_together, due, isolated=True), now)
+                failed_together = []
+            failed_together.append(mine)
+            due, most = its_due, back.history.max_batch_size
+        if failed_together:
+            self._tracker.put_back(RedeliveryGroup(failed_together, due, isolated=True), now)
 
 
 def _is_busy(state: LaneState) -> bool:

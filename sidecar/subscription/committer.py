@@ -10,6 +10,8 @@ from sidecar.core.tracker import RecordTracker
 from sidecar.model.errors import BrokerError, LaneGone, Stopping
 from sidecar.model.records import Commit, Lane
 from sidecar.settings import SubscriptionSettings
+from sidecar.subscription.session import Session
+from sidecar.subscription.troubles import Troubles
 
 
 class Committer:
@@ -19,7 +21,8 @@ class Committer:
     def __init__(
         self,
         settings: SubscriptionSettings,
-        books: RecordTracker,
+        tracker: RecordTracker[Session],
+        troubles: Troubles,
         source: Source,
         backoff: Backoff,
         *,
@@ -28,7 +31,8 @@ class Committer:
         committed: Callable[[LaneState], None],
     ) -> None:
         self._settings = settings
-        self._books = books
+        self._tracker = tracker
+        self._troubles = troubles
         self._source = source
         self._backoff = backoff
         self._with_beyond = with_beyond
@@ -39,7 +43,7 @@ class Committer:
         #: seeks that are under way, whether or not somebody waits for them
         self._seeks: set[asyncio.Task[Mapping[Lane, int]]] = set()
 
-    def want(self) -> None:
+    def request_commit(self) -> None:
         """Something was settled."""
         self._wanted.set()
 
@@ -49,7 +53,7 @@ class Committer:
             await self._wanted.wait()
             await asyncio.sleep(self._settings.commit_every)
             self._wanted.clear()
-            if await self.commit(self._books.lanes.values()):
+            if await self.commit(self._tracker.lanes.values()):
                 failures = 0
             else:
                 failures += 1
@@ -98,12 +102,12 @@ class Committer:
         except (BrokerError, TimeoutError) as error:
             for state, _, _ in sent:
                 state.ledger.commit_failed()
-            self._books.counters.failed_commits += 1
+            self._tracker.counters.failed_commits += 1
             text = str(error) or f"no answer within {self._settings.commit_timeout:g} s"
-            self._books.note("commit", f"commits are held back: {text}")
+            self._troubles.set("commit", f"commits are held back: {text}")
             return False
-        self._books.counters.commits += 1
-        self._books.note("commit", "")
+        self._tracker.counters.commits += 1
+        self._troubles.clear("commit")
         for state, commit, uncommitted in sent:
             if state.lane in gone or state.phase is LanePhase.GONE:
                 continue
@@ -138,7 +142,7 @@ class Committer:
 
     async def _seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         async with self._turn:
-            before = [self._books.lanes[lane] for lane in targets if lane in self._books.lanes]
+            before = [self._tracker.lanes[lane] for lane in targets if lane in self._tracker.lanes]
             try:
                 positions = await self._source.seek(targets)
             except LaneGone as error:
@@ -148,7 +152,7 @@ class Committer:
                 # The broker may have the targets as committed, and another life of the lanes would start there.
                 for state in before:
                     state.ledger.commit_failed()
-                self.want()
+                self.request_commit()
                 raise
             self._end(before)
             return positions

@@ -125,19 +125,19 @@ async def _all(broker: Broker, settings: SubscriptionSettings) -> AsyncIterator[
 async def _newest_of(broker: Broker, lane: Lane, end: LaneEnd, group: str, limit: int) -> list[DeadLetterEntry]:
     """Of the end of one lane; oldest first."""
     own: list[DeadLetterEntry] = []
-    span, start = limit, end.end
+    slice_, start = limit, end.end
     while len(own) < limit and start > end.start:
-        start = max(end.start, end.end - span)
+        start = max(end.start, end.end - slice_)
         letters, whole = await _some(broker, lane, Run(start, end.end))
         if whole:
             own = [letter for letter in letters if letter.group == group]
-            if span < limit:
+            if slice_ < limit:
                 break
             # Where positions do not count records, or others write here too, one must look further back.
-            span *= _FURTHER
-        elif 1 < span <= limit:
+            slice_ *= _FURTHER
+        elif 1 < slice_ <= limit:
             # These are the oldest of them, and too large: the newest are fewer.
-            span, start = span // 2, end.end
+            slice_, start = slice_ // 2, end.end
         else:
             break
     return own

@@ -14,7 +14,7 @@ from sidecar.core.state.record_slices import RedeliveryGroup, redeliveries
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
 from sidecar.model.records import ClosedBy, Delivery
-from sidecar.observability.tracing import Spans
+from sidecar.observability.tracing import Tracer
 from sidecar.settings import BatchSettings, SubscriptionSettings
 from sidecar.subscription.session import Session
 
@@ -33,27 +33,27 @@ class Deliverer:
     def __init__(
         self,
         settings: SubscriptionSettings,
-        books: RecordTracker,
+        tracker: RecordTracker[Session],
         clock: Clock,
-        guard: OutageDetector,
+        outage: OutageDetector,
         budget: Budget,
         rng: random.Random,
         *,
         sweep: Callable[[], None],
         oversized: Callable[[Sequence[RedeliveryGroup]], None],
-        spans: Spans | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._settings = settings
-        self._books = books
+        self._tracker = tracker
         self._clock = clock
-        self._guard = guard
+        self._outage = outage
         self._budget = budget
         self._sweep = sweep
         self._oversized = oversized
-        self._spans = spans
+        self._tracer = tracer
         #: deliver nothing: paused or draining
         self.stopped = False
-        #: sessions with room, longest waiting first
+        #: sessions with capacity, longest waiting first
         self._ready_sessions: dict[Session, None] = {}
         self._probes = Backoff(settings.outage.probe_first, 2.0, settings.outage.probe_max, 0.2, rng)
         self._probing: Lease[Session] | None = None
@@ -64,12 +64,12 @@ class Deliverer:
         self._held_back_until = 0.0
         #: of a session that was held back in vain: the next batch is a record that should be alone with it
         self._suspects_turn = True
-        self._room_within = lru_cache(maxsize=64)(partial(_room_within, settings.batch))
-        dispatcher = books.dispatcher
+        self._capacity_within = lru_cache(maxsize=64)(partial(_capacity_within, settings.batch))
+        dispatcher = tracker.dispatcher
         self._probe_alone: tuple[_Source, ...] = (dispatcher.probe,)
-        self._others_alone: tuple[_Source, ...] = (dispatcher.pick,)
-        self._others_first: tuple[_Source, ...] = (dispatcher.pick, dispatcher.suspect)
-        self._suspects_first: tuple[_Source, ...] = (dispatcher.suspect, dispatcher.pick)
+        self._others_alone: tuple[_Source, ...] = (dispatcher.select,)
+        self._others_first: tuple[_Source, ...] = (dispatcher.select, dispatcher.suspect)
+        self._suspects_first: tuple[_Source, ...] = (dispatcher.suspect, dispatcher.select)
         self._pump_is_due = False
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -89,11 +89,11 @@ class Deliverer:
                 self._is_free(session, lease)
         if lease is self._probing:
             self._probing = None
-            if self._guard.down:
+            if self._outage.down:
                 self._probe_failures += 1
                 self._next_probe = self._clock.now() + self._probes.wait(self._probe_failures)
-        if self._spans is not None:
-            self._spans.ended(lease)
+        if self._tracer is not None:
+            self._tracer.ended(lease)
         self.session_changed(session)
 
     def _is_free(self, session: Session, lease: Lease[Session]) -> None:
@@ -122,7 +122,7 @@ class Deliverer:
         """Give batches to the workers that wait."""
         self._pump_is_due = False
         now = self._clock.now()
-        dispatcher = self._books.dispatcher
+        dispatcher = self._tracker.dispatcher
         passed_over: list[Session] = []
         if self._draining_session is not None and not dispatcher.has_suspect(now):
             # Its record went, or moved away. The next one gets a session, and a time to wait for it, of its own.
@@ -133,9 +133,9 @@ class Deliverer:
             if self._is_held_back(session, now):
                 passed_over.append(session)
                 continue
-            pick, too_large = self._pick(session, now)
-            if pick is not None:
-                self._deliver(session, pick, now)
+            selection, too_large = self._select(session, now)
+            if selection is not None:
+                self._deliver(session, selection, now)
                 if session.has_room():
                     self._ready_sessions[session] = None
                 continue
@@ -149,12 +149,12 @@ class Deliverer:
 
     def set_alarm(self, now: float) -> None:
         """Wake when time alone will change something. Waking too early is harmless; it may be a moment late."""
-        times = [self._books.leases.next_deadline()]
+        times = [self._tracker.leases.next_deadline()]
         if self._ready_sessions and not self.stopped:
-            dispatcher = self._books.dispatcher
+            dispatcher = self._tracker.dispatcher
             times.append(self._budget.next_token(now))
             comes = [dispatcher.next_due(), dispatcher.linger_ends(now)]
-            if self._guard.down:
+            if self._outage.down:
                 comes.append(self._next_probe)
             if self._draining_session is not None:
                 comes.append(self._held_back_until)
@@ -182,19 +182,19 @@ class Deliverer:
     def _may_deliver(self, now: float) -> bool:
         if self.stopped:
             return False
-        if self._guard.down and now < self._next_probe:
+        if self._outage.down and now < self._next_probe:
             return False
-        return self._budget.allows(len(self._books.leases), now)
+        return self._budget.allows(len(self._tracker.leases), now)
 
     def _is_held_back(self, session: Session, now: float) -> bool:
         """Whether the session gets nothing now, so that it can soon take a record that must be alone with it.
 
         One session at a time, and not for long: a worker that is slow must not keep others of its process waiting.
         """
-        dispatcher = self._books.dispatcher
+        dispatcher = self._tracker.dispatcher
         if not session.leases or not dispatcher.has_suspect(now):
             return False
-        if session.isolation_timed_out or self._guard.down or now < session.shared_until:
+        if session.isolation_timed_out or self._outage.down or now < session.shared_until:
             return False
         if not dispatcher.has_suspect(now, session.hard_bytes):
             return False
@@ -204,31 +204,31 @@ class Deliverer:
             self._draining_session, session.isolation_timed_out = None, True
         return session is self._draining_session
 
-    def _pick(self, session: Session, now: float) -> tuple[Selection | None, bool]:
+    def _select(self, session: Session, now: float) -> tuple[Selection | None, bool]:
         """The next batch for this worker, and whether it met records that are too large for it."""
-        room, dispatcher = self._room(session), self._books.dispatcher
+        capacity, dispatcher = self._capacity(session), self._tracker.dispatcher
         met_too_large = False
         for way in self._sources(session, now):
-            pick = way(room, now)
+            selection = way(capacity, now)
             if dispatcher.too_large:
                 met_too_large = True
                 self._oversized(dispatcher.too_large)
-            if pick is None:
+            if selection is None:
                 continue
-            if pick.exclusive:
+            if selection.exclusive:
                 self._draining_session = None
                 # In company, if it had to be: then a death proves nothing, but an ack is an ack.
-                pick = pick._replace(exclusive=not session.leases)
+                selection = selection._replace(exclusive=not session.leases)
                 self._suspects_turn = False
             elif session.isolation_timed_out:
                 self._suspects_turn = True
-            return pick, met_too_large
+            return selection, met_too_large
         return None, met_too_large
 
     def _sources(self, session: Session, now: float) -> tuple[_Source, ...]:
         """Where to look for its next batch, one after the other. Records that must be alone and all others share it
         by time, so that many of those do not keep these waiting."""
-        if self._guard.down:
+        if self._outage.down:
             return self._probe_alone
         if session.isolation_timed_out:
             suspects_first = self._suspects_turn
@@ -238,53 +238,53 @@ class Deliverer:
             return self._others_alone
         return self._suspects_first if suspects_first else self._others_first
 
-    def _room(self, session: Session) -> Capacity:
-        room = self._room_within(session.hard_bytes)
+    def _capacity(self, session: Session) -> Capacity:
+        capacity = self._capacity_within(session.hard_bytes)
         if session.credit.bytes:
-            return room._replace(bytes=min(room.bytes, max(1, session.credit.bytes - session.unsettled_bytes)))
-        return room
+            return capacity._replace(bytes=min(capacity.bytes, max(1, session.credit.bytes - session.unsettled_bytes)))
+        return capacity
 
-    def _deliver(self, session: Session, pick: Selection, now: float) -> None:
-        spans, books = pick.spans, self._books
+    def _deliver(self, session: Session, selection: Selection, now: float) -> None:
+        slices, tracker = selection.slices, self._tracker
         longest = float(self._settings.lease.max)
         limit = min(session.lease or longest, longest)
-        lease = books.leases.grant(session, spans, now, limit, longest)
-        lease.apart = pick.apart
-        lease.origin = pick.origin or lease.number
-        lease.uncounted_failures = pick.uncounted_failures
-        for parcel in pick.parcels:
-            books.leases.left(parcel)
+        lease = tracker.leases.grant(session, slices, now, limit, longest)
+        lease.isolated = selection.isolated
+        lease.first_lease = selection.first_lease or lease.number
+        lease.uncounted_failures = selection.uncounted_failures
+        for group in selection.groups:
+            tracker.leases.group_finished(group)
         session.leases[lease.id] = lease
-        session.exclusive = pick.exclusive
+        session.exclusive = selection.exclusive
         session.unsettled_bytes += lease.size
-        books.in_flight(spans)
+        tracker.in_flight(slices)
         self._budget.sent(lease.records)
-        if self._guard.down:
+        if self._outage.down:
             # One that hangs says nothing, and another is tried in the end.
             self._probing, self._next_probe = lease, now + self._settings.outage.probe_max
-        told = redeliveries(spans)
-        books.counters.batches += 1
-        books.counters.delivered += lease.records
-        if pick.closed_by is ClosedBy.RETRY:
-            books.counters.redelivered += lease.records
-        books.meters.batch_records.observe(lease.records)
-        books.meters.closed_by[pick.closed_by] += 1
-        if self._spans is not None:
-            self._spans.delivered(lease)
-        first = spans[0]
-        if len(spans) == 1:
+        told = redeliveries(slices)
+        tracker.counters.batches += 1
+        tracker.counters.delivered += lease.records
+        if selection.closed_by is ClosedBy.RETRY:
+            tracker.counters.redelivered += lease.records
+        tracker.meters.batch_records.observe(lease.records)
+        tracker.meters.closed_by[selection.closed_by] += 1
+        if self._tracer is not None:
+            self._tracer.delivered(lease)
+        first = slices[0]
+        if len(slices) == 1:
             frames: Sequence[bytes] = first.chunk.frames[first.start : first.stop]
             lanes: tuple[int, ...] = (first.chunk.shown.number,)
         else:
-            frames = [frame for span in spans for frame in span.chunk.frames[span.start : span.stop]]
-            lanes = tuple(dict.fromkeys(span.chunk.shown.number for span in spans))
+            frames = [frame for slice_ in slices for frame in slice_.chunk.frames[slice_.start : slice_.stop]]
+            lanes = tuple(dict.fromkeys(slice_.chunk.shown.number for slice_ in slices))
         topic = first.chunk.shown.topic
         session.consumer.deliver(
-            Delivery(lease.id, topic, lanes, frames, lease.records, lease.size, told, limit, pick.closed_by)
+            Delivery(lease.id, topic, lanes, frames, lease.records, lease.size, told, limit, selection.closed_by)
         )
 
 
-def _room_within(batch: BatchSettings, hard_bytes: int) -> Capacity:
+def _capacity_within(batch: BatchSettings, hard_bytes: int) -> Capacity:
     """For a client that takes so many bytes."""
     # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
     frames = max(hard_bytes - _BESIDE * batch.records, hard_bytes * 3 // 8)

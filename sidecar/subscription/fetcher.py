@@ -11,7 +11,9 @@ from sidecar.core.state.memory import Held, Memory
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.errors import BrokerError, NotFound, Refused
 from sidecar.model.records import Lane
-from sidecar.observability.tracing import Spans
+from sidecar.observability.tracing import Tracer
+from sidecar.subscription.session import Session
+from sidecar.subscription.troubles import Troubles
 
 #: seconds that a poll may wait
 _POLL = 1.0
@@ -22,22 +24,24 @@ class Fetcher:
 
     def __init__(
         self,
-        books: RecordTracker,
+        tracker: RecordTracker[Session],
+        troubles: Troubles,
         source: Source,
         memory: Memory,
         backoff: Backoff,
         *,
         handle_poll: Callable[[Polled], None],
         window_full: Callable[[], None],
-        spans: Spans | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
-        self._books = books
+        self._tracker = tracker
+        self._troubles = troubles
         self._source = source
         self._memory = memory
         self._backoff = backoff
         self._take_in = handle_poll
         self._window_full = window_full
-        self._spans = spans
+        self._tracer = tracer
         self._regulate_wanted = asyncio.Event()
         # One at a time: while a lane is being resumed it must not be taken for paused.
         self._regulating = asyncio.Lock()
@@ -67,24 +71,24 @@ class Fetcher:
                     await self._source.open()
                     self.opened = True
                 await self._regulate()
-                records, size = self._memory.next_fetch(self._books.records, self._books.bytes)
-                began = time_ns() if self._spans is not None else 0
+                records, size = self._memory.next_fetch(self._tracker.records, self._tracker.bytes)
+                began = time_ns() if self._tracer is not None else 0
                 polled = await self._source.poll(records, size, _POLL)
                 self.ends = await self._source.ends()
-                self._books.meters.refetched_bytes = self._source.refetched_bytes
-                self._books.meters.revoke_seconds = self._source.revoke_seconds
+                self._tracker.meters.refetched_bytes = self._source.refetched_bytes
+                self._tracker.meters.revoke_seconds = self._source.revoke_seconds
             except BrokerError as error:
                 failures += 1
                 self.refused = isinstance(error, Refused | NotFound)
-                self._books.note("broker", str(error))
+                self._troubles.set("broker", str(error))
                 await asyncio.sleep(self._backoff.wait(failures))
                 continue
             if failures:
                 failures = 0
                 self.refused = False
-                self._books.note("broker", "")
-            if self._spans is not None and polled.chunks:
-                self._spans.polled(began, polled.chunks)
+                self._troubles.clear("broker")
+            if self._tracer is not None and polled.chunks:
+                self._tracer.polled(began, polled.chunks)
             self._take_in(polled)
 
     async def regulate(self) -> None:
@@ -104,7 +108,7 @@ class Fetcher:
             await self._pause_and_resume()
 
     async def _pause_and_resume(self) -> None:
-        lanes = self._books.lanes.values()
+        lanes = self._tracker.lanes.values()
         full = self._memory.full(
             Held(state, state.unsettled_records, state.unsettled_bytes, state.parked) for state in lanes
         )
@@ -134,7 +138,7 @@ class Fetcher:
 
     def _note_paused(self, states: Iterable[LaneState], *, paused: bool) -> None:
         for state in states:
-            current = self._books.lanes.get(state.lane)
+            current = self._tracker.lanes.get(state.lane)
             if current is state:
                 state.paused = paused
             elif current is not None:

@@ -31,11 +31,12 @@ from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, Redel
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
 from sidecar.model.records import Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
-from sidecar.observability.tracing import Spans
+from sidecar.observability.tracing import Tracer
 from sidecar.settings import Oversized, SubscriptionSettings
 from sidecar.subscription.delivery import Deliverer
 from sidecar.subscription.session import Session
 from sidecar.subscription.side_topic_writer import PendingWrite, SideTopicWriter
+from sidecar.subscription.troubles import Troubles
 
 #: why a record is parked that only waits, and holds up its lane by that
 _WINDOW_FULL = "its lane had no room left while it waited for its retry"
@@ -47,26 +48,28 @@ class SettlementHandler:
     def __init__(
         self,
         settings: SubscriptionSettings,
-        books: RecordTracker,
+        tracker: RecordTracker[Session],
+        troubles: Troubles,
         clock: Clock,
         broker: Broker,
-        guard: OutageDetector,
+        outage: OutageDetector,
         budget: Budget,
         rng: random.Random,
         *,
         settled: Callable[[], None],
         pause: Callable[[str], None],
-        spans: Spans | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._settings = settings
-        self._books = books
+        self._tracker = tracker
+        self._troubles = troubles
         self._clock = clock
-        self._guard = guard
+        self._outage = outage
         self._budget = budget
-        self._verdicts = RedeliveryPolicy(settings, guard, rng)
+        self._verdicts = RedeliveryPolicy(settings, outage, rng)
         self._settled = settled
         self._pause = pause
-        self._spans = spans
+        self._tracer = tracer
         self.rejects = RejectRateMonitor(settings.outage)
         #: a record that is held because no connected client takes it
         self._held: RedeliveryGroup | None = None
@@ -79,7 +82,7 @@ class SettlementHandler:
             backoff,
             doing="park",
             done=self._parked,
-            trouble=partial(books.note, "parking"),
+            trouble=partial(troubles.set, "parking"),
             too_large=self._stays_here,
         )
         self._dead_lettering = SideTopicWriter(
@@ -89,7 +92,7 @@ class SettlementHandler:
             backoff,
             doing="dead-letter",
             done=self._dead_lettered,
-            trouble=partial(books.note, "dead_letters"),
+            trouble=partial(troubles.set, "dead_letters"),
         )
         self.writers = (self._parking, self._dead_lettering)
         self.delivering: Deliverer
@@ -101,63 +104,63 @@ class SettlementHandler:
         return results
 
     def _settle(self, settlement: Settlement, now: float) -> SettleResult:
-        books = self._books
-        began = time_ns() if self._spans is not None else 0
-        result, lease, settled = books.leases.settle(settlement)
+        tracker = self._tracker
+        began = time_ns() if self._tracer is not None else 0
+        result, lease, settled = tracker.leases.settle(settlement)
         if lease is None:
-            books.counters.unknown_settlements += 1
+            tracker.counters.unknown_settlements += 1
             return result
         late = lease.phase is LeasePhase.ENDED
         for each in settled:
-            (books.remove_waiting_records if late else books.leave_flight)(each.spans)
-        if any(span.lane.phase is LanePhase.GONE for each in settled for span in each.spans):
+            (tracker.remove_waiting_records if late else tracker.leave_flight)(each.slices)
+        if any(slice_.lane.phase is LanePhase.GONE for each in settled for slice_ in each.slices):
             result, settled = drop_revoked(lease, result, settled)
-        if self._spans is not None:
-            self._spans.settled(began, lease, settlement, result)
+        if self._tracer is not None:
+            self._tracer.settled(began, lease, settlement, result)
         if result.status is SettleStatus.STALE:
-            books.counters.stale_settlements += 1
+            tracker.counters.stale_settlements += 1
         # What succeeded first: a batch of which a part succeeds is no sign of an outage, whatever its order.
         in_outage: bool | None = None
         for each in sorted(settled, key=_failed_later) if len(settled) > 1 else settled:
             if in_outage is None and each.part.outcome is Outcome.NACK:
                 # Known before this batch failed: its own first part says nothing about its second.
-                in_outage = self._guard.down
+                in_outage = self._outage.down
             self._settle_part(lease, each, now, in_outage=bool(in_outage))
         if lease.phase is LeasePhase.SETTLED and lease.id in lease.holder.leases:
-            books.meters.settle_seconds.observe(now - lease.granted)
+            tracker.meters.settle_seconds.observe(now - lease.granted)
             self.delivering.release_lease(lease)
             forget_records(lease)
         if self._held is not None and self._held.state is not RedeliveryState.WAITING:
             self._held = None
-            self._books.note("oversized", "")
+            self._troubles.clear("oversized")
         return result
 
     def session_ended(self, session: Session, how: SessionEnd, now: float) -> None:
-        counters = self._books.counters
+        counters = self._tracker.counters
         # Only what a dead worker process had alone in its hands can be blamed for it.
         alone = len(session.leases) == 1
         for lease in [*session.leases.values()]:
-            spans = self._end(lease)
-            failed = _failed(lease, spans)
+            slices = self._end(lease)
+            failed = _failed(lease, slices)
             if how is SessionEnd.LOST:
-                counters.abandoned += count(spans)
-                moves = self._verdicts.abandoned(failed, now, alone=alone, in_outage=self._guard.down)
+                counters.abandoned += count(slices)
+                moves = self._verdicts.abandoned(failed, now, alone=alone, in_outage=self._outage.down)
                 self._apply(moves, lease, now, "WORKER_DIED", redeliveries=True)
             else:
-                counters.released += count(spans)
+                counters.released += count(slices)
                 self._apply(self._verdicts.released(failed), lease, now, "released", redeliveries=True)
             forget_unless_waiting(lease)
         self._settled()
 
     def expire(self, now: float) -> None:
         """End the leases whose time is over."""
-        for lease in self._books.leases.expire(now):
-            spans = self._end(lease)
-            self._books.counters.expired += count(spans)
-            if spans:
+        for lease in self._tracker.leases.expire(now):
+            slices = self._end(lease)
+            self._tracker.counters.expired += count(slices)
+            if slices:
                 in_outage = self._batch_failed(lease, now)
                 moves = self._verdicts.failed(
-                    _failed(lease, spans), now, reason="EXPIRED", doubtful=True, in_outage=in_outage
+                    _failed(lease, slices), now, reason="EXPIRED", possibly_processed=True, in_outage=in_outage
                 )
                 self._apply(moves, lease, now, "EXPIRED", redeliveries=True)
             forget_unless_waiting(lease)
@@ -166,45 +169,47 @@ class SettlementHandler:
     def park_when_window_full(self, now: float) -> None:
         """A lane whose window is full waits for its slowest records: those that only wait are put aside."""
         # Often asked and seldom needed: looking at the lanes first spares looking at all that waits in the retry topic.
-        lanes = {lane for lane in self._books.lanes.values() if lane.waiting and not lane.parked and lane.window.full()}
+        lanes = {
+            lane for lane in self._tracker.lanes.values() if lane.waiting and not lane.parked and lane.window.full()
+        }
         if not lanes or not self._parks:
             return
-        for parcel in [*self._books.dispatcher.waiting()]:
-            if parcel.due > now and not parcel.stays and any(span.lane in lanes for span in parcel.spans):
-                self._books.close_waiting_group(parcel, RedeliveryState.ASIDE)
-                self._park(parcel, now, _WINDOW_FULL)
+        for group in [*self._tracker.dispatcher.waiting()]:
+            if group.due > now and not group.stays and any(slice_.lane in lanes for slice_ in group.slices):
+                self._tracker.close_waiting_group(group, RedeliveryState.ASIDE)
+                self._park(group, now, _WINDOW_FULL)
 
-    def oversized(self, sessions: Iterable[Session], parcels: Iterable[RedeliveryGroup]) -> None:
+    def oversized(self, sessions: Iterable[Session], groups: Iterable[RedeliveryGroup]) -> None:
         """Records that some worker cannot take. If no worker can, do as the settings say."""
         largest = max((session.hard_bytes for session in sessions), default=0)
-        for parcel in parcels:
-            span = parcel.spans[0]
-            bytes_ = span.chunk.size(span.start, span.start + 1)
-            if bytes_ <= largest or parcel.state is not RedeliveryState.WAITING:
+        for group in groups:
+            slice_ = group.slices[0]
+            bytes_ = slice_.chunk.size(slice_.start, slice_.start + 1)
+            if bytes_ <= largest or group.state is not RedeliveryState.WAITING:
                 continue
-            where = f"{span.chunk.shown}/{span.chunk.positions[span.start]}"
+            where = f"{slice_.chunk.shown}/{slice_.chunk.positions[slice_.start]}"
             text = f"{bytes_} bytes are more than any connected client takes ({largest})"
             if self._settings.oversized is Oversized.HOLD:
                 # One of them is enough to tell of.
                 if self._held is None or self._held.state is not RedeliveryState.WAITING:
-                    self._held = parcel
-                    self._books.note("oversized", f"the record {where} is held: {text}")
+                    self._held = group
+                    self._troubles.set("oversized", f"the record {where} is held: {text}")
             else:
-                self._books.close_waiting_group(parcel, RedeliveryState.ASIDE)
-                self._dead_letter(parcel.spans, f"TOO_LARGE: {text}", worker="")
+                self._tracker.close_waiting_group(group, RedeliveryState.ASIDE)
+                self._dead_letter(group.slices, f"TOO_LARGE: {text}", worker="")
 
     def _settle_part(self, lease: Lease[Session], settled: SettledPart, now: float, *, in_outage: bool) -> None:
-        spans, part, named, meant = settled
-        counters = self._books.counters
+        slices, part, blamed, covered = settled
+        counters = self._tracker.counters
         self.rejects.settled(part.count, rejected=part.outcome is Outcome.REJECT)
         if part.outcome is Outcome.ACK:
             counters.acked += part.count
-            self._books.settle(spans)
-            self._budget.success(now - lease.granted, len(self._books.leases) + 1, now)
-            if self._guard.success(now):
+            self._tracker.settle(slices)
+            self._budget.success(now - lease.granted, len(self._tracker.leases) + 1, now)
+            if self._outage.success(now):
                 self._recovered(now)
             return
-        failed = FailedRecords(spans, named, meant, lease.origin, lease.uncounted_failures, lease.apart)
+        failed = FailedRecords(slices, blamed, covered, lease.first_lease, lease.uncounted_failures, lease.isolated)
         match part.outcome:
             case Outcome.NACK:
                 counters.nacked += part.count
@@ -220,110 +225,110 @@ class SettlementHandler:
                 self._apply(self._verdicts.released(failed), lease, now, part.reason)
             case Outcome.OVERLOADED:
                 counters.overloaded += part.count
-                self._budget.overloaded(now - lease.granted, len(self._books.leases) + 1, now)
+                self._budget.overloaded(now - lease.granted, len(self._tracker.leases) + 1, now)
                 self._apply(
                     self._verdicts.overloaded(failed, part.retry_after), lease, now, part.reason or "overloaded"
                 )
             case Outcome.REJECT:
                 counters.rejected += part.count
-                self._dead_letter(spans, f"REJECTED: {part.reason}" if part.reason else "REJECTED", lease.holder.name)
+                self._dead_letter(slices, f"REJECTED: {part.reason}" if part.reason else "REJECTED", lease.holder.name)
                 if self.rejects.alarming():
                     self._pause("too many records are rejected; look at the dead letters, then resume")
 
     def _batch_failed(self, lease: Lease[Session], now: float) -> bool:
         """Answers whether the handler was known to be down before this."""
-        in_outage = self._guard.down
-        self._budget.failure(now - lease.granted, len(self._books.leases) + 1, now)
-        if self._guard.failure(lease.origin, now):
-            self._books.note(
+        in_outage = self._outage.down
+        self._budget.failure(now - lease.granted, len(self._tracker.leases) + 1, now)
+        if self._outage.failure(lease.first_lease, now):
+            self._troubles.set(
                 "outage", "the handler fails for everything: single probes until one succeeds, nothing is dead-lettered"
             )
             self.delivering.outage_began(now)
         return in_outage
 
     def _recovered(self, now: float) -> None:
-        self._books.note("outage", "")
-        self._budget.restart(len(self._books.leases), now)
+        self._troubles.clear("outage")
+        self._budget.restart(len(self._tracker.leases), now)
 
     def _end(self, lease: Lease[Session]) -> list[RecordSlice]:
         """End a lease without a word of its worker. Answers what is unsettled of it and still ours."""
-        spans = self._books.leases.end(lease)
-        self._books.leave_flight(spans)
+        slices = self._tracker.leases.end(lease)
+        self._tracker.leave_flight(slices)
         self.delivering.release_lease(lease)
-        return [span for span in spans if span.lane.phase is not LanePhase.GONE]
+        return [slice_ for slice_ in slices if slice_.lane.phase is not LanePhase.GONE]
 
     def _apply(
         self, moves: Sequence[Decision], lease: Lease[Session], now: float, reason: str, *, redeliveries: bool = False
     ) -> None:
         """Do what the verdicts say. `heirs`: the lease ended, and may be settled while its records wait."""
-        self._books.counters.splits = self._verdicts.splits
+        self._tracker.counters.splits = self._verdicts.splits
         for move in moves:
             match move:
                 case Redeliver():
-                    parcel = RedeliveryGroup(
-                        [*move.spans], now + move.after, move.apart, move.origin, move.uncounted_failures
+                    group = RedeliveryGroup(
+                        [*move.slices], now + move.after, move.isolated, move.first_lease, move.uncounted_failures
                     )
                     if redeliveries:
-                        parcel.expired_lease = lease
-                        lease.redeliveries.append(parcel)
-                    self._put_back(parcel, now, reason)
+                        group.expired_lease = lease
+                        lease.redeliveries.append(group)
+                    self._put_back(group, now, reason)
                 case DeadLetter():
-                    self._dead_letter(move.spans, move.reason, lease.holder.name)
+                    self._dead_letter(move.slices, move.reason, lease.holder.name)
                 case Discard():
-                    self._books.counters.dropped += count(move.spans)
-                    self._books.settle(move.spans)
+                    self._tracker.counters.dropped += count(move.slices)
+                    self._tracker.settle(move.slices)
 
-    def _put_back(self, parcel: RedeliveryGroup, now: float, reason: str) -> None:
-        parcel.spans = [span for span in parcel.spans if span.lane.phase is LanePhase.ACTIVE]
-        if not parcel.spans:
-            parcel.state = RedeliveryState.GONE
-        elif self._parks and parcel.due - now > self._settings.parking.after:
-            parcel.state = RedeliveryState.ASIDE
-            self._park(parcel, now, reason)
+    def _put_back(self, group: RedeliveryGroup, now: float, reason: str) -> None:
+        group.slices = [slice_ for slice_ in group.slices if slice_.lane.phase is LanePhase.ACTIVE]
+        if not group.slices:
+            group.state = RedeliveryState.GONE
+        elif self._parks and group.due - now > self._settings.parking.after:
+            group.state = RedeliveryState.ASIDE
+            self._park(group, now, reason)
         else:
-            self._books.put_back(parcel, now)
+            self._tracker.put_back(group, now)
 
-    def _park(self, parcel: RedeliveryGroup, now: float, reason: str) -> None:
-        self._books.parked_for.add(reason, parcel.records)
+    def _park(self, group: RedeliveryGroup, now: float, reason: str) -> None:
+        self._tracker.parked_for.add(reason, group.records)
         wall, lanes = self._clock.wall_ms(), self._settings.parking.lanes
-        for span in parcel.spans:
-            span.lane.aside += span.records
-            for single in span.singles():
-                message = retry_topic.park(single, now=now, due=parcel.due, wall_ms=wall, lanes=lanes)
-                self._parking.add(PendingWrite(single, message, parcel.due))
+        for slice_ in group.slices:
+            slice_.lane.aside += slice_.records
+            for single in slice_.singles():
+                message = retry_topic.park(single, now=now, due=group.due, wall_ms=wall, lanes=lanes)
+                self._parking.add(PendingWrite(single, message, group.due))
 
-    def _dead_letter(self, spans: Iterable[RecordSlice], reason: str, worker: str) -> None:
+    def _dead_letter(self, slices: Iterable[RecordSlice], reason: str, worker: str) -> None:
         wall, group = self._clock.wall_ms(), self._settings.group_name
-        for span in spans:
-            self._books.dead_for.add(reason, span.records)
-            span.lane.aside += span.records
-            for single in span.singles():
+        for slice_ in slices:
+            self._tracker.dead_for.add(reason, slice_.records)
+            slice_.lane.aside += slice_.records
+            for single in slice_.singles():
                 message = dead_letter_topic.write(single, group=group, reason=reason, worker=worker, wall_ms=wall)
                 self._dead_lettering.add(PendingWrite(single, message))
 
     def _stays_here(self, aside: PendingWrite) -> None:
         """With what is written beside it, it is too large for the retry topic: it waits in memory."""
-        lane = aside.span.lane
+        lane = aside.slice_.lane
         if lane.phase is not LanePhase.GONE:
             lane.aside -= 1
         if lane.phase is LanePhase.ACTIVE:
-            self._books.put_back(RedeliveryGroup([aside.span], aside.due, stays=True), self._clock.now())
+            self._tracker.put_back(RedeliveryGroup([aside.slice_], aside.due, stays=True), self._clock.now())
         self._settled()
 
     def _parked(self, written: Sequence[PendingWrite]) -> None:
-        self._books.counters.parked += len(written)
+        self._tracker.counters.parked += len(written)
         self._are_aside(written)
 
     def _dead_lettered(self, written: Sequence[PendingWrite]) -> None:
-        self._books.counters.dead_lettered += len(written)
+        self._tracker.counters.dead_lettered += len(written)
         self._are_aside(written)
 
     def _are_aside(self, written: Sequence[PendingWrite]) -> None:
         """Only now, with the record durably aside, does it count as settled."""
         for aside in written:
-            if aside.span.lane.phase is not LanePhase.GONE:
-                aside.span.lane.aside -= 1
-                self._books.settle([aside.span])
+            if aside.slice_.lane.phase is not LanePhase.GONE:
+                aside.slice_.lane.aside -= 1
+                self._tracker.settle([aside.slice_])
         self._settled()
 
 
@@ -331,6 +336,6 @@ def _failed_later(settled: SettledPart) -> bool:
     return settled.part.outcome is not Outcome.ACK
 
 
-def _failed(lease: Lease[Session], spans: Sequence[RecordSlice]) -> FailedRecords:
-    meant = lease.records - len(lease.settled or ())
-    return FailedRecords(spans, False, meant, lease.origin, lease.uncounted_failures, lease.apart)
+def _failed(lease: Lease[Session], slices: Sequence[RecordSlice]) -> FailedRecords:
+    covered = lease.records - len(lease.settled or ())
+    return FailedRecords(slices, False, covered, lease.first_lease, lease.uncounted_failures, lease.isolated)

@@ -23,7 +23,7 @@ _TRIES = 10
 class PendingWrite:
     """One record to be written, and what it is written as."""
 
-    span: RecordSlice
+    slice_: RecordSlice
     message: Message
     #: when it is to come back, on the loop's clock, if it is to
     due: float = 0.0
@@ -217,4 +217,4 @@ def _up_to(last: int, message: Message) -> Message:
 
 
 def _is_gone(aside: PendingWrite) -> bool:
-    return aside.span.lane.phase is LanePhase.GONE
+    return aside.slice_.lane.phase is LanePhase.GONE

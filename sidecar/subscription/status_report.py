@@ -8,18 +8,19 @@ from sidecar.core.state.lane import LaneState
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.records import Lane
 from sidecar.observability.status import LaneStatus, SessionStatus, SubscriptionState, SubscriptionStatus
+from sidecar.subscription.session import Session
 
 if TYPE_CHECKING:
     from sidecar.subscription.subscription import Subscription
 
 
 def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> SubscriptionStatus:
-    settings, books = subscription.settings, subscription.books
+    settings, tracker = subscription.settings, subscription.tracker
     now = subscription.clock.now()
-    states = sorted(books.lanes.values(), key=lambda state: state.lane)
+    states = sorted(tracker.lanes.values(), key=lambda state: state.lane)
     keeps = subscription.broker.traits.keeps_acks_beyond
     counts = subscription.broker.traits.positions_count_records
-    lanes = _Lanes(_holders(books), now, keeps_acks_beyond=keeps, positions_count_records=counts)
+    lanes = _Lanes(_holders(tracker), now, keeps_acks_beyond=keeps, positions_count_records=counts)
     reported = tuple(lanes.report(state, ends.get(state.lane)) for state in states)
     return SubscriptionStatus(
         name=settings.name,
@@ -29,7 +30,7 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
         order=settings.order.value,
         mode=settings.mode.value,
         state=_state(subscription),
-        trouble=tuple(books.troubles.values()),
+        trouble=tuple(text for _, text in subscription.troubles),
         lanes=reported,
         sessions=tuple(
             SessionStatus(
@@ -46,13 +47,13 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
             )
             for session in subscription.sessions
         ),
-        counters=books.counters.snapshot(),
-        leases=len(books.leases),
+        counters=tracker.counters.snapshot(),
+        leases=len(tracker.leases),
         in_flight_records=sum(state.in_flight for state in states),
         waiting_records=sum(state.waiting for state in states),
-        buffered_bytes=books.bytes,
+        buffered_bytes=tracker.bytes,
         buffered_bytes_limit=int(settings.memory.bytes),
-        buffered_records=books.records,
+        buffered_records=tracker.records,
         concurrency_limit=subscription.budget.limit,
         oldest_unsettled=max((lane.oldest for lane in reported), default=0.0),
         would_be_replayed=sum(lane.would_be_replayed for lane in reported),
@@ -68,16 +69,16 @@ def _state(subscription: "Subscription") -> SubscriptionState:
         return SubscriptionState.STARTING
     if subscription.paused_because:
         return SubscriptionState.PAUSED
-    return SubscriptionState.PROBING if subscription.guard.down else SubscriptionState.RUNNING
+    return SubscriptionState.PROBING if subscription.outage.down else SubscriptionState.RUNNING
 
 
-def _holders(books: RecordTracker) -> dict[LaneState, str]:
+def _holders(tracker: RecordTracker[Session]) -> dict[LaneState, str]:
     """Who has the oldest unsettled record of a lane in hand, for the lanes of which somebody has."""
     return {
-        span.lane: lease.holder.name
-        for lease in books.leases.held()
-        for span in lease.spans
-        if span.low <= span.lane.ledger.floor <= span.chunk.positions[span.stop - 1]
+        slice_.lane: lease.holder.name
+        for lease in tracker.leases.held()
+        for slice_ in lease.slices
+        if slice_.low <= slice_.lane.ledger.floor <= slice_.chunk.positions[slice_.stop - 1]
     }
 
 

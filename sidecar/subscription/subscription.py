@@ -37,7 +37,7 @@ from sidecar.model.records import (
 )
 from sidecar.observability.logs import Log
 from sidecar.observability.status import SubscriptionStatus
-from sidecar.observability.tracing import Spans
+from sidecar.observability.tracing import Tracer
 from sidecar.settings import SubscriptionSettings
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer
@@ -46,6 +46,7 @@ from sidecar.subscription.fetcher import Fetcher
 from sidecar.subscription.session import Consumer, Session
 from sidecar.subscription.settlement import SettlementHandler
 from sidecar.subscription.status_report import report
+from sidecar.subscription.troubles import Troubles
 
 log = Log("subscription")
 
@@ -64,49 +65,55 @@ class Subscription:
         prefix: bytes,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        spans: Spans | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.settings = settings
         self.broker = broker
         self.clock = clock = clock or Clock()
         rng = rng or random.Random()
-        self._spans = spans
-        self.books = books = RecordTracker(settings.name, Dispatcher(Batching(settings.batch), settings.order), prefix)
-        self.counters = books.counters
-        self.meters = books.meters
+        self._tracer = tracer
+        self.tracker: RecordTracker[Session] = RecordTracker(
+            Dispatcher(Batching(settings.batch), settings.order), prefix
+        )
+        tracker = self.tracker
+        self.troubles = Troubles(settings.name)
+        self.counters = tracker.counters
+        self.meters = tracker.meters
         self.sessions: dict[Session, None] = {}
-        self.guard = OutageDetector(settings.outage)
+        self.outage = OutageDetector(settings.outage)
         self.budget = Budget(settings.budget)
         own_topics = {settings.retry_topic: settings.parking.lanes}
         self._source = broker.subscribe(SourceSpec(settings.group_name, settings.topics, settings.start, own_topics))
         trouble = Backoff(0.1, 2.0, 10.0, 0.2, rng)
         self._settling = SettlementHandler(
             settings,
-            books,
+            tracker,
+            self.troubles,
             clock,
             broker,
-            self.guard,
+            self.outage,
             self.budget,
             rng,
             settled=self._settled,
             pause=self.pause,
-            spans=spans,
+            tracer=tracer,
         )
         self._delivering = Deliverer(
             settings,
-            books,
+            tracker,
             clock,
-            self.guard,
+            self.outage,
             self.budget,
             rng,
             sweep=self._sweep,
-            oversized=lambda parcels: self._settling.oversized(self.sessions, parcels),
-            spans=spans,
+            oversized=lambda groups: self._settling.oversized(self.sessions, groups),
+            tracer=tracer,
         )
         self._settling.delivering = self._delivering
         self._assigning = AssignmentHandler(
             settings if broker.traits.positions_count_records else _without_span(settings),
-            books,
+            tracker,
+            self.troubles,
             clock,
             self._source,
             arrived=self._delivering.schedule_delivery,
@@ -115,22 +122,24 @@ class Subscription:
         )
         self._committing = Committer(
             settings,
-            books,
+            tracker,
+            self.troubles,
             self._source,
             trouble,
             with_beyond=broker.traits.keeps_acks_beyond,
-            lost=self._assigning.gone,
+            lost=self._assigning.drop_lanes,
             committed=self._committed,
         )
         self._assigning.committing = self._committing
         self.fetching = Fetcher(
-            books,
+            tracker,
+            self.troubles,
             self._source,
             Memory(settings.memory),
             trouble,
             handle_poll=self._assigning.handle_poll,
             window_full=lambda: self._settling.park_when_window_full(clock.now()),
-            spans=spans,
+            tracer=tracer,
         )
         self.paused_because = ""
         self.draining = False
@@ -156,12 +165,14 @@ class Subscription:
         self._notify(Notice(NoticeKind.DRAINING, detail="the sidecar is stopping"))
         # What a topic has refused may be so for good, and is not waited for.
         writers = self._settling.writers
-        await self._assigning.quiet(ends, lambda: not self.books.leases and not any(one.busy for one in writers))
+        await self._assigning.wait_until_idle(
+            ends, lambda: not self.tracker.leases and not any(one.busy for one in writers)
+        )
         for session in [*self.sessions]:
             session.end(SessionEnd.ORDERLY)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(LAST_COMMIT, ends - self.clock.now())):
-                await self._committing.commit_all(self.books.lanes.values())
+                await self._committing.commit_all(self.tracker.lanes.values())
         await self.close()
 
     async def close(self) -> None:
@@ -169,8 +180,8 @@ class Subscription:
         self.draining = True
         self._delivering.close()
         # Before anything is waited for: nobody commits what is settled from now on, so it must not be said to count.
-        lanes = [*self.books.lanes]
-        self.books.lanes_are_gone([*self.books.lanes.values()])
+        lanes = [*self.tracker.lanes]
+        self.tracker.lanes_are_gone([*self.tracker.lanes.values()])
         tasks = [*self._tasks, *self._assigning.leaving]
         for task in tasks:
             task.cancel()
@@ -178,8 +189,8 @@ class Subscription:
         await self._committing.close()
         await self._source.release(lanes)
         await self._source.close()
-        if self._spans is not None:
-            self._spans.close()
+        if self._tracer is not None:
+            self._tracer.close()
 
     # Workers
 
@@ -210,16 +221,16 @@ class Subscription:
         """The batches were written to their worker: their time starts now."""
         now = self.clock.now()
         for lease in leases:
-            self.books.leases.written(lease, now)
+            self.tracker.leases.mark_written(lease, now)
         self._delivering.set_alarm(now)
 
     def extend(self, lease: bytes, lease_for: float) -> Extended:
         now = self._up_to_date()
-        return self.books.leases.extend(lease, lease_for, self.settings.lease.max, now)
+        return self.tracker.leases.extend(lease, lease_for, self.settings.lease.max, now)
 
     def check(self, settlements: Sequence[Settlement]) -> None:
         """Raises `InvalidRequest` if any of them does not fit its batch. For those who settle elsewhere first."""
-        self.books.leases.check(settlements)
+        self.tracker.leases.check(settlements)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
         """Take the word of workers. Raises `InvalidRequest` before anything is applied."""
@@ -234,7 +245,7 @@ class Subscription:
             return
         self.paused_because = reason or "by an operator"
         self._delivering.stopped = True
-        self.books.note("paused", f"paused: {self.paused_because}")
+        self.troubles.set("paused", f"paused: {self.paused_because}")
         self._notify(Notice(NoticeKind.PAUSED, detail=self.paused_because))
 
     def resume(self) -> None:
@@ -243,13 +254,13 @@ class Subscription:
         if self.paused_because:
             self.paused_because = ""
             self._delivering.stopped = self.draining
-            self.books.note("paused", "")
+            self.troubles.clear("paused")
             self._notify(Notice(NoticeKind.RESUMED))
         self._delivering.probe_now()
 
     def lanes(self) -> list[Lane]:
         """What is assigned now, without the retry topic."""
-        return [lane for lane, state in self.books.lanes.items() if not state.parked]
+        return [lane for lane, state in self.tracker.lanes.items() if not state.parked]
 
     @property
     def can_seek(self) -> bool:
@@ -266,7 +277,7 @@ class Subscription:
 
     def _settled(self) -> None:
         """Something was settled or came back: commit it, and see who may go now."""
-        self._committing.want()
+        self._committing.request_commit()
         self._assigning.progress.set()
         if self.fetching.anything_paused:
             self.fetching.room_changed()
@@ -278,7 +289,7 @@ class Subscription:
         self._delivering.schedule_delivery()
 
     def _committed(self, state: LaneState) -> None:
-        self.books.dispatcher.wake(state)
+        self.tracker.dispatcher.wake(state)
         if self.fetching.anything_paused:
             self.fetching.room_changed()
         self._delivering.schedule_delivery()
@@ -303,7 +314,7 @@ class Subscription:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.bug("a loop of the subscription failed", error, subscription=self.settings.name)
             self.broken = f"the subscription stopped working: {error!r}"
-            self.books.note("bug", self.broken)
+            self.troubles.set("bug", self.broken)
 
 
 def _without_span(settings: SubscriptionSettings) -> SubscriptionSettings:

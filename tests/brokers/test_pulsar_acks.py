@@ -178,7 +178,7 @@ def test_what_a_sidecar_had_that_left_goes_to_the_others_at_once(pulsar: PulsarS
             await staying.take_values(numbered(200))
             assert sorted(staying.values) == sorted(numbered(200))
             # They are flagged, and positions ascend as the core wants them to, whatever the ids are.
-            assert all(chunk.doubtful for chunk in staying.chunks)
+            assert all(chunk.possibly_processed for chunk in staying.chunks)
             assert positions(staying) == sorted(set(positions(staying)))
             assert positions(staying)[-1] > last
             await staying.commit(Lane(topic, 0), Commit(positions(staying)[-1] + 1))

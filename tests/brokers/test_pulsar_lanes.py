@@ -252,7 +252,7 @@ def test_acks_beyond_the_floor_that_the_broker_forgets_bring_all_back_in_order_a
             assert consumer.values == numbered(10)
             assert [type(event) for event in consumer.events] == [Lost, Assigned]
             assert [position for chunk in consumer.chunks for position in chunk.positions] == at
-            assert all(chunk.doubtful for chunk in consumer.chunks)
+            assert all(chunk.possibly_processed for chunk in consumer.chunks)
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SubscriptionType.FAILOVER])
@@ -279,7 +279,7 @@ def test_an_ack_for_all_before_it_that_the_broker_forgets_brings_them_back(
             await consumer.take_values(numbered(10))
             assert consumer.values == numbered(10)
             assert [type(event) for event in consumer.events] == [Lost, Assigned]
-            assert all(chunk.doubtful for chunk in consumer.chunks)
+            assert all(chunk.possibly_processed for chunk in consumer.chunks)
 
 
 def test_consumers_and_readers_that_are_done_are_not_kept_by_the_client(pulsar: PulsarServer) -> None:

@@ -82,7 +82,7 @@ def test_a_subscription_opens_and_rejects_where_the_broker_makes_no_topics(pulsa
             await subscription.start()
             await broker.publish(topic, [Message(None, b"bad")])
             Worker(subscription, Audit(), handler=lambda batch: batch.reject())
-            await until(lambda: subscription.books.counters.dead_lettered == 1, "it is written aside")
+            await until(lambda: subscription.tracker.counters.dead_lettered == 1, "it is written aside")
             assert [letter.record.value for letter in await dead_letters.list_dead_letters(broker, settings)] == [
                 b"bad"
             ]

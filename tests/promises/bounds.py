@@ -51,7 +51,7 @@ class MemoryIsBounded:
         while _paused(stage, subscription, topic):
             (await worker.next()).ack()
             held = subscription.status().buffered_records
-            own = common / len(subscription.books.lanes)
+            own = common / len(subscription.tracker.lanes)
             await _regulated(subscription)
         assert 0.7 * common <= held - own <= 0.85 * common
         worker.handler = Batch.ack
@@ -102,11 +102,11 @@ class MemoryIsBounded:
         dying, slow = stage.worker(subscription), stage.worker(subscription, lease=10.0)
         await dying.next()
         await slow.next()
-        lane = weakref.ref(subscription.books.lanes[Lane(topic, 0)])
+        lane = weakref.ref(subscription.tracker.lanes[Lane(topic, 0)])
         await subscription.seek({Lane(topic, 0): SeekTo.END})
         dying.die()
         await leap(10.0)
-        await until(lambda: subscription.counters.expired or not subscription.books.leases.held())
+        await until(lambda: subscription.counters.expired or not subscription.tracker.leases.held())
         await stage.turn_around(subscription)
         gc.collect()
         assert lane() is None

@@ -273,7 +273,7 @@ def _parted(subscription: Subscription, topic: str) -> tuple[list[int], list[int
 
 def _active(subscription: Subscription, topic: str) -> list[Lane]:
     """Lanes that are delivered."""
-    states = subscription.books.lanes.values()
+    states = subscription.tracker.lanes.values()
     return [state.lane for state in states if state.phase is LanePhase.ACTIVE and state.lane.topic == topic]
 
 

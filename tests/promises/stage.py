@@ -218,7 +218,7 @@ class Stage:
         return is_committed()
 
     def _active(self, subscription: Subscription) -> list[Lane]:
-        return [state.lane for state in subscription.books.lanes.values() if state.phase is LanePhase.ACTIVE]
+        return [state.lane for state in subscription.tracker.lanes.values() if state.phase is LanePhase.ACTIVE]
 
     async def _poll_again(self, subscription: Subscription) -> None:
         calls = self.source(subscription).calls
@@ -231,7 +231,7 @@ class Stage:
 
     async def close(self) -> None:
         for subscription in self.subscriptions:
-            assert "bug" not in subscription.books.troubles, subscription.books.troubles["bug"]
+            assert not subscription.troubles.get("bug"), subscription.troubles.get("bug")
             await subscription.close()
         await self._harness.stop()
         assert not self.audit.violations, "\n".join(self.audit.violations)

@@ -46,11 +46,11 @@ class Way:
     def __init__(self, records: int, order: Order) -> None:
         self.calls: dict[str, int] = {}
         dispatcher = Dispatcher(Batching(BatchSettings(records=100_000, bytes=Bytes(1 << 40))), order)
-        self.books = RecordTracker("orders", dispatcher, b"boot")
+        self.tracker: RecordTracker[Any] = RecordTracker(dispatcher, b"boot")
         self.state = lane_state(order=order)
         arrived: Chunk = chunk([*range(records)], keys=[b"key"] * records)
         self._stage("track", lambda: self._track(arrived))
-        self._stage("pick", lambda: self._pick())
+        self._stage("pick", lambda: self._select())
         self._stage("lease", lambda: self._lease())
         self._stage("settle", lambda: self._settle())
         self._stage("commit", lambda: self._commit())
@@ -60,23 +60,23 @@ class Way:
         self.calls[name] = calls_of(work)
 
     def _track(self, arrived: Chunk) -> None:
-        for span in self.state.track(arrived, 0.0):
-            self.state.ordering.add(span)
-        self.books.dispatcher.wake(self.state)
+        for slice_ in self.state.track(arrived, 0.0):
+            self.state.ordering.add(slice_)
+        self.tracker.dispatcher.wake(self.state)
 
-    def _pick(self) -> None:
-        pick = self.books.dispatcher.pick(HUGE, 0.0)
+    def _select(self) -> None:
+        pick = self.tracker.dispatcher.select(HUGE, 0.0)
         assert pick is not None
-        self.spans = pick.spans
+        self.slices = pick.slices
 
     def _lease(self) -> None:
-        self.lease = self.books.leases.grant(None, self.spans, 0.0, 1.0, 1.0)  # type: ignore[arg-type]
-        self.books.in_flight(self.spans)
+        self.lease = self.tracker.leases.grant(None, self.slices, 0.0, 1.0, 1.0)
+        self.tracker.in_flight(self.slices)
 
     def _settle(self) -> None:
-        _, _, (settled,) = self.books.leases.settle(Settlement(self.lease.id, Outcome.ACK))
-        self.books.leave_flight(settled.spans)
-        self.books.settle(settled.spans)
+        _, _, (settled,) = self.tracker.leases.settle(Settlement(self.lease.id, Outcome.ACK))
+        self.tracker.leave_flight(settled.slices)
+        self.tracker.settle(settled.slices)
 
     def _commit(self) -> None:
         commit = self.state.ledger.committable(with_beyond=True)
@@ -103,16 +103,16 @@ def test_a_settlement_with_one_exception_costs_the_same_for_ten_records_and_for_
     def calls(records: int) -> int:
         way = Way(records, Order.NONE)
         state = lane_state()
-        (span,) = state.track(chunk([*range(records)]), 0.0)
-        lease = way.books.leases.grant(None, [span], 0.0, 1.0, 1.0)  # type: ignore[arg-type]
+        (slice_,) = state.track(chunk([*range(records)]), 0.0)
+        lease = way.tracker.leases.grant(None, [slice_], 0.0, 1.0, 1.0)
         settlement = Settlement(lease.id, Outcome.ACK, parts=(Part(5, 1, Outcome.NACK),))
 
         def settle() -> None:
-            _, _, settled = way.books.leases.settle(settlement)
+            _, _, settled = way.tracker.leases.settle(settlement)
             assert len(settled) == 3
             for each in settled:
                 if each.part.outcome is Outcome.ACK:
-                    way.books.settle(each.spans)
+                    way.tracker.settle(each.slices)
 
         return calls_of(settle)
 
@@ -124,9 +124,9 @@ def test_saying_many_parts_twice_costs_by_parts(ends: bool) -> None:
     """As a client does that did not hear the answer. `ends`: the lease ended, and its records still wait."""
 
     def calls(records: int) -> int:
-        leases = Way(1, Order.NONE).books.leases
-        (span,) = lane_state().track(chunk([*range(records)]), 0.0)
-        lease = leases.grant(None, [span], 0.0, 1.0, 1.0)  # type: ignore[arg-type]
+        leases = Way(1, Order.NONE).tracker.leases
+        (slice_,) = lane_state().track(chunk([*range(records)]), 0.0)
+        lease = leases.grant(None, [slice_], 0.0, 1.0, 1.0)
         parts = tuple(Part(at, 1, (Outcome.ACK, Outcome.NACK)[at % 2]) for at in range(records))
         if ends:
             lease.redeliveries.append(RedeliveryGroup([*leases.end(lease)], 0.0, expired_lease=lease))
@@ -160,13 +160,13 @@ def test_a_slow_record_does_not_make_those_behind_it_dearer() -> None:
         dispatcher = Dispatcher(Batching(BatchSettings()), Order.NONE)
 
         def one_more(position: int) -> None:
-            for span in state.track(chunk([position]), 0.0):
-                state.ordering.add(span)
+            for slice_ in state.track(chunk([position]), 0.0):
+                state.ordering.add(slice_)
             dispatcher.wake(state)
-            pick = dispatcher.pick(HUGE, 0.0)
+            pick = dispatcher.select(HUGE, 0.0)
             assert pick is not None
             if position:
-                state.settle(pick.spans)
+                state.settle(pick.slices)
             assert not state.window.full()
             commit = state.ledger.committable(with_beyond=True)
             if commit is not None:
@@ -184,17 +184,17 @@ def test_a_hot_key_costs_by_what_goes_not_by_what_waits() -> None:
     def calls(waiting: int) -> int:
         state = lane_state(order=Order.KEY)
         dispatcher = Dispatcher(Batching(BatchSettings(records=5)), Order.KEY)
-        (span,) = state.track(chunk([*range(waiting)], keys=[b"hot"] * waiting), 0.0)
-        state.ordering.add(span)
+        (slice_,) = state.track(chunk([*range(waiting)], keys=[b"hot"] * waiting), 0.0)
+        state.ordering.add(slice_)
         dispatcher.wake(state)
-        first = dispatcher.pick(HUGE, 0.0)
+        first = dispatcher.select(HUGE, 0.0)
         assert first is not None
-        assert dispatcher.pick(HUGE, 0.0) is None, "the key is out"
+        assert dispatcher.select(HUGE, 0.0) is None, "the key is out"
 
         def the_next() -> None:
-            state.settle(first.spans)
+            state.settle(first.slices)
             dispatcher.wake(state)
-            assert dispatcher.pick(HUGE, 0.0) is not None
+            assert dispatcher.select(HUGE, 0.0) is not None
 
         return calls_of(the_next)
 
@@ -203,11 +203,11 @@ def test_a_hot_key_costs_by_what_goes_not_by_what_waits() -> None:
 
 def test_many_lanes_that_go_together_cost_one_look_at_what_waits() -> None:
     def calls(lanes: int) -> int:
-        books = RecordTracker("orders", Dispatcher(Batching(BatchSettings()), Order.NONE), b"boot")
+        tracker: RecordTracker[Any] = RecordTracker(Dispatcher(Batching(BatchSettings()), Order.NONE), b"boot")
         states = [lane_state(number) for number in range(lanes)]
-        (span,) = states[0].track(chunk([*range(MANY)]), 0.0)
-        for single in span.singles():
-            books.put_back(RedeliveryGroup([single], 3600.0), 0.0)
-        return calls_of(lambda: books.lanes_are_gone(states))
+        (slice_,) = states[0].track(chunk([*range(MANY)]), 0.0)
+        for single in slice_.singles():
+            tracker.put_back(RedeliveryGroup([single], 3600.0), 0.0)
+        return calls_of(lambda: tracker.lanes_are_gone(states))
 
     assert calls(50) < 2 * calls(1)

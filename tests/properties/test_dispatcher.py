@@ -39,12 +39,12 @@ class Known:
     size: int
     where: Where = Where.FRESH
     #: what it waits in
-    parcel: RedeliveryGroup | None = None
+    group: RedeliveryGroup | None = None
 
     @property
     def suspected(self) -> bool:
         """Two workers died with it in hand."""
-        return self.parcel is not None and self.parcel.spans[0].history.worker_crashes >= 2
+        return self.group is not None and self.group.slices[0].history.worker_crashes >= 2
 
 
 class EveryRecordIsInOnePlace(RuleBasedStateMachine):
@@ -82,7 +82,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         keys = [data.draw(st.sampled_from(KEYS)) for _ in positions]
         sizes = [data.draw(st.sampled_from([0, 10, 20, 200])) for _ in positions]
         arrived = chunk(positions, lane=state.lane, keys=keys, sizes=sizes)
-        spans = state.track(arrived, self.now)
+        slices = state.track(arrived, self.now)
         for index, position in enumerate(positions):
             key: object = {Order.NONE: None, Order.KEY: keys[index], Order.LANE: "lane"}[self.order]
             if key is None or state.parked:
@@ -100,19 +100,19 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
             together = data.draw(st.integers(1, 3), "together")
             for first_of in range(0, len(singles), together):
                 due = self.now + data.draw(st.sampled_from([0.0, 5.0]), "due")
-                self.put_back(RedeliveryGroup(singles[first_of : first_of + together], due, apart=together > 1))
+                self.put_back(RedeliveryGroup(singles[first_of : first_of + together], due, isolated=together > 1))
         else:
-            for span in spans:
-                state.ordering.add(span)
+            for slice_ in slices:
+                state.ordering.add(slice_)
         self.dispatcher.wake(state)
 
-    def put_back(self, parcel: RedeliveryGroup) -> None:
-        for span in parcel.spans:
-            span.lane.waiting += span.records
-            for position in positions_of([span]):
-                known = self.known[span.lane, position]
-                known.where, known.parcel = Where.WAITING, parcel
-        self.dispatcher.put_back(parcel, self.now)
+    def put_back(self, group: RedeliveryGroup) -> None:
+        for slice_ in group.slices:
+            slice_.lane.waiting += slice_.records
+            for position in positions_of([slice_]):
+                known = self.known[slice_.lane, position]
+                known.where, known.group = Where.WAITING, group
+        self.dispatcher.put_back(group, self.now)
 
     @rule(later=st.sampled_from([1.0, 5.0]))
     def time_passes(self, later: float) -> None:
@@ -122,7 +122,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
     def a_worker_asks(self, size: int, hard: int) -> None:
         room = Capacity(min(size, hard, int(self.batch.bytes)), hard)
         could_go = self.could_go()
-        pick = self.dispatcher.pick(room, self.now)
+        pick = self.dispatcher.select(room, self.now)
         self.note_too_large(room)
         if pick is None:
             # Nothing that this worker could take may be left behind, but what must travel all alone.
@@ -158,13 +158,13 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
             return
         taken = self.taken(pick)
         assert len(taken) == 1
-        assert pick.apart
+        assert pick.isolated
         assert pick.closed_by is ClosedBy.PROBE
         self.lease(pick, taken)
 
     def taken(self, pick: Selection) -> list[Known]:
         """What was picked, with all that must hold for it."""
-        taken = [self.known[span.lane, position] for span in pick.spans for position in positions_of([span])]
+        taken = [self.known[slice_.lane, position] for slice_ in pick.slices for position in positions_of([slice_])]
         assert taken, "an empty batch"
         assert len({id(each) for each in taken}) == len(taken), "a record twice"
         assert len({each.topic for each in taken}) == 1, "a batch of two topics"
@@ -180,25 +180,25 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
             if each.where is Where.FRESH or each.state.parked:
                 assert each.position < each.state.window.before()
             else:
-                assert each.parcel is not None
-                assert each.parcel.due <= self.now
-        parcels = {id(each.parcel) for each in taken if each.parcel}
-        assert len(parcels) <= 1 or not any(each.parcel.apart for each in taken if each.parcel)
+                assert each.group is not None
+                assert each.group.due <= self.now
+        groups = {id(each.group) for each in taken if each.group}
+        assert len(groups) <= 1 or not any(each.group.isolated for each in taken if each.group)
         return taken
 
     def lease(self, pick: Selection, taken: list[Known]) -> None:
         for each in taken:
-            each.where, each.parcel = Where.LEASED, None
+            each.where, each.group = Where.LEASED, None
         self.leases.append(pick)
 
     def note_too_large(self, room: Capacity) -> None:
         """A record that is too large for a worker waits by itself for another one."""
-        for parcel in self.dispatcher.too_large:
-            assert parcel.records == 1
-            assert parcel.state is RedeliveryState.WAITING
-            known = self.known[parcel.spans[0].lane, positions_of(parcel.spans)[0]]
+        for group in self.dispatcher.too_large:
+            assert group.records == 1
+            assert group.state is RedeliveryState.WAITING
+            known = self.known[group.slices[0].lane, positions_of(group.slices)[0]]
             assert known.size > room.hard_bytes
-            known.where, known.parcel = Where.WAITING, parcel
+            known.where, known.group = Where.WAITING, group
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
@@ -206,35 +206,35 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         """Some records are acked, others come back: in one parcel or two, now or later."""
         pick = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), "which"))
         back: list[RecordSlice] = []
-        for span in pick.spans:
-            if span.lane.phase is LanePhase.GONE:
+        for slice_ in pick.slices:
+            if slice_.lane.phase is LanePhase.GONE:
                 continue
-            records = data.draw(st.integers(0, span.records), "acked")
+            records = data.draw(st.integers(0, slice_.records), "acked")
             if records:
-                acked = span.slice(0, records)
-                span.lane.settle([acked])
+                acked = slice_.slice(0, records)
+                slice_.lane.settle([acked])
                 for position in positions_of([acked]):
-                    self.known[span.lane, position].where = Where.SETTLED
-                self.dispatcher.wake(span.lane)
-            if records < span.records:
-                back.append(span.slice(records, span.records).with_history(History(failures=1)))
+                    self.known[slice_.lane, position].where = Where.SETTLED
+                self.dispatcher.wake(slice_.lane)
+            if records < slice_.records:
+                back.append(slice_.slice(records, slice_.records).with_history(History(failures=1)))
         if back:
             cut = data.draw(st.integers(0, len(back)), "cut")
-            apart = data.draw(st.booleans(), "apart")
+            isolated = data.draw(st.booleans(), "apart")
             due = self.now + data.draw(st.sampled_from([0.0, 0.0, 1.0, 5.0]), "after")
             for part in (back[:cut], back[cut:]):
                 if part:
-                    self.put_back(RedeliveryGroup(part, due, apart, origin=1))
+                    self.put_back(RedeliveryGroup(part, due, isolated, first_lease=1))
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), after=st.sampled_from([0.0, 1.0]))
     def a_worker_dies_for_the_second_time(self, data: st.DataObject, after: float) -> None:
         """Each of its records travels alone from now on."""
         pick = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), "which"))
-        for span in pick.spans:
-            for single in span.with_history(History(failures=2, worker_crashes=2)).singles():
-                if span.lane.phase is LanePhase.ACTIVE:
-                    self.put_back(RedeliveryGroup([single], self.now + after, apart=True, origin=1))
+        for slice_ in pick.slices:
+            for single in slice_.with_history(History(failures=2, worker_crashes=2)).singles():
+                if slice_.lane.phase is LanePhase.ACTIVE:
+                    self.put_back(RedeliveryGroup([single], self.now + after, isolated=True, first_lease=1))
 
     @rule(data=st.data())
     def a_lane_is_committed(self, data: st.DataObject) -> None:
@@ -248,8 +248,8 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         state = data.draw(st.sampled_from(self.lanes))
         self.lanes.remove(state)
         state.phase = LanePhase.GONE
-        waiting = {id(each.parcel) for each in self.known.values() if each.state is state and each.parcel}
-        assert {id(parcel) for parcel in self.dispatcher.forget([state])} == waiting
+        waiting = {id(each.group) for each in self.known.values() if each.state is state and each.group}
+        assert {id(group) for group in self.dispatcher.forget([state])} == waiting
         self.known = {place: each for place, each in self.known.items() if each.state is not state}
 
     def before(self, record: Known) -> list[Known]:
@@ -269,8 +269,8 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
                 (each.where is Where.FRESH and each.position < each.state.window.before())
                 or (
                     each.where is Where.WAITING
-                    and each.parcel is not None
-                    and each.parcel.due <= self.now
+                    and each.group is not None
+                    and each.group.due <= self.now
                     and (not each.state.parked or each.position < each.state.window.before())
                 )
             )
@@ -284,10 +284,10 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
             assert state.waiting == waiting[state]
             assert state.ordering.fresh_records == fresh[state]
         in_parcels = [
-            (span.lane, position)
-            for parcel in self.dispatcher.waiting()
-            for span in parcel.spans
-            for position in positions_of([span])
+            (slice_.lane, position)
+            for group in self.dispatcher.waiting()
+            for slice_ in group.slices
+            for position in positions_of([slice_])
         ]
         assert Counter(in_parcels) == Counter(
             place for place, each in self.known.items() if each.where is Where.WAITING
@@ -309,19 +309,19 @@ def test_every_lane_with_records_gets_its_turn(backlogs: list[int], records: int
     dispatcher = Dispatcher(Batching(BatchSettings(records=records)), order)
     lanes = [lane_state(number, order=order) for number in range(len(backlogs))]
     for state, backlog in zip(lanes, backlogs, strict=True):
-        for span in state.track(chunk([*range(backlog)], lane=state.lane), 0.0):
-            state.ordering.add(span)
+        for slice_ in state.track(chunk([*range(backlog)], lane=state.lane), 0.0):
+            state.ordering.add(slice_)
         dispatcher.wake(state)
     since = dict.fromkeys(lanes, 0)
     delivered = 0
-    while (pick := dispatcher.pick(Capacity(1 << 20, 1 << 20), 0.0)) is not None:
+    while (pick := dispatcher.select(Capacity(1 << 20, 1 << 20), 0.0)) is not None:
         for state in lanes:
             since[state] = 0 if not state.ordering.fresh_records else since[state] + 1
-        for span in pick.spans:
-            since[span.lane] = 0
-            delivered += span.records
-            span.lane.settle([span])
-            dispatcher.wake(span.lane)
+        for slice_ in pick.slices:
+            since[slice_.lane] = 0
+            delivered += slice_.records
+            slice_.lane.settle([slice_])
+            dispatcher.wake(slice_.lane)
         assert max(since.values()) < len(lanes)
     assert delivered == sum(backlogs)
 
@@ -330,15 +330,15 @@ def test_every_lane_with_records_gets_its_turn(backlogs: list[int], records: int
 def test_returned_and_fresh_records_take_turns(fresh: int, returned: int, records: int) -> None:
     dispatcher = Dispatcher(Batching(BatchSettings(records=records)), Order.NONE)
     state = lane_state()
-    (span,) = state.track(chunk([*range((fresh + returned) * records)]), 0.0)
-    back, rest = span.cut(returned * records)
+    (slice_,) = state.track(chunk([*range((fresh + returned) * records)]), 0.0)
+    back, rest = slice_.cut(returned * records)
     for single in back.singles():
         state.waiting += 1
         dispatcher.put_back(RedeliveryGroup([single.with_history(FRESH._replace(failures=1))], 0.0), 0.0)
     state.ordering.add(rest)
     dispatcher.wake(state)
     kinds = []
-    while (pick := dispatcher.pick(Capacity(1 << 20, 1 << 20), 0.0)) is not None:
+    while (pick := dispatcher.select(Capacity(1 << 20, 1 << 20), 0.0)) is not None:
         kinds.append(pick.closed_by is ClosedBy.RETRY)
     assert kinds.count(True) == returned
     assert kinds.count(False) == fresh

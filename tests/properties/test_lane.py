@@ -49,11 +49,11 @@ def test_what_an_earlier_life_may_have_delivered_is_flagged(
 
     runs = tuple(Run(start + offset, start + offset + length) for offset, length in settled)
     state = LaneState(Assigned(LANE, start, runs), Order.NONE, settings, parked=False)
-    spans = [each for arrived in chunks_of(positions, other_cuts) for each in state.track(arrived, 0.0)]
+    slices = [each for arrived in chunks_of(positions, other_cuts) for each in state.track(arrived, 0.0)]
 
-    flagged = {position for each in spans if each.history.doubtful for position in positions_of([each])}
+    flagged = {position for each in slices if each.history.possibly_processed for position in positions_of([each])}
     acked = {position for run in runs for position in range(*run)}
-    assert positions_of(spans) == [position for position in positions if position not in acked]
+    assert positions_of(slices) == [position for position in positions if position not in acked]
     assert flagged == may_have_been_delivered - acked
 
 
@@ -61,7 +61,7 @@ def test_what_an_earlier_life_may_have_delivered_is_flagged(
 def test_nothing_is_flagged_in_a_lane_that_is_read_for_the_first_time(log: set[int], records: int) -> None:
     window = WindowSettings(records=records, bytes=Bytes(1 << 30), span=10)
     state = LaneState(Assigned(LANE, 0, first=True), Order.NONE, window, parked=False)
-    assert not any(span.history.doubtful for span in state.track(chunk(sorted(log)), 0.0))
+    assert not any(slice_.history.possibly_processed for slice_ in state.track(chunk(sorted(log)), 0.0))
 
 
 class ItsCountsAreThoseOfItsRecords(RuleBasedStateMachine):
@@ -83,9 +83,9 @@ class ItsCountsAreThoseOfItsRecords(RuleBasedStateMachine):
         for gap in gaps:
             positions.append(position + gap)
             position += gap + 1
-        spans = self.state.track(chunk(positions), 0.0)
+        slices = self.state.track(chunk(positions), 0.0)
         self.state.in_flight += len(gaps)
-        self.unsettled += [single for span in spans for single in span.singles()]
+        self.unsettled += [single for slice_ in slices for single in slice_.singles()]
 
     @precondition(lambda self: self.unsettled)
     @rule(data=st.data())
@@ -93,7 +93,7 @@ class ItsCountsAreThoseOfItsRecords(RuleBasedStateMachine):
         first = data.draw(st.integers(0, len(self.unsettled) - 1))
         several = self.unsettled[first : first + 3]
         del self.unsettled[first : first + 3]
-        size = sum(span.size for span in several)
+        size = sum(slice_.size for slice_ in several)
         assert self.state.settle(several) == size
         self.state.in_flight -= len(several)
         self.settled |= {*positions_of(several)}
@@ -111,7 +111,7 @@ class ItsCountsAreThoseOfItsRecords(RuleBasedStateMachine):
     @invariant()
     def it_knows_what_is_unsettled(self) -> None:
         assert self.state.unsettled_records == len(self.unsettled)
-        assert self.state.unsettled_bytes == sum(span.size for span in self.unsettled)
+        assert self.state.unsettled_bytes == sum(slice_.size for slice_ in self.unsettled)
         assert self.state.uncommitted == len(self.settled - self.known)
 
     @invariant()

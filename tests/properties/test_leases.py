@@ -77,11 +77,11 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
     def a_batch_is_leased(self, cuts: list[int], limit: float, more: float) -> None:
         longest = limit + more
         whole = span_of(sum(cuts))
-        spans: list[RecordSlice] = []
+        slices: list[RecordSlice] = []
         for records in cuts:
-            start = spans[-1].stop if spans else 0
-            spans.append(whole.slice(start, start + records))
-        lease = self.leases.grant("worker", spans, self.now, limit, longest)
+            start = slices[-1].stop if slices else 0
+            slices.append(whole.slice(start, start + records))
+        lease = self.leases.grant("worker", slices, self.now, limit, longest)
         known = Known(lease, [Fate.HELD] * sum(cuts), self.now + longest, longest, granted=self.now, limit=limit)
         self.known.append(known)
 
@@ -89,7 +89,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_batch_is_written(self, data: st.DataObject) -> None:
         known = self.one_of(data)
-        self.leases.written(known.lease.id, self.now)
+        self.leases.mark_written(known.lease.id, self.now)
         if known.is_held and not known.written:
             known.written = True
             known.granted = self.now
@@ -150,17 +150,17 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         answered: dict[int, tuple[Outcome, str]] = {}
         for each in done:
             indexes = range(each.part.first, each.part.first + each.part.count)
-            assert positions_of(each.spans) == list(indexes)
+            assert positions_of(each.slices) == list(indexes)
             if not late:
                 assert each.named == (each.part.count < len(known.records))
-                assert each.meant == len(settled.keys() & breath_of(each.part.first))
+                assert each.covered == len(settled.keys() & breath_of(each.part.first))
             assert not answered.keys() & set(indexes)
             answered |= dict.fromkeys(indexes, (each.part.outcome, each.part.reason))
         assert answered == settled
         for index, (word, _) in settled.items():
             known.records[index] = word
         still_waiting = [
-            span for heir in known.redeliveries if heir.state is RedeliveryState.WAITING for span in heir.spans
+            slice_ for group in known.redeliveries if group.state is RedeliveryState.WAITING for slice_ in group.slices
         ]
         assert sorted(positions_of(still_waiting)) == [
             index for index, fate in enumerate(known.records) if fate is Fate.WAITING
@@ -186,10 +186,10 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
 
     def end(self, known: Known, data: st.DataObject) -> None:
         """Its records go into two parcels, of which one may be put aside at once."""
-        spans = self.leases.end(known.lease)
+        slices = self.leases.end(known.lease)
         unsettled = [index for index, fate in enumerate(known.records) if fate is Fate.HELD]
-        assert positions_of(spans) == unsettled
-        singles = [single for span in spans for single in span.singles()]
+        assert positions_of(slices) == unsettled
+        singles = [single for slice_ in slices for single in slice_.singles()]
         middle = data.draw(st.integers(0, len(singles)), "first parcel")
         aside = data.draw(st.booleans(), "the second is put aside")
         for mine, state in (
@@ -197,32 +197,32 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
             (singles[middle:], RedeliveryState.ASIDE if aside else RedeliveryState.WAITING),
         ):
             if mine:
-                heir = RedeliveryGroup(mine, self.now, expired_lease=known.lease, state=state)
-                known.lease.redeliveries.append(heir)
-                known.redeliveries.append(heir)
+                group = RedeliveryGroup(mine, self.now, expired_lease=known.lease, state=state)
+                known.lease.redeliveries.append(group)
+                known.redeliveries.append(group)
                 for position in positions_of(mine):
                     known.records[position] = Fate.WAITING if state is RedeliveryState.WAITING else Fate.GONE
 
     @precondition(lambda self: any(self.waiting()))
     @rule(data=st.data())
     def records_are_given_out_again(self, data: st.DataObject) -> None:
-        known, heir = data.draw(st.sampled_from(self.waiting()), "of")
-        records = data.draw(st.integers(1, count(heir.spans)), "records")
-        singles = [single for span in heir.spans for single in span.singles()]
+        known, group = data.draw(st.sampled_from(self.waiting()), "of")
+        records = data.draw(st.integers(1, count(group.slices)), "records")
+        singles = [single for slice_ in group.slices for single in slice_.singles()]
         for position in positions_of(singles[:records]):
             known.records[position] = Fate.GONE
         if records < len(singles):
-            heir.spans = singles[records:]
+            group.slices = singles[records:]
         else:
-            heir.state = RedeliveryState.LEASED
-            self.leases.left(heir)
+            group.state = RedeliveryState.LEASED
+            self.leases.group_finished(group)
 
     def waiting(self) -> list[tuple[Known, RedeliveryGroup]]:
         return [
-            (known, heir)
+            (known, group)
             for known in self.known
-            for heir in known.redeliveries
-            if heir.state is RedeliveryState.WAITING
+            for group in known.redeliveries
+            if group.state is RedeliveryState.WAITING
         ]
 
     @invariant()
@@ -245,8 +245,8 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
             if known.lease.phase is LeasePhase.ENDED and not any(
                 h.state is RedeliveryState.WAITING for h in known.redeliveries
             ):
-                aside_at_once = all(heir.state is RedeliveryState.ASIDE for heir in known.redeliveries)
-                assert aside_at_once or not known.lease.spans
+                aside_at_once = all(group.state is RedeliveryState.ASIDE for group in known.redeliveries)
+                assert aside_at_once or not known.lease.slices
 
 
 def _ranges(indexes: set[int]) -> list[Range]:

@@ -69,8 +69,8 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         # A window only moves forward.
         self.window = before = max(self.window, before)
         available = self.ordering.available()
-        spans = self.ordering.take(records, size, before, force=force)
-        taken = [self.records[position] for position in positions_of(spans)]
+        slices = self.ordering.take(records, size, before, force=force)
+        taken = [self.records[position] for position in positions_of(slices)]
         assert available or not taken
         assert [each.position for each in taken] == sorted(each.position for each in taken)
         assert all(not each.out and not each.settled and each.position < before for each in taken)
@@ -81,7 +81,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         assert used <= size or (force and len(taken) == 1)
         for each in taken:
             each.out = True
-        self.out += spans
+        self.out += slices
 
         # Nothing is left without a reason: the batch is complete, or a record did not fit into it.
         if len(taken) < records:
@@ -94,7 +94,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
     @rule(data=st.data())
     def records_came_back(self, data: st.DataObject) -> None:
         """Asking changes nothing."""
-        back = sort_by_position([span for span in self.pieces() if data.draw(st.booleans())])
+        back = sort_by_position([slice_ for slice_ in self.pieces() if data.draw(st.booleans())])
         go, stay = self.ordering.eligible(back)
         goes = [self.records[position] for position in positions_of(go)]
         stays = [self.records[position] for position in positions_of(stay)]
@@ -122,7 +122,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
 
     def pieces(self) -> list[RecordSlice]:
         """What is out, record by record."""
-        return [single for span in self.out for single in span.singles()]
+        return [single for slice_ in self.out for single in slice_.singles()]
 
     def before(self, record: Known) -> list[Known]:
         """Earlier ones of its key that are not settled."""

@@ -38,7 +38,7 @@ class AnOutageIsToldFromPoison(RuleBasedStateMachine):
     @initialize(enabled=st.booleans(), failures=st.integers(1, 4), lately=st.sampled_from([1.0, 3.0]))
     def start(self, enabled: bool, failures: int, lately: float) -> None:
         self.settings = OutageSettings(enabled=enabled, failures=failures, lately=Seconds(lately))
-        self.guard = OutageDetector(self.settings)
+        self.outage = OutageDetector(self.settings)
         self.now = 7.0
         self.successes: list[float] = []
         #: batches that failed since the last success
@@ -51,18 +51,18 @@ class AnOutageIsToldFromPoison(RuleBasedStateMachine):
 
     @rule()
     def a_batch_succeeds(self) -> None:
-        assert self.guard.success(self.now) == self.down
+        assert self.outage.success(self.now) == self.down
         self.successes.append(self.now)
         self.failed = []
         self.down = False
 
-    @rule(origin=st.integers(1, 5))
-    def a_batch_fails(self, origin: int) -> None:
-        began = self.guard.failure(origin, self.now)
+    @rule(first_lease=st.integers(1, 5))
+    def a_batch_fails(self, first_lease: int) -> None:
+        began = self.outage.failure(first_lease, self.now)
         if not self.settings.enabled or self.down:
             assert not began
             return
-        self.failed.append(origin)
+        self.failed.append(first_lease)
         self.down = len(set(self.failed)) >= self.settings.failures or not self.succeeded_lately()
         assert began == self.down
 
@@ -71,18 +71,18 @@ class AnOutageIsToldFromPoison(RuleBasedStateMachine):
 
     @invariant()
     def it_is_down_exactly_while_everything_fails(self) -> None:
-        assert self.guard.down == self.down
+        assert self.outage.down == self.down
 
     @invariant()
     def a_batch_is_split_only_while_the_handler_works_for_others(self) -> None:
         works = not self.down and self.succeeded_lately()
-        assert self.guard.may_split(self.now) == (works or not self.settings.enabled)
+        assert self.outage.may_split(self.now) == (works or not self.settings.enabled)
 
     @invariant()
     def a_record_is_given_up_only_if_others_succeeded_since_it_first_failed(self) -> None:
         for first_failed in (None, self.now, self.now - 1.0, self.now - 5.0):
             since = first_failed is not None and any(success >= first_failed for success in self.successes)
-            assert self.guard.may_give_up(first_failed) == ((since and not self.down) or not self.settings.enabled)
+            assert self.outage.may_give_up(first_failed) == ((since and not self.down) or not self.settings.enabled)
 
 
 TestOutageGuard = AnOutageIsToldFromPoison.TestCase

@@ -29,13 +29,13 @@ from tests.kit import NoJitter, lane_state, positions_of, span_of, subscription_
 KEYS = [None, b"a", b"b", b"c", b"d", b"e"]
 
 
-def calls_to_isolate(spans: Sequence[RecordSlice], bad: set[int], order: Order) -> int:
+def calls_to_isolate(slices: Sequence[RecordSlice], bad: set[int], order: Order) -> int:
     """Deliver a batch to a handler that fails for the bad records, until each of them has failed alone."""
     settings = subscription_settings(order=order)
-    guard = OutageDetector(settings.outage)
-    guard.success(0.0)
-    verdicts = RedeliveryPolicy(settings, guard, NoJitter())
-    waiting = deque([spans])
+    outage = OutageDetector(settings.outage)
+    outage.success(0.0)
+    verdicts = RedeliveryPolicy(settings, outage, NoJitter())
+    waiting = deque([slices])
     calls = 0
     acked: list[int] = []
     found: list[int] = []
@@ -51,12 +51,12 @@ def calls_to_isolate(spans: Sequence[RecordSlice], bad: set[int], order: Order) 
             failed = FailedRecords(batch, False, len(positions), 1, 0, True)
             for move in verdicts.failed(failed, 1.0, reason="no"):
                 assert isinstance(move, Redeliver)
-                assert move.apart, "halves must not travel with others"
+                assert move.isolated, "halves must not travel with others"
                 assert move.after == 0.0
-                assert {span.history.failures for span in move.spans} == {0}, "a split is not an attempt"
-                waiting.append(move.spans)
+                assert {slice_.history.failures for slice_ in move.slices} == {0}, "a split is not an attempt"
+                waiting.append(move.slices)
     assert sorted(found) == sorted(bad)
-    assert sorted(acked) == sorted({*positions_of(spans)} - bad)
+    assert sorted(acked) == sorted({*positions_of(slices)} - bad)
     return calls
 
 
@@ -94,13 +94,13 @@ def test_k_bad_of_n_are_found_within_the_promised_calls_in_the_worst_case(order:
 @given(st.integers(1, 64), st.sets(st.integers(0, 63), max_size=4), st.lists(st.integers(0, 64), max_size=3))
 def test_no_batch_costs_more_than_the_worst_one(records: int, bad: set[int], cuts: list[int]) -> None:
     """However the records are spread over spans."""
-    spans: list[RecordSlice] = []
+    slices: list[RecordSlice] = []
     whole = span_of(records)
     edges = sorted({0, records, *(cut for cut in cuts if cut < records)})
     for start, stop in pairwise(edges):
-        spans.append(whole.slice(start, stop))
+        slices.append(whole.slice(start, stop))
     bad = {position for position in bad if position < records}
-    calls = calls_to_isolate(spans, bad, Order.NONE)
+    calls = calls_to_isolate(slices, bad, Order.NONE)
     assert calls <= worst(records, len(bad))[0] <= most_calls(records, len(bad))
 
 
@@ -116,18 +116,20 @@ def test_with_order_key_it_costs_one_round_more_at_the_most(keys: list[bytes | N
 def test_halves_are_all_of_it_in_order_and_do_not_share_a_key_unless_they_must(
     records: list[tuple[bool, bytes | None]], order: Order
 ) -> None:
-    spans: list[RecordSlice] = []
+    slices: list[RecordSlice] = []
     keys: dict[tuple[object, int], tuple[object, bytes | None]] = {}
     for lane in (False, True):
         mine = [key for in_this, key in records if in_this is lane]
         if mine:
             state = lane_state(int(lane), order=order)
-            spans.append(span_of(len(mine), state=state, keys=mine))
+            slices.append(span_of(len(mine), state=state, keys=mine))
             keys |= {(state, position): (state, key) for position, key in enumerate(mine)}
-    first, second = split_batch(spans, order)
+    first, second = split_batch(slices, order)
     assert count(first) > 0
     assert count(second) > 0
-    places = [[(span.lane, position) for span in half for position in positions_of([span])] for half in (first, second)]
+    places = [
+        [(slice_.lane, position) for slice_ in half for position in positions_of([slice_])] for half in (first, second)
+    ]
     assert sorted(places[0] + places[1], key=str) == sorted(keys, key=str)
     for half in places:
         for state in {state for state, _ in half}:
@@ -175,20 +177,20 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
     retry = RetrySettings(
         attempts=attempts, first=Seconds(1.0), factor=2.0, max=Seconds(30.0), jitter=0.0, exhausted=exhausted
     )
-    outage = OutageSettings(enabled=guarded, failures=1_000, lately=Seconds(1e9))
-    settings = subscription_settings(retry=retry, outage=outage)
-    guard = OutageDetector(outage)
-    verdicts = RedeliveryPolicy(settings, guard, NoJitter())
+    detection = OutageSettings(enabled=guarded, failures=1_000, lately=Seconds(1e9))
+    settings = subscription_settings(retry=retry, outage=detection)
+    outage = OutageDetector(detection)
+    verdicts = RedeliveryPolicy(settings, outage, NoJitter())
     record = span_of(1)
     failures = counted_failures = worker_crashes = uncounted_failures = 0
     first_failed: float | None = None
     last_success: float | None = None
-    doubtful = False
+    possibly_processed = False
     now = 100.0
     for event in history:
         now += 1.0
         if event.success_before:
-            guard.success(now)
+            outage.success(now)
             last_success = now
         alone = event.others == 0
         together = [record] if alone else [record, span_of([*range(1, event.others + 1)])]
@@ -196,7 +198,7 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
         counts = event.what == "lost" or (alone and event.what in ("nacked", "expired"))
         if event.what in ("nacked", "expired", "lost"):
             first_failed = now if first_failed is None else first_failed
-            doubtful = doubtful or event.what in ("expired", "lost")
+            possibly_processed = possibly_processed or event.what in ("expired", "lost")
         failures += counts
         counted_failures += counts and not event.in_outage
         worker_crashes += event.what == "lost" and not event.in_outage
@@ -222,16 +224,16 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
             assert isinstance(move, Discard)
             return
         assert isinstance(move, Redeliver), "it was given up too early"
-        mine = next(span for span in move.spans if span.chunk is record.chunk)
+        mine = next(slice_ for slice_ in move.slices if slice_.chunk is record.chunk)
         assert (mine.history.failures, mine.history.counted_failures, mine.history.worker_crashes) == (
             failures,
             counted_failures,
             worker_crashes,
         )
-        assert (mine.history.doubtful, mine.history.first_failed) == (doubtful, first_failed)
+        assert (mine.history.possibly_processed, mine.history.first_failed) == (possibly_processed, first_failed)
         assert move.after == _expected_wait(event, failures, worker_crashes, move.uncounted_failures, given_up=given_up)
         if event.what == "lost" and worker_crashes > 1:
-            assert [*move.spans] == [mine], "a record whose worker died twice travels alone"
+            assert [*move.slices] == [mine], "a record whose worker died twice travels alone"
         record, uncounted_failures = mine, move.uncounted_failures
 
 
@@ -249,14 +251,14 @@ def _happens(verdicts: RedeliveryPolicy, event: Event, failed: FailedRecords, no
                 now,
                 reason=event.what,
                 retry_after=event.retry_after if event.what == "nacked" else None,
-                doubtful=event.what == "expired",
+                possibly_processed=event.what == "expired",
                 in_outage=event.in_outage,
             )
 
 
 def _of_the_record(moves: list[Decision], record: RecordSlice) -> Decision:
     """Every record of a batch moves exactly once."""
-    mine = [move for move in moves for span in move.spans if span.chunk is record.chunk]
+    mine = [move for move in moves for slice_ in move.slices if slice_.chunk is record.chunk]
     assert len(mine) == 1
     return mine[0]
 

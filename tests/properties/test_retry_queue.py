@@ -19,9 +19,9 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
 
     @rule(after=st.sampled_from([-1.0, 0.0, 1.0, 2.0, 2.0, 5.0]))
     def a_parcel_comes_back(self, after: float) -> None:
-        parcel = RedeliveryGroup([span_of(1)], self.now + after)
-        self.returns.add(parcel, self.now)
-        self.model.append(parcel)
+        group = RedeliveryGroup([span_of(1)], self.now + after)
+        self.returns.add(group, self.now)
+        self.model.append(group)
 
     @rule(later=st.floats(0.0, 3.0))
     def time_passes(self, later: float) -> None:
@@ -43,28 +43,28 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
     def the_first_that_is_due_goes(self) -> None:
         due = self.returns.due(self.now)
         if due:
-            parcel = due.popleft()
-            assert parcel.state is RedeliveryState.WAITING
-            parcel.state = RedeliveryState.LEASED
+            group = due.popleft()
+            assert group.state is RedeliveryState.WAITING
+            group.state = RedeliveryState.LEASED
 
     def waiting(self) -> list[RedeliveryGroup]:
-        return [parcel for parcel in self.model if parcel.state is RedeliveryState.WAITING]
+        return [group for group in self.model if group.state is RedeliveryState.WAITING]
 
     @invariant()
     def what_is_due_is_there_and_nothing_else(self) -> None:
         there = self.returns.due(self.now)
-        due = [parcel for parcel in there if parcel.state is RedeliveryState.WAITING]
-        assert {*map(id, due)} == {id(parcel) for parcel in self.waiting() if parcel.due <= self.now}
+        due = [group for group in there if group.state is RedeliveryState.WAITING]
+        assert {*map(id, due)} == {id(group) for group in self.waiting() if group.due <= self.now}
         assert bool(there) == bool(due)
         # Whoever was due at an earlier look goes before whoever became due since; those by their time.
-        before = [parcel for parcel in self.order if parcel.state is RedeliveryState.WAITING]
+        before = [group for group in self.order if group.state is RedeliveryState.WAITING]
         assert due[: len(before)] == before
         self.order = due
 
     @invariant()
     def it_knows_when_the_next_becomes_due(self) -> None:
         self.returns.due(self.now)
-        later = [parcel.due for parcel in self.waiting() if parcel.due > self.now]
+        later = [group.due for group in self.waiting() if group.due > self.now]
         assert self.returns.next_due() == min(later, default=None)
 
     @invariant()

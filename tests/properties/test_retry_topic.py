@@ -31,9 +31,9 @@ histories = st.builds(
     failures=st.integers(0, 100),
     counted_failures=st.integers(0, 100),
     worker_crashes=st.integers(0, 5),
-    doubtful=st.booleans(),
+    possibly_processed=st.booleans(),
     first_failed=st.none() | st.floats(0.0, 1_000.0),
-    company=st.integers(0, 500),
+    max_batch_size=st.integers(0, 500),
 )
 wall_clock = st.integers(0, 1 << 45)
 
@@ -66,14 +66,14 @@ def test_a_parked_record_comes_back_as_it_was(
     assert message.lane in range(lanes)
 
     stored = as_stored(message, "orders.offramp.retry", message.lane, 7)
-    back = retry_topic.unpark(stored, 0, now=now + later, wall_ms=wall_ms + int(later * 1000), doubtful=False)
+    back = retry_topic.unpark(stored, 0, now=now + later, wall_ms=wall_ms + int(later * 1000), possibly_processed=False)
 
     assert decode_frame(back.chunk.frames[0]) == record
     assert back.chunk.shown == Lane(topic, record.lane)
     assert (back.chunk.lane, [*back.chunk.positions]) == (stored.lane, [7])
     assert abs(back.not_before_ms - (wall_ms + wait * 1000)) <= 1
     # It may have come from its own lane meanwhile, and nobody knows how that ended.
-    assert back.history._replace(first_failed=None) == history._replace(first_failed=None, doubtful=True)
+    assert back.history._replace(first_failed=None) == history._replace(first_failed=None, possibly_processed=True)
     if history.first_failed is None:
         assert back.history.first_failed is None
     else:
@@ -86,22 +86,24 @@ def test_a_parked_record_comes_back_as_it_was(
 def test_parking_a_record_again_and_again_adds_nothing(
     record: Record, topic: str, history: History, wall_ms: int
 ) -> None:
-    span = span_with(record, topic, history)
+    slice_ = span_with(record, topic, history)
     for _ in range(3):
-        message = retry_topic.park(span, now=0.0, due=60.0, wall_ms=wall_ms, lanes=1)
+        message = retry_topic.park(slice_, now=0.0, due=60.0, wall_ms=wall_ms, lanes=1)
         assert len(message.headers) == len(record.headers) + 1
-        back = retry_topic.unpark(as_stored(message, "retry", 0, 3), 0, now=0.0, wall_ms=wall_ms, doubtful=True)
-        assert back.history.doubtful
-        span = RecordSlice(span.lane, back.chunk, 0, 1, 3, back.history)
-    assert decode_frame(span.chunk.frames[0]) == record
+        back = retry_topic.unpark(
+            as_stored(message, "retry", 0, 3), 0, now=0.0, wall_ms=wall_ms, possibly_processed=True
+        )
+        assert back.history.possibly_processed
+        slice_ = RecordSlice(slice_.lane, back.chunk, 0, 1, 3, back.history)
+    assert decode_frame(slice_.chunk.frames[0]) == record
 
 
 @given(records, topics, histories, texts, texts, wall_clock)
 def test_a_dead_letter_tells_all_and_can_be_sent_back(
     record: Record, topic: str, history: History, reason: str, worker: str, wall_ms: int
 ) -> None:
-    span = span_with(record, topic, history)
-    message = dead_letter_topic.write(span, group="orders", reason=reason, worker=worker, wall_ms=wall_ms)
+    slice_ = span_with(record, topic, history)
+    message = dead_letter_topic.write(slice_, group="orders", reason=reason, worker=worker, wall_ms=wall_ms)
     assert (
         tuple(header.name for header in message.headers[-len(dead_letter_topic.HEADERS) :]) == dead_letter_topic.HEADERS
     )
@@ -115,10 +117,10 @@ def test_a_dead_letter_tells_all_and_can_be_sent_back(
     assert letter.record == record
 
     again = retry_topic.redriven(encode(letter.record), letter.topic, wall_ms=wall_ms)
-    back = retry_topic.unpark(as_stored(again, "retry", 0, 1), 0, now=0.0, wall_ms=wall_ms, doubtful=False)
+    back = retry_topic.unpark(as_stored(again, "retry", 0, 1), 0, now=0.0, wall_ms=wall_ms, possibly_processed=False)
     assert decode_frame(back.chunk.frames[0]) == record
     assert back.chunk.shown == Lane(topic, record.lane)
-    assert back.history == History(doubtful=True)
+    assert back.history == History(possibly_processed=True)
     assert back.not_before_ms <= wall_ms
 
 
@@ -155,19 +157,19 @@ nonsense = st.one_of(
 
 @given(records, nonsense, st.booleans())
 def test_nonsense_in_the_retry_topic_is_delivered_and_not_tripped_over(
-    record: Record, value: bytes | None, doubtful: bool
+    record: Record, value: bytes | None, possibly_processed: bool
 ) -> None:
     """Anyone may write to a topic. What Offramp did not write there is delivered as it is, at once."""
     message = Message(record.key, record.value, (*record.headers, Header(retry_topic.HEADER, value)))
     stored = as_stored(message, "retry", 0, 5)
-    back = retry_topic.unpark(stored, 0, now=10.0, wall_ms=0, doubtful=doubtful)
+    back = retry_topic.unpark(stored, 0, now=10.0, wall_ms=0, possibly_processed=possibly_processed)
     delivered = decode_frame(back.chunk.frames[0])
     assert (delivered.key, delivered.value) == (record.key, record.value)
     assert (back.chunk.lane, [*back.chunk.positions]) == (stored.lane, [5])
     if delivered.headers != record.headers:
         assert back.chunk.frames == stored.frames
         assert back.chunk.origin is None
-        assert (back.history, back.not_before_ms) == (History(doubtful=doubtful), 0)
+        assert (back.history, back.not_before_ms) == (History(possibly_processed=possibly_processed), 0)
 
 
 values = st.one_of(st.none(), st.binary(max_size=8), st.integers().map(lambda number: str(number).encode()))

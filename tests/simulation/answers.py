@@ -75,7 +75,7 @@ class Answers(Deliveries):
         if unit:
             for item in unit:
                 item.reason = "EXPIRED"
-            self._failed(unit, hand.deadline, None, doubtful=True, known_down=None)
+            self._failed(unit, hand.deadline, None, possibly_processed=True, known_down=None)
 
     def extended(self, lease: bytes, seconds: float, answer: Extended) -> None:
         hand = self.hands.get(lease)
@@ -222,7 +222,13 @@ class Answers(Deliveries):
                 for item in unit:
                     item.reason = reason
                 self._failed(
-                    unit, now, retry_after, doubtful=False, known_down=down, stated=stated, successes=successes
+                    unit,
+                    now,
+                    retry_after,
+                    possibly_processed=False,
+                    known_down=down,
+                    stated=stated,
+                    successes=successes,
                 )
             case Outcome.RELEASE:
                 self._came_back(unit, 0.0)
@@ -300,7 +306,7 @@ class Answers(Deliveries):
         now: float,
         retry_after: float | None,
         *,
-        doubtful: bool,
+        possibly_processed: bool,
         known_down: tuple[bool, bool] | None,
         stated: int | None = None,
         successes: float | None = None,
@@ -309,7 +315,7 @@ class Answers(Deliveries):
         for item in unit:
             if item.first_failed is None:
                 item.first_failed = now
-            if doubtful:
+            if possibly_processed:
                 item.doubt = Doubt.MUST
             item.waits = True
             item.not_before = now + (retry_after or 0.0)

@@ -153,8 +153,8 @@ class History:
         if self.loop.errors:
             raise self.loop.errors[0]
         if self.subscription is not None:
-            self.truth.flow.check(down=self.subscription.guard.down)
-            bug = self.subscription.books.troubles.get("bug")
+            self.truth.flow.check(down=self.subscription.outage.down)
+            bug = self.subscription.troubles.get("bug")
             if bug:
                 raise AssertionError(bug)
 
@@ -405,8 +405,8 @@ class History:
         for lane in subscription.status().lanes:
             if lane.lag != 0:
                 return "the status", f"all is done, but the lag is not 0: {lane}"
-        if subscription.books.records or subscription.books.bytes:
-            held = f"{subscription.books.records} records, {subscription.books.bytes} bytes remain"
+        if subscription.tracker.records or subscription.tracker.bytes:
+            held = f"{subscription.tracker.records} records, {subscription.tracker.bytes} bytes remain"
             return "7 memory is bounded", held
         return ()
 

@@ -63,32 +63,32 @@ def _one_too_many(settle: Any) -> Any:
 
 
 def _settled_before_written(dead_letter: Any) -> Any:
-    def wrong(self: SettlementHandler, spans: Iterable[RecordSlice], reason: str, worker: str) -> None:
-        spans = list(spans)
-        dead_letter(self, spans, reason, worker)
-        for span in spans:
-            span.lane.ledger.settle(span.run)
+    def wrong(self: SettlementHandler, slices: Iterable[RecordSlice], reason: str, worker: str) -> None:
+        slices = list(slices)
+        dead_letter(self, slices, reason, worker)
+        for slice_ in slices:
+            slice_.lane.ledger.settle(slice_.run)
 
     return wrong
 
 
 def _never_doubtful(failed: Any) -> Any:
     def wrong(self: RedeliveryPolicy, what: FailedRecords, now: float, **more: Any) -> Any:
-        return failed(self, what, now, **{**more, "doubtful": False})
+        return failed(self, what, now, **{**more, "possibly_processed": False})
 
     return wrong
 
 
 def _parked_is_forgotten(unpark: Any) -> Any:
-    def wrong(*args: Any, **named: Any) -> retry_topic.Unparked:
-        back: retry_topic.Unparked = unpark(*args, **named)
-        return replace(back, history=back.history._replace(doubtful=False))
+    def wrong(*args: Any, **more: Any) -> retry_topic.Unparked:
+        back: retry_topic.Unparked = unpark(*args, **more)
+        return replace(back, history=back.history._replace(possibly_processed=False))
 
     return wrong
 
 
 def _lost_is_released(abandoned: Any) -> Any:
-    def wrong(self: RedeliveryPolicy, what: FailedRecords, *more: Any, **named: Any) -> Any:
+    def wrong(self: RedeliveryPolicy, what: FailedRecords, *more: Any, **more: Any) -> Any:
         return self.released(what)
 
     return wrong
@@ -117,8 +117,8 @@ def _lane_does_not_wait(take: Any) -> Any:
 
 
 def _key_does_not_wait(eligible: Any) -> Any:
-    def wrong(self: KeyOrder, spans: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
-        return list(spans), []
+    def wrong(self: KeyOrder, slices: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
+        return list(slices), []
 
     return wrong
 
@@ -153,7 +153,7 @@ def _revoked_goes_unsaid(leave: Any) -> Any:
 
 
 def _lost_is_forgotten_but_alive(lanes_are_gone: Any) -> Any:
-    def wrong(self: RecordTracker, states: Sequence[LaneState]) -> Any:
+    def wrong(self: RecordTracker[Any], states: Sequence[LaneState]) -> Any:
         touched = lanes_are_gone(self, states)
         for state in states:
             state.phase = LanePhase.LEAVING
@@ -241,8 +241,8 @@ def _no_backoff(wait: Any) -> Any:
 
 
 def _halves_are_not_halves(split_batch: Any) -> Any:
-    def wrong(spans: Sequence[RecordSlice], order: Order) -> Any:
-        return cut(spans, 1)
+    def wrong(slices: Sequence[RecordSlice], order: Order) -> Any:
+        return cut(slices, 1)
 
     return wrong
 
@@ -250,9 +250,9 @@ def _halves_are_not_halves(split_batch: Any) -> Any:
 def _company_counts(failed: Any) -> Any:
     def wrong(self: RedeliveryPolicy, what: FailedRecords, now: float, **more: Any) -> Any:
         moves = []
-        for span in what.spans:
-            for single in span.singles():
-                moves += failed(self, what._replace(spans=[single], meant=1), now, **more)
+        for slice_ in what.slices:
+            for single in slice_.singles():
+                moves += failed(self, what._replace(slices=[single], covered=1), now, **more)
         return moves
 
     return wrong

@@ -19,7 +19,6 @@ class Copy:
         "asides",
         "counted_failures",
         "dead",
-        "doubtful",
         "failures",
         "first_failed",
         "frame",
@@ -33,6 +32,7 @@ class Copy:
         "origin",
         "parked",
         "position",
+        "possibly_processed",
         "produced",
         "ready",
         "removed",
@@ -65,7 +65,7 @@ class Copy:
         self.failures = 0
         self.counted_failures = 0
         self.worker_crashes = 0
-        self.doubtful = False
+        self.possibly_processed = False
         self.first_failed: float | None = None
         self.not_before = 0.0
         #: when it may be delivered again at the latest

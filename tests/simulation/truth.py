@@ -128,7 +128,7 @@ class Truth(Answers):
             within = not epoch.positions or (
                 position < epoch.start + settings.window.span and len(epoch.positions) < settings.window.records
             )
-            if copy.doubtful or (copy.last_delivered_by and not (epoch.sought and not within)):
+            if copy.possibly_processed or (copy.last_delivered_by and not (epoch.sought and not within)):
                 doubt = Doubt.MUST
             else:
                 doubt = Doubt.MAY if within and not epoch.first else Doubt.NO
@@ -313,7 +313,7 @@ class Truth(Answers):
         """The broker has it in the retry topic."""
         self.parks += 1
         # The record may also come, or have come, from where it was parked, or from another copy of it.
-        copy.doubtful = True
+        copy.possibly_processed = True
         if redriven:
             self.exercised("redrive")
             copy.kind = origin.kind

@@ -20,7 +20,7 @@ class WatchedConsumer:
 
     def deliver(self, delivery: Delivery) -> None:
         subscription = self._subscription
-        subscription.truth.delivered(self.session, delivery, down=subscription.guard.down)
+        subscription.truth.delivered(self.session, delivery, down=subscription.outage.down)
         subscription.truth.flow.session_changed(self.session)
         self._consumer.deliver(delivery)
 
@@ -64,7 +64,7 @@ class WatchedSubscription(Subscription):
     def session_ended(self, session: Session, how: SessionEnd) -> None:
         # Leases that expire in this very moment come first, and may be what an outage is seen by.
         self._up_to_date()
-        self.truth.session_ended(session, how, down=self.guard.down)
+        self.truth.session_ended(session, how, down=self.outage.down)
         super().session_ended(session, how)
 
     def written(self, leases: Iterable[bytes]) -> None:
@@ -78,15 +78,15 @@ class WatchedSubscription(Subscription):
         return answer
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
-        self.books.leases.check(settlements)
+        self.tracker.leases.check(settlements)
         results = []
         # One by one, which is the same, so that what follows from each is seen.
         for settlement in settlements:
-            down = self.guard.down
+            down = self.outage.down
             results += super().settle([settlement])
             if down:
                 self.truth.resumed_at = self.clock.now()
-            self.truth.settled(settlement, results[-1], down=(down, self.guard.down))
+            self.truth.settled(settlement, results[-1], down=(down, self.outage.down))
         return results
 
     def pause(self, reason: str) -> None:

@@ -29,11 +29,11 @@ class Waiting:
 
 
 def batch(
-    records: int, closed_by: pb.ClosedBy = pb.CLOSED_BY_LINGER, attempt: int = 1, *, doubtful: bool = False
+    records: int, closed_by: pb.ClosedBy = pb.CLOSED_BY_LINGER, attempt: int = 1, *, possibly_processed: bool = False
 ) -> Batch:
     message = pb.Batch(records=[pb.Record(value=b"x" * 100)] * records, closed_by=closed_by)
-    if attempt > 1 or doubtful:
-        message.redeliveries.add(first=0, count=records, attempt=attempt, possibly_processed=doubtful)
+    if attempt > 1 or possibly_processed:
+        message.redeliveries.add(first=0, count=records, attempt=attempt, possibly_processed=possibly_processed)
     return Batch(message, Desk(), 0.0)  # type: ignore[arg-type]
 
 
@@ -61,6 +61,6 @@ def test_what_comes_back_after_a_failure_travels_alone() -> None:
 
 def test_what_may_have_been_processed_but_has_not_failed_has_company() -> None:
     # Where a broker does not tell first deliveries, and after a restart of the sidecar, this is every record.
-    assert sizes([batch(2, doubtful=True), batch(3), batch(1, doubtful=True)]) == [[2, 3, 1]]
-    retry = batch(1, pb.CLOSED_BY_RETRY, doubtful=True)
-    assert sizes([batch(2), retry, batch(1, attempt=2, doubtful=True)]) == [[2], [1], [1]]
+    assert sizes([batch(2, possibly_processed=True), batch(3), batch(1, possibly_processed=True)]) == [[2, 3, 1]]
+    retry = batch(1, pb.CLOSED_BY_RETRY, possibly_processed=True)
+    assert sizes([batch(2), retry, batch(1, attempt=2, possibly_processed=True)]) == [[2], [1], [1]]

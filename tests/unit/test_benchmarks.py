@@ -67,7 +67,7 @@ def test_what_takes_long_is_measured_in_the_first_turn_only(script: Script) -> N
 
 def test_a_row_has_the_median_and_half_the_distance_of_the_extremes(script: Script) -> None:
     (found,) = play(script.benchmark("a", 10, 30, 20)).figures
-    assert (found.value, found.expand_parts, found.repeats) == (20, 0.5, [10, 30, 20])
+    assert (found.value, found.spread, found.repeats) == (20, 0.5, [10, 30, 20])
 
 
 def test_a_baseline_is_compared_with_turn_by_turn() -> None:

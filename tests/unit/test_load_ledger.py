@@ -9,25 +9,25 @@ from tests.e2e.load.ledger import Books, Stock, Stored
 def test_the_clock_says_what_came_first_and_not_the_order_of_reading(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     first, second = Journal(one), Journal(other)
-    books = Books()
+    tracker = Books()
     first.note(Word.TOOK, b"lease", [(0, 0, 1, False)])
-    books.read([one])
+    tracker.read([one])
     first.note(Word.ACKED, b"lease", [(0, 0, 1, False)])
     second.note(Word.TOOK, b"lease", [(0, 1, 1, False)])
     # The ack is older than what was read here, and is read after it.
-    books.read([other])
-    books.read([one, other])
+    tracker.read([other])
+    tracker.read([one, other])
     stock = Stock(records={Spot(0, 0): Stored(b"key", b"ok"), Spot(0, 1): Stored(b"key", b"ok")})
-    assert books.out_of_order(stock) == []
-    assert (books.deliveries, books.repeats, books.surprises) == (2, 0, [])
+    assert tracker.out_of_order(stock) == []
+    assert (tracker.deliveries, tracker.repeats, tracker.surprises) == (2, 0, [])
 
 
 def test_an_overtaken_key_and_an_unflagged_repeat_are_found(tmp_path: Path) -> None:
-    journal, books = Journal(tmp_path / "one"), Books()
+    journal, tracker = Journal(tmp_path / "one"), Books()
     journal.note(Word.TOOK, b"lease", [(0, 1, 1, False)])
     journal.note(Word.ACKED, b"lease", [(0, 1, 1, False)])
     journal.note(Word.TOOK, b"lease", [(0, 1, 1, False)])
-    books.read([tmp_path / "one"])
+    tracker.read([tmp_path / "one"])
     stock = Stock(records={Spot(0, 0): Stored(b"key", b"ok"), Spot(0, 1): Stored(b"key", b"ok")})
-    assert len(books.out_of_order(stock)) == 2
-    assert [entry.spot for entry in books.surprises] == [Spot(0, 1)]
+    assert len(tracker.out_of_order(stock)) == 2
+    assert [entry.spot for entry in tracker.surprises] == [Spot(0, 1)]

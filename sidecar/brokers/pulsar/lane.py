@@ -108,7 +108,7 @@ class PulsarLane:
         self._paused = False
         self._regulate()
 
-    def take(self, max_records: int, max_bytes: int, *, at_least: int, doubtful: bool) -> Chunk | None:
+    def take(self, max_records: int, max_bytes: int, *, at_least: int, possibly_processed: bool) -> Chunk | None:
         """What has arrived first, up to the limits, but `at_least` so many records."""
         taken = self._buffer[0]
         count, size = 0, 0
@@ -126,7 +126,7 @@ class PulsarLane:
             self._buffer.popleft()
         self._records -= count
         self._regulate()
-        return taken.chunk(self.lane, doubtful=doubtful or taken.positions[0] < self._had_before)
+        return taken.chunk(self.lane, possibly_processed=possibly_processed or taken.positions[0] < self._had_before)
 
     async def ack(self, commit: Commit) -> None:
         """Ack what a commit covers. Returns when the library has taken it, and all before: it tells no receipts. If it

@@ -35,8 +35,14 @@ class Taken(NamedTuple):
     def cut(self, start: int, stop: int) -> "Taken":
         return Taken(self.positions[start:stop], self.frames[start:stop], self.counts[start:stop])
 
-    def chunk(self, lane: Lane, *, doubtful: bool) -> Chunk:
-        return Chunk(lane, self.positions, self.frames, self.counts if any(self.counts) else None, doubtful=doubtful)
+    def chunk(self, lane: Lane, *, possibly_processed: bool) -> Chunk:
+        return Chunk(
+            lane,
+            self.positions,
+            self.frames,
+            self.counts if any(self.counts) else None,
+            possibly_processed=possibly_processed,
+        )
 
 
 def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:

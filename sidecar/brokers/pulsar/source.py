@@ -154,8 +154,8 @@ class PulsarSource(Source):
 
     def _take(self, max_records: int, max_bytes: int) -> list[Chunk]:
         self._turn += 1
-        doubtful = self._kind is not SubscriptionType.EXCLUSIVE
-        return take_in_turn(self._ready(), self._turn, max_records, max_bytes, doubtful=doubtful)
+        possibly_processed = self._kind is not SubscriptionType.EXCLUSIVE
+        return take_in_turn(self._ready(), self._turn, max_records, max_bytes, possibly_processed=possibly_processed)
 
     # Lanes
 

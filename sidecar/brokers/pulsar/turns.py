@@ -11,11 +11,11 @@ class Giving(Protocol):
 
     @property
     def ready(self) -> int: ...
-    def take(self, max_records: int, max_bytes: int, *, at_least: int, doubtful: bool) -> Chunk | None: ...
+    def take(self, max_records: int, max_bytes: int, *, at_least: int, possibly_processed: bool) -> Chunk | None: ...
 
 
 def take_in_turn(
-    lanes: Sequence[Giving], turn: int, max_records: int, max_bytes: int, *, doubtful: bool
+    lanes: Sequence[Giving], turn: int, max_records: int, max_bytes: int, *, possibly_processed: bool
 ) -> list[Chunk]:
     """Each lane its share, another one first at each turn; what some leave of it goes to the others."""
     first = turn % len(lanes) if lanes else 0
@@ -27,7 +27,9 @@ def take_in_turn(
         left = len(ready) - index
         share, size = max(1, max_records // left), max_bytes // left
         while share > 0 and max_records > 0 and lane.ready:
-            chunk = lane.take(min(share, max_records), size, at_least=0 if chunks else 1, doubtful=doubtful)
+            chunk = lane.take(
+                min(share, max_records), size, at_least=0 if chunks else 1, possibly_processed=possibly_processed
+            )
             if chunk is None:
                 break
             chunks.append(chunk)

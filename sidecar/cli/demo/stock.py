@@ -85,7 +85,7 @@ async def _read_cursors(stock: Stock, broker: Broker, settings: SubscriptionSett
 async def _read_parked(stock: Stock, broker: Broker, topic: str) -> None:
     async for chunk in _all(broker, topic):
         for index, position in enumerate(chunk.positions):
-            record = retry_topic.unpark(chunk, index, now=0.0, wall_ms=0, doubtful=False).chunk
+            record = retry_topic.unpark(chunk, index, now=0.0, wall_ms=0, possibly_processed=False).chunk
             spot = record.shown, decode_frame(record.frames[0]).position
             stock.parked.add(spot)
             if position not in stock.committed[chunk.lane]:

@@ -40,10 +40,10 @@ class DeadLetterEntry:
     dead_lettered_ms: int
 
 
-def write(span: RecordSlice, *, group: str, reason: str, worker: str, wall_ms: int) -> Message:
+def write(slice_: RecordSlice, *, group: str, reason: str, worker: str, wall_ms: int) -> Message:
     """A single record as it is written to the dead-letter topic."""
-    record = decode_frame(span.chunk.frames[span.start])
-    topic = span.chunk.shown.topic
+    record = decode_frame(slice_.chunk.frames[slice_.start])
+    topic = slice_.chunk.shown.topic
     values = (
         f"{topic}/{record.lane}/{record.position}",
         topic,
@@ -53,7 +53,7 @@ def write(span: RecordSlice, *, group: str, reason: str, worker: str, wall_ms: i
         record.timestamp_ms,
         group,
         reason,
-        max(1, span.history.failures),
+        max(1, slice_.history.failures),
         worker,
         wall_ms,
         datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds"),

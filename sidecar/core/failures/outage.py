@@ -26,11 +26,11 @@ class OutageDetector:
             self._failing = set()
         return recovered
 
-    def failure(self, origin: int, now: float) -> bool:
+    def failure(self, first_lease: int, now: float) -> bool:
         """A batch failed. Answers whether an outage began with it."""
         if not self._settings.enabled or self.down:
             return False
-        self._failing.add(origin)
+        self._failing.add(first_lease)
         self.down = len(self._failing) >= self._settings.failures or not self._lately(now)
         return self.down
 

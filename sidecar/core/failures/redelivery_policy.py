@@ -21,11 +21,11 @@ from sidecar.settings import Exhausted, SubscriptionSettings
 class Redeliver:
     """Deliver these records again, together."""
 
-    spans: Sequence[RecordSlice]
+    slices: Sequence[RecordSlice]
     #: seconds from now
     after: float
-    apart: bool
-    origin: int
+    isolated: bool
+    first_lease: int
     uncounted_failures: int
 
 
@@ -33,7 +33,7 @@ class Redeliver:
 class DeadLetter:
     """Dead-letter these records."""
 
-    spans: Sequence[RecordSlice]
+    slices: Sequence[RecordSlice]
     reason: str
 
 
@@ -41,7 +41,7 @@ class DeadLetter:
 class Discard:
     """Count these records as settled: the user chose to lose them."""
 
-    spans: Sequence[RecordSlice]
+    slices: Sequence[RecordSlice]
 
 
 Decision = Redeliver | DeadLetter | Discard
@@ -50,23 +50,23 @@ Decision = Redeliver | DeadLetter | Discard
 class FailedRecords(NamedTuple):
     """Records of one lease that fared alike."""
 
-    spans: Sequence[RecordSlice]
+    slices: Sequence[RecordSlice]
     #: the worker named these records among others: they need not be looked for
-    named: bool
+    blamed: bool
     #: how many records the failure was about; some of them may have moved away
-    meant: int
+    covered: int
     #: where they come from: see `Parcel`
-    origin: int
+    first_lease: int
     uncounted_failures: int
     #: they were delivered with nothing else
-    apart: bool
+    isolated: bool
 
 
 class RedeliveryPolicy:
-    def __init__(self, settings: SubscriptionSettings, guard: OutageDetector, rng: random.Random) -> None:
+    def __init__(self, settings: SubscriptionSettings, outage: OutageDetector, rng: random.Random) -> None:
         self._retry = settings.retry
         self._order = settings.order
-        self._guard = guard
+        self._outage = outage
         self._backoff = Backoff.of(settings.retry, rng)
         #: how often a failing batch was split
         self.splits = 0
@@ -78,26 +78,30 @@ class RedeliveryPolicy:
         *,
         reason: str,
         retry_after: float | None = None,
-        doubtful: bool = False,
+        possibly_processed: bool = False,
         in_outage: bool = False,
     ) -> list[Decision]:
         """After a nack, or an expiry (`doubtful`: the worker may have done it all the same).
 
         `in_outage`: the handler was known to be down, so that this says nothing about the records.
         """
-        records = count(failed.spans)
+        records = count(failed.slices)
         # A record that the worker named need not be kept apart: it is known which one fails.
-        company = 0 if failed.named and failed.meant == 1 else (records + 1) // 2
-        spans = [_failed_once(span, now, company, doubtful=doubtful) for span in failed.spans]
-        if failed.meant == 1:
-            return [self._failed_alone(spans[0], failed, reason, retry_after, strike=not in_outage)]
-        if self._guard.may_split(now):
+        max_batch_size = 0 if failed.blamed and failed.covered == 1 else (records + 1) // 2
+        slices = [
+            _failed_once(slice_, now, max_batch_size, possibly_processed=possibly_processed) for slice_ in failed.slices
+        ]
+        if failed.covered == 1:
+            return [self._failed_alone(slices[0], failed, reason, retry_after, strike=not in_outage)]
+        if self._outage.may_split(now):
             self.splits += 1
             after = retry_after or 0.0
-            return [Redeliver(half, after, True, failed.origin, 0) for half in split_batch(spans, self._order) if half]
+            return [
+                Redeliver(half, after, True, failed.first_lease, 0) for half in split_batch(slices, self._order) if half
+            ]
         uncounted_failures = failed.uncounted_failures + 1
         after = self._backoff.wait(uncounted_failures) if retry_after is None else retry_after
-        return [Redeliver(spans, after, True, failed.origin, uncounted_failures)]
+        return [Redeliver(slices, after, True, failed.first_lease, uncounted_failures)]
 
     def abandoned(self, failed: FailedRecords, now: float, *, alone: bool, in_outage: bool = False) -> list[Decision]:
         """After the session was lost: the worker died with these records in its hands; `alone`: and with no others.
@@ -106,74 +110,78 @@ class RedeliveryPolicy:
         """
         together: list[RecordSlice] = []
         moves: list[Decision] = []
-        alone = alone and failed.meant == 1
-        for span in failed.spans:
-            history = span.history
-            died = span.with_history(
+        alone = alone and failed.covered == 1
+        for slice_ in failed.slices:
+            history = slice_.history
+            died = slice_.with_history(
                 history._replace(
                     failures=history.failures + 1,
                     counted_failures=history.counted_failures + (not in_outage),
                     worker_crashes=history.worker_crashes + (not in_outage),
-                    doubtful=True,
+                    possibly_processed=True,
                     first_failed=now if history.first_failed is None else history.first_failed,
                 )
             )
             if died.history.worker_crashes < SUSPECTED:
                 together.append(died)
                 continue
-            alone_from_now_on = died.with_history(died.history._replace(company=1))
+            alone_from_now_on = died.with_history(died.history._replace(max_batch_size=1))
             for single in alone_from_now_on.singles():
                 moves.append(self._died_again(single, failed, alone=alone))
         if together:
             # By themselves: if one of them killed the worker, it must not take others with it next time.
-            moves.insert(0, Redeliver(together, 0.0, True, failed.origin, failed.uncounted_failures))
+            moves.insert(0, Redeliver(together, 0.0, True, failed.first_lease, failed.uncounted_failures))
         return moves
 
     def released(self, failed: FailedRecords) -> list[Decision]:
         """After a release, or an orderly end of the session: at once, and nothing counts."""
-        return [Redeliver(failed.spans, 0.0, failed.apart, failed.origin, failed.uncounted_failures)]
+        return [Redeliver(failed.slices, 0.0, failed.isolated, failed.first_lease, failed.uncounted_failures)]
 
     def overloaded(self, failed: FailedRecords, retry_after: float | None) -> list[Decision]:
         """Later, and nothing counts."""
         uncounted_failures = failed.uncounted_failures + 1
         after = self._backoff.wait(uncounted_failures) if retry_after is None else retry_after
-        return [Redeliver(failed.spans, after, failed.apart, failed.origin, uncounted_failures)]
+        return [Redeliver(failed.slices, after, failed.isolated, failed.first_lease, uncounted_failures)]
 
     def _failed_alone(
-        self, span: RecordSlice, failed: FailedRecords, reason: str, retry_after: float | None, *, strike: bool
+        self, slice_: RecordSlice, failed: FailedRecords, reason: str, retry_after: float | None, *, strike: bool
     ) -> Decision:
-        history = span.history
-        span = span.with_history(
+        history = slice_.history
+        slice_ = slice_.with_history(
             history._replace(failures=history.failures + 1, counted_failures=history.counted_failures + strike)
         )
-        if span.history.counted_failures >= self._retry.attempts and self._guard.may_give_up(history.first_failed):
-            return self._given_up(span, failed, reason, retry_after)
-        after = self._backoff.wait(span.history.failures) if retry_after is None else retry_after
-        return Redeliver([span], after, not failed.named, failed.origin, failed.uncounted_failures)
+        if slice_.history.counted_failures >= self._retry.attempts and self._outage.may_give_up(history.first_failed):
+            return self._given_up(slice_, failed, reason, retry_after)
+        after = self._backoff.wait(slice_.history.failures) if retry_after is None else retry_after
+        return Redeliver([slice_], after, not failed.blamed, failed.first_lease, failed.uncounted_failures)
 
-    def _died_again(self, span: RecordSlice, failed: FailedRecords, *, alone: bool) -> Decision:
-        history = span.history
-        if alone and history.worker_crashes >= 3 and self._guard.may_give_up(history.first_failed):
-            return self._given_up(span, failed, "WORKER_DIED", None)
+    def _died_again(self, slice_: RecordSlice, failed: FailedRecords, *, alone: bool) -> Decision:
+        history = slice_.history
+        if alone and history.worker_crashes >= 3 and self._outage.may_give_up(history.first_failed):
+            return self._given_up(slice_, failed, "WORKER_DIED", None)
         return Redeliver(
-            [span], self._backoff.wait(history.worker_crashes - 1), True, failed.origin, failed.uncounted_failures
+            [slice_],
+            self._backoff.wait(history.worker_crashes - 1),
+            True,
+            failed.first_lease,
+            failed.uncounted_failures,
         )
 
-    def _given_up(self, span: RecordSlice, failed: FailedRecords, reason: str, retry_after: float | None) -> Decision:
+    def _given_up(self, slice_: RecordSlice, failed: FailedRecords, reason: str, retry_after: float | None) -> Decision:
         if self._retry.exhausted is Exhausted.DROP:
-            return Discard([span])
+            return Discard([slice_])
         if self._retry.exhausted is Exhausted.HOLD:
             after = max(self._retry.max, retry_after or 0.0)
-            return Redeliver([span], after, True, failed.origin, failed.uncounted_failures)
-        return DeadLetter([span], reason)
+            return Redeliver([slice_], after, True, failed.first_lease, failed.uncounted_failures)
+        return DeadLetter([slice_], reason)
 
 
-def _failed_once(span: RecordSlice, now: float, company: int, *, doubtful: bool) -> RecordSlice:
-    history = span.history
-    return span.with_history(
+def _failed_once(slice_: RecordSlice, now: float, max_batch_size: int, *, possibly_processed: bool) -> RecordSlice:
+    history = slice_.history
+    return slice_.with_history(
         history._replace(
             first_failed=now if history.first_failed is None else history.first_failed,
-            doubtful=history.doubtful or doubtful,
-            company=company,
+            possibly_processed=history.possibly_processed or possibly_processed,
+            max_batch_size=max_batch_size,
         )
     )

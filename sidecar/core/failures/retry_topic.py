@@ -54,9 +54,11 @@ def lane_for(wait: float, lanes: int) -> int:
     return number
 
 
-def park(span: RecordSlice, *, now: float, due: float, wall_ms: int, lanes: int) -> Message:
+def park(slice_: RecordSlice, *, now: float, due: float, wall_ms: int, lanes: int) -> Message:
     """A single record as it is written to the retry topic."""
-    return _message(span.chunk.frames[span.start], span.chunk.shown.topic, span.history, due - now, wall_ms, lanes, now)
+    return _message(
+        slice_.chunk.frames[slice_.start], slice_.chunk.shown.topic, slice_.history, due - now, wall_ms, lanes, now
+    )
 
 
 def redriven(frame: bytes, topic: str, *, wall_ms: int) -> Message:
@@ -64,13 +66,13 @@ def redriven(frame: bytes, topic: str, *, wall_ms: int) -> Message:
     return _message(frame, topic, FRESH, 0.0, wall_ms, 1, 0.0)
 
 
-def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, doubtful: bool) -> Unparked:
+def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, possibly_processed: bool) -> Unparked:
     """A record of the retry topic. One that Offramp did not write is delivered as it is."""
     frame, position = chunk.frames[index], chunk.positions[index]
     record = decode_frame(frame)
     said = _read(record.headers[-1]) if record.headers else None
     if said is None:
-        return Unparked(Chunk(chunk.lane, [position], [frame]), History(doubtful=doubtful), 0)
+        return Unparked(Chunk(chunk.lane, [position], [frame]), History(possibly_processed=possibly_processed), 0)
     origin = Lane(said["topic"], said["lane"])
     original = encode_frame(
         record.key,
@@ -85,9 +87,9 @@ def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, doubtful: bool
         failures=said["failures"],
         counted_failures=said["strikes"],
         worker_crashes=said["deaths"],
-        doubtful=True,
+        possibly_processed=True,
         first_failed=None if said["failed_ms"] is None else now - (wall_ms - said["failed_ms"]) / 1000,
-        company=said["company"],
+        max_batch_size=said["company"],
     )
     return Unparked(Chunk(chunk.lane, [position], [original], origin=origin), history, said["not_before_ms"])
 
@@ -109,7 +111,7 @@ def _message(frame: bytes, topic: str, history: History, wait: float, wall_ms: i
         "doubtful": True,
         # When it first failed, as time of day: the loop's clock does not survive a restart.
         "failed_ms": None if history.first_failed is None else wall_ms - int((now - history.first_failed) * 1000),
-        "company": history.company,
+        "company": history.max_batch_size,
     }
     headers = (*record.headers, Header(HEADER, json.dumps(said).encode()))
     return Message(record.key, record.value, headers, lane=lane_for(wait, lanes), aside=True)

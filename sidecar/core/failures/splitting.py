@@ -7,24 +7,24 @@ from sidecar.model.records import Order
 from sidecar.model.wire import key_of
 
 
-def split_batch(spans: Sequence[RecordSlice], order: Order) -> tuple[list[RecordSlice], list[RecordSlice]]:
+def split_batch(slices: Sequence[RecordSlice], order: Order) -> tuple[list[RecordSlice], list[RecordSlice]]:
     """Two halves of a failing batch, each of which can go without the other where the order lets it.
 
     With order `key` the records of a key stay together, so that one half never waits for the other; only when all
     have the same key are they cut in the middle. Uneven as that may be, it costs one round of splitting more at the
     most.
     """
-    middle = (count(spans) + 1) // 2
+    middle = (count(slices) + 1) // 2
     if order is not Order.KEY:
-        return cut(spans, middle)
+        return cut(slices, middle)
     groups: dict[object, list[RecordSlice]] = {}
-    for span in spans:
-        for single in span.singles():
+    for slice_ in slices:
+        for single in slice_.singles():
             key = key_of(single.chunk.frames[single.start])
             name = object() if key is None else (single.lane, key)
             groups.setdefault(name, []).append(single)
     if len(groups) == 1:
-        return cut(spans, middle)
+        return cut(slices, middle)
     first: list[RecordSlice] = []
     second: list[RecordSlice] = []
     for group in sorted(groups.values(), key=len, reverse=True):

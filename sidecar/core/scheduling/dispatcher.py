@@ -30,9 +30,9 @@ class Dispatcher:
         """The lane may have something to give: records arrived or were settled, or its window moved."""
         self._fresh.wake(lane)
 
-    def put_back(self, parcel: RedeliveryGroup, now: float) -> None:
+    def put_back(self, group: RedeliveryGroup, now: float) -> None:
         """Records came back, and wait."""
-        (self._suspects if parcel.suspected else self._returned).put_back(parcel, now)
+        (self._suspects if group.suspected else self._returned).put_back(group, now)
 
     def waiting(self) -> Iterator[RedeliveryGroup]:
         """All that came back and wait, in no particular order."""
@@ -53,13 +53,13 @@ class Dispatcher:
             self._fresh.forget(lane)
         going = set(lanes)
         touched = []
-        for parcel in self.waiting():
-            left = [span for span in parcel.spans if span.lane not in going]
-            if len(left) < len(parcel.spans):
-                parcel.spans = left
+        for group in self.waiting():
+            left = [slice_ for slice_ in group.slices if slice_.lane not in going]
+            if len(left) < len(group.slices):
+                group.slices = left
                 if not left:
-                    parcel.state = RedeliveryState.GONE
-                touched.append(parcel)
+                    group.state = RedeliveryState.GONE
+                touched.append(group)
         self._returned.prune()
         self._suspects.prune()
         return touched
@@ -68,47 +68,47 @@ class Dispatcher:
         """Nothing can be picked now, whoever asks."""
         return not self._fresh and not self._returned.any_due(now) and not self._suspects.any_due(now)
 
-    def pick(self, room: Capacity, now: float) -> Selection | None:
+    def select(self, capacity: Capacity, now: float) -> Selection | None:
         """The next batch for a worker with this room; None if there is nothing for it now.
 
         What it answers is out: fresh records left the ring, parcels are LEASED.
         """
         self.too_large.clear()
         first, second = (self._returned, self._fresh) if self._returns_turn else (self._fresh, self._returned)
-        pick = first.pick(room, now)
-        if pick is None:
-            return second.pick(room, now)
+        selection = first.select(capacity, now)
+        if selection is None:
+            return second.select(capacity, now)
         self._returns_turn = not self._returns_turn
-        return pick
+        return selection
 
     def has_suspect(self, now: float, hard_bytes: int | None = None) -> bool:
         """Whether `suspect` has something to give, to a worker that takes so many bytes or to any."""
         return self._suspects.could_go(now, hard_bytes)
 
-    def suspect(self, room: Capacity, now: float) -> Selection | None:
+    def suspect(self, capacity: Capacity, now: float) -> Selection | None:
         """A record that was there when two workers died."""
         self.too_large.clear()
-        pick = self._suspects.pick(room, now)
-        return pick and pick._replace(exclusive=True)
+        selection = self._suspects.select(capacity, now)
+        return selection and selection._replace(exclusive=True)
 
-    def probe(self, room: Capacity, now: float) -> Selection | None:
+    def probe(self, capacity: Capacity, now: float) -> Selection | None:
         """A single record, each time from the next lane that has one."""
         self.too_large.clear()
-        pick: Selection | None
-        if spans := self._fresh.probe(room, self._probed):
-            pick = Selection(spans, ClosedBy.PROBE, apart=True)
+        selection: Selection | None
+        if slices := self._fresh.probe(capacity, self._probed):
+            selection = Selection(slices, ClosedBy.PROBE, isolated=True)
         else:
             last = self._probed
-            pick = self._returned.probe(room, now, last) or self._suspects.probe(room, now, last)
-        if pick is None:
+            selection = self._returned.probe(capacity, now, last) or self._suspects.probe(capacity, now, last)
+        if selection is None:
             return None
-        self._probed = pick.spans[0].lane
-        return pick._replace(closed_by=ClosedBy.PROBE, apart=True)
+        self._probed = selection.slices[0].lane
+        return selection._replace(closed_by=ClosedBy.PROBE, isolated=True)
 
-    def _set_aside(self, spans: list[RecordSlice]) -> None:
+    def _set_aside(self, slices: list[RecordSlice]) -> None:
         """A fresh record that the worker at hand cannot take waits with those that came back."""
-        parcel = RedeliveryGroup(spans, 0.0, apart=True)
-        for span in spans:
-            span.lane.waiting += span.records
-        self._returned.put_back(parcel, 0.0)
-        self.too_large.append(parcel)
+        group = RedeliveryGroup(slices, 0.0, isolated=True)
+        for slice_ in slices:
+            slice_.lane.waiting += slice_.records
+        self._returned.put_back(group, 0.0)
+        self.too_large.append(group)

@@ -33,12 +33,12 @@ class FreshQueue:
         self._ring.pop(lane, None)
         lane.ordering.clear()
 
-    def probe(self, room: Capacity, last: LaneState | None) -> list[RecordSlice]:
+    def probe(self, capacity: Capacity, last: LaneState | None) -> list[RecordSlice]:
         """A single record, from another lane than the last one if there is one."""
         for lane in sorted(self._ring, key=lambda lane: lane is last):
-            spans = self._take(lane, 1, room)
-            if spans:
-                return spans
+            slices = self._take(lane, 1, capacity)
+            if slices:
+                return slices
         return []
 
     def linger_ends(self, now: float) -> float | None:
@@ -48,39 +48,39 @@ class FreshQueue:
         ends = (_oldest(lanes) + self._batching.linger for lanes in self._by_topic().values())
         return min((end for end in ends if end > now), default=None)
 
-    def pick(self, room: Capacity, now: float) -> Selection | None:
+    def select(self, capacity: Capacity, now: float) -> Selection | None:
         waiting_topics = self._lingering(now) if self._batching.linger else ()
         if self._ring and not waiting_topics:
             # The usual case: the lane whose turn it is has something. Others are not even looked at.
-            pick = self._pick_from(next(iter(self._ring)), room)
-            if pick is not None:
-                return pick
+            selection = self._select_from(next(iter(self._ring)), capacity)
+            if selection is not None:
+                return selection
         for first in [*self._ring]:
             if first.lane.topic not in waiting_topics:
-                pick = self._pick_from(first, room)
-                if pick is not None:
-                    return pick
+                selection = self._select_from(first, capacity)
+                if selection is not None:
+                    return selection
         return None
 
-    def _pick_from(self, first: LaneState, room: Capacity) -> Selection | None:
+    def _select_from(self, first: LaneState, capacity: Capacity) -> Selection | None:
         """A batch that begins with this lane."""
         most = self._batching.records
-        spans = self._take(first, most, room)
-        if not spans:
+        slices = self._take(first, most, capacity)
+        if not slices:
             return None
-        records, bytes_ = count(spans), size(spans)
+        records, bytes_ = count(slices), size(slices)
         if records < most and self._order is not Order.LANE:
             for lane in [*self._ring]:
-                if records >= most or bytes_ >= room.bytes:
+                if records >= most or bytes_ >= capacity.bytes:
                     break
                 if lane.lane.topic == first.lane.topic and lane is not first:
-                    more = self._take(lane, most - records, room, bytes_)
-                    spans += more
+                    more = self._take(lane, most - records, capacity, bytes_)
+                    slices += more
                     records += count(more)
                     bytes_ += size(more)
         if records >= most:
-            return Selection(spans, ClosedBy.RECORDS)
-        return Selection(spans, ClosedBy.BYTES if self._has_more(first) else ClosedBy.LINGER)
+            return Selection(slices, ClosedBy.RECORDS)
+        return Selection(slices, ClosedBy.BYTES if self._has_more(first) else ClosedBy.LINGER)
 
     def _has_more(self, first: LaneState) -> bool:
         """Whether there is more that could have gone into a batch which began with this lane."""
@@ -88,19 +88,19 @@ class FreshQueue:
             return first in self._ring
         return any(lane.lane.topic == first.lane.topic for lane in self._ring)
 
-    def _take(self, lane: LaneState, records: int, room: Capacity, used: int = 0) -> list[RecordSlice]:
+    def _take(self, lane: LaneState, records: int, capacity: Capacity, used: int = 0) -> list[RecordSlice]:
         """Fresh records of a lane, which goes to the end of the ring, or out of it when it has no more."""
         while True:
-            spans = lane.ordering.take(records, room.bytes - used, lane.window.before(), force=not used)
-            if used and not spans:
+            slices = lane.ordering.take(records, capacity.bytes - used, lane.window.before(), force=not used)
+            if used and not slices:
                 # Beside other lanes it found no room: it keeps its place, or it would never come first.
-                return spans
+                return slices
             self._ring.pop(lane, None)
-            if spans and lane.ordering.available():
+            if slices and lane.ordering.available():
                 self._ring[lane] = None
-            if used or size(spans) <= room.hard_bytes:
-                return spans
-            self._too_large(spans)
+            if used or size(slices) <= capacity.hard_bytes:
+                return slices
+            self._too_large(slices)
 
     def _by_topic(self) -> dict[str, list[LaneState]]:
         out: dict[str, list[LaneState]] = {}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from sidecar.core.scheduling.selection import Batching, Capacity, Selection
 from sidecar.core.state.lane import LaneState
 from sidecar.core.state.record_slices import (
-    DOUBTFUL,
     FRESH,
+    POSSIBLY_PROCESSED,
     RecordSlice,
     RedeliveryGroup,
     RedeliveryState,
@@ -34,18 +34,18 @@ class _DueQueue:
         #: so many that most of them may have stopped waiting
         self._prune_at = _FEW
 
-    def add(self, parcel: RedeliveryGroup, now: float) -> None:
-        if parcel.due <= now:
-            self._now.append(parcel)
+    def add(self, group: RedeliveryGroup, now: float) -> None:
+        if group.due <= now:
+            self._now.append(group)
         else:
             self._count += 1
-            heapq.heappush(self._later, (parcel.due, self._count, parcel))
+            heapq.heappush(self._later, (group.due, self._count, group))
             if len(self._later) > self._prune_at:
                 self.prune()
 
     def prune(self) -> None:
         """Let go of those that stopped waiting: they may be due in an hour. Not while what `due` gave is in use."""
-        self._now = deque(parcel for parcel in self._now if parcel.state is RedeliveryState.WAITING)
+        self._now = deque(group for group in self._now if group.state is RedeliveryState.WAITING)
         self._later = [entry for entry in self._later if entry[2].state is RedeliveryState.WAITING]
         heapq.heapify(self._later)
         self._prune_at = 2 * len(self._later) + _FEW
@@ -66,12 +66,12 @@ class _DueQueue:
 
     def __iter__(self) -> Iterator[RedeliveryGroup]:
         """All that wait, in no particular order."""
-        for parcel in self._now:
-            if parcel.state is RedeliveryState.WAITING:
-                yield parcel
-        for _, _, parcel in self._later:
-            if parcel.state is RedeliveryState.WAITING:
-                yield parcel
+        for group in self._now:
+            if group.state is RedeliveryState.WAITING:
+                yield group
+        for _, _, group in self._later:
+            if group.state is RedeliveryState.WAITING:
+                yield group
 
 
 class RetryQueue:
@@ -90,8 +90,8 @@ class RetryQueue:
         """All that wait, in no particular order."""
         return iter(self._returns)
 
-    def put_back(self, parcel: RedeliveryGroup, now: float) -> None:
-        self._returns.add(parcel, now)
+    def put_back(self, group: RedeliveryGroup, now: float) -> None:
+        self._returns.add(group, now)
 
     def prune(self) -> None:
         """Let go of parcels that stopped waiting."""
@@ -106,121 +106,125 @@ class RetryQueue:
         return bool(self._returns.due(now))
 
     def could_go(self, now: float, hard_bytes: int | None) -> bool:
-        """Whether something can go to a worker that takes so many bytes, or to one with enough room."""
+        """Whether something can go to a worker that takes so many bytes, or to one with enough capacity."""
         due = self._returns.due(now)
         if not due:
             # The usual case, once for each batch.
             return False
-        waiting = (parcel for parcel in due if parcel.state is RedeliveryState.WAITING)
-        ready = (go for parcel in waiting if (go := self._eligible(parcel.spans)[0]))
+        waiting = (group for group in due if group.state is RedeliveryState.WAITING)
+        ready = (go for group in waiting if (go := self._eligible(group.slices)[0]))
         return any(hard_bytes is None or _first_size(go) <= hard_bytes for go in ready)
 
-    def pick(self, room: Capacity, now: float) -> Selection | None:
-        return self._pick(room, now, None, probing=False)
+    def select(self, capacity: Capacity, now: float) -> Selection | None:
+        return self._select(capacity, now, None, probing=False)
 
-    def probe(self, room: Capacity, now: float, last: LaneState | None) -> Selection | None:
+    def probe(self, capacity: Capacity, now: float, last: LaneState | None) -> Selection | None:
         """A single record, from another lane than the last one if there is one."""
-        return self._pick(room, now, last, probing=True)
+        return self._select(capacity, now, last, probing=True)
 
-    def _pick(self, room: Capacity, now: float, last: LaneState | None, *, probing: bool) -> Selection | None:
+    def _select(self, capacity: Capacity, now: float, last: LaneState | None, *, probing: bool) -> Selection | None:
         due = self._returns.due(now)
         if not due:
             # The usual case, once for each batch.
             return None
         passed: list[RedeliveryGroup] = []
         self._leased = []
-        pick: Selection | None = None
-        while due and pick is None:
-            parcel = due.popleft()
-            if parcel.state is not RedeliveryState.WAITING:
+        selection: Selection | None = None
+        while due and selection is None:
+            group = due.popleft()
+            if group.state is not RedeliveryState.WAITING:
                 continue
             if probing:
-                parcel.spans.sort(key=lambda span: span.lane is last)
-            spans = self._takable(parcel, room, 1 if probing else None)
-            if not spans:
-                passed.append(parcel)
+                group.slices.sort(key=lambda slice_: slice_.lane is last)
+            slices = self._takable(group, capacity, 1 if probing else None)
+            if not slices:
+                passed.append(group)
                 continue
-            if parcel.state is RedeliveryState.WAITING:
+            if group.state is RedeliveryState.WAITING:
                 # The next batch may come from here again, the next probe should come from elsewhere.
-                (due if probing else passed).append(parcel)
-            if not parcel.apart and not probing:
-                company = self._company(spans, room, due)
-                spans = sort_by_position(spans + company) if company else spans
+                (due if probing else passed).append(group)
+            if not group.isolated and not probing:
+                more = self._companions(slices, capacity, due)
+                slices = sort_by_position(slices + more) if more else slices
             # A first delivery only waited here because it is large.
-            first_time = not parcel.origin and spans[0].history in (FRESH, DOUBTFUL)
+            first_time = not group.first_lease and slices[0].history in (FRESH, POSSIBLY_PROCESSED)
             why = ClosedBy.BYTES if first_time else ClosedBy.RETRY
-            pick = Selection(spans, why, parcel.apart, parcel.origin, parcel.uncounted_failures, tuple(self._leased))
+            selection = Selection(
+                slices, why, group.isolated, group.first_lease, group.uncounted_failures, tuple(self._leased)
+            )
         due.extendleft(reversed(passed))
-        return pick
+        return selection
 
-    def _company(self, spans: list[RecordSlice], room: Capacity, due: Iterable[RedeliveryGroup]) -> list[RecordSlice]:
+    def _companions(
+        self, slices: list[RecordSlice], capacity: Capacity, due: Iterable[RedeliveryGroup]
+    ) -> list[RecordSlice]:
         """More returned records that may travel with these."""
-        topic = spans[0].chunk.shown.topic
-        records, bytes_ = count(spans), size(spans)
+        topic = slices[0].chunk.shown.topic
+        records, bytes_ = count(slices), size(slices)
         more: list[RecordSlice] = []
-        for parcel in due:
-            if records >= self._batching.records or bytes_ >= room.bytes or self._order is Order.LANE:
+        for group in due:
+            if records >= self._batching.records or bytes_ >= capacity.bytes or self._order is Order.LANE:
                 break
-            if parcel.state is not RedeliveryState.WAITING or parcel.apart:
+            if group.state is not RedeliveryState.WAITING or group.isolated:
                 continue
-            if parcel.spans[0].chunk.shown.topic != topic:
+            if group.slices[0].chunk.shown.topic != topic:
                 continue
-            taken = self._takable(parcel, Capacity(room.bytes - bytes_, 0), self._batching.records - records)
+            taken = self._takable(group, Capacity(capacity.bytes - bytes_, 0), self._batching.records - records)
             more += taken
             records += count(taken)
             bytes_ += size(taken)
         return more
 
-    def _takable(self, parcel: RedeliveryGroup, room: Capacity, most: int | None) -> list[RecordSlice]:
+    def _takable(self, group: RedeliveryGroup, capacity: Capacity, most: int | None) -> list[RecordSlice]:
         """What may go of a parcel now. If that is all of it the parcel is LEASED, otherwise it keeps the rest."""
         while True:
-            go, stay = self._eligible(parcel.spans)
-            fits = min(most or self._batching.records, _fitting(go, room.bytes))
-            if fits or not go or not room.hard_bytes:
+            go, stay = self._eligible(group.slices)
+            fits = min(most or self._batching.records, _fitting(go, capacity.bytes))
+            if fits or not go or not capacity.hard_bytes:
                 break
-            if _first_size(go) <= room.hard_bytes:
+            if _first_size(go) <= capacity.hard_bytes:
                 fits = 1
                 break
-            alone = self._first_apart(parcel, go, stay)
+            alone = self._first_apart(group, go, stay)
             self._too_large.append(alone)
-            if alone is parcel:
+            if alone is group:
                 return []
         go, rest = cut(go, fits)
         if not go:
             return []
         if not stay and not rest:
-            parcel.state = RedeliveryState.LEASED
-            self._leased.append(parcel)
+            group.state = RedeliveryState.LEASED
+            self._leased.append(group)
         else:
-            parcel.spans = sort_by_position(rest + stay)
-        for span in go:
-            span.lane.waiting -= span.records
+            group.slices = sort_by_position(rest + stay)
+        for slice_ in go:
+            slice_.lane.waiting -= slice_.records
         return go
 
-    def _first_apart(self, parcel: RedeliveryGroup, go: list[RecordSlice], stay: list[RecordSlice]) -> RedeliveryGroup:
+    def _first_apart(self, group: RedeliveryGroup, go: list[RecordSlice], stay: list[RecordSlice]) -> RedeliveryGroup:
         """The first of these records in a parcel of its own, so that what is said of it holds for no other."""
-        if parcel.records == 1:
-            return parcel
+        if group.records == 1:
+            return group
         first, rest = cut(go, 1)
-        parcel.spans = sort_by_position(rest + stay)
-        alone = RedeliveryGroup(first, 0.0, True, parcel.origin, parcel.uncounted_failures, parcel.expired_lease)
+        group.slices = sort_by_position(rest + stay)
+        alone = RedeliveryGroup(first, 0.0, True, group.first_lease, group.uncounted_failures, group.expired_lease)
         if alone.expired_lease is not None:
             alone.expired_lease.redeliveries.append(alone)
         self._returns.add(alone, 0.0)
         return alone
 
-    def _eligible(self, spans: list[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
-        topic = spans[0].chunk.shown.topic
-        if self._order is Order.NONE and all(_may_go(span, topic) for span in spans):
-            return spans, []
+    def _eligible(self, slices: list[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
+        topic = slices[0].chunk.shown.topic
+        if self._order is Order.NONE and all(_may_go(slice_, topic) for slice_ in slices):
+            return slices, []
         go: list[RecordSlice] = []
         stay: list[RecordSlice] = []
         by_lane: dict[LaneState, list[RecordSlice]] = {}
-        for span in spans:
-            if _may_go(span, topic):
-                by_lane.setdefault(span.lane, []).append(span)
+        for slice_ in slices:
+            if _may_go(slice_, topic):
+                by_lane.setdefault(slice_.lane, []).append(slice_)
             else:
-                stay.append(span)
+                stay.append(slice_)
         for lane, mine in by_lane.items():
             may, must_wait = lane.ordering.eligible(mine)
             go += may
@@ -228,29 +232,29 @@ class RetryQueue:
         return go, stay
 
 
-def _may_go(span: RecordSlice, topic: str) -> bool:
+def _may_go(slice_: RecordSlice, topic: str) -> bool:
     """A batch is of one topic. Records of a retry lane were not held to its window when they arrived."""
-    if span.chunk.shown.topic != topic:
+    if slice_.chunk.shown.topic != topic:
         return False
-    return not span.lane.parked or span.chunk.positions[span.stop - 1] < span.lane.window.before()
+    return not slice_.lane.parked or slice_.chunk.positions[slice_.stop - 1] < slice_.lane.window.before()
 
 
-def _first_size(spans: list[RecordSlice]) -> int:
-    first = spans[0]
+def _first_size(slices: list[RecordSlice]) -> int:
+    first = slices[0]
     return first.chunk.size(first.start, first.start + 1)
 
 
-def _fitting(spans: list[RecordSlice], room: int) -> int:
+def _fitting(slices: list[RecordSlice], budget: int) -> int:
     """How many of the records fit into so many bytes."""
     fits = 0
-    for span in spans:
-        if span.size <= room:
-            fits += span.records
-            room -= span.size
+    for slice_ in slices:
+        if slice_.size <= budget:
+            fits += slice_.records
+            budget -= slice_.size
             continue
-        for single in span.singles():
-            if single.size > room:
+        for single in slice_.singles():
+            if single.size > budget:
                 return fits
             fits += 1
-            room -= single.size
+            budget -= single.size
     return fits

@@ -19,13 +19,13 @@ class Capacity(NamedTuple):
 class Selection(NamedTuple):
     """Records that go out together."""
 
-    spans: list[RecordSlice]
+    slices: list[RecordSlice]
     closed_by: ClosedBy
-    apart: bool = False
-    origin: int = 0
+    isolated: bool = False
+    first_lease: int = 0
     uncounted_failures: int = 0
     #: parcels that wait no more
-    parcels: tuple[RedeliveryGroup, ...] = ()
+    groups: tuple[RedeliveryGroup, ...] = ()
     #: the session that gets it has nothing else in hand, and gets nothing else meanwhile
     exclusive: bool = False
 

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from sidecar.core.state.ledger import Ledger
 from sidecar.core.state.ordering import make_ordering
-from sidecar.core.state.record_slices import DOUBTFUL, History, RecordSlice
+from sidecar.core.state.record_slices import POSSIBLY_PROCESSED, History, RecordSlice
 from sidecar.core.state.window import Window
 from sidecar.model.records import Assigned, Chunk, Lane, Order
 from sidecar.settings import WindowSettings
@@ -59,33 +59,33 @@ class LaneState:
 
     def track(self, chunk: Chunk, now: float) -> list[RecordSlice]:
         """Take in a chunk. Answers what is new and unsettled; the caller says where it goes."""
-        spans = []
+        slices = []
         before = self.ledger.tracked
         new = bisect_left(chunk.positions, before)
-        doubtful = min(bisect_left(chunk.positions, self._doubtful_before), new + self._doubtful_records)
+        possibly_processed = min(bisect_left(chunk.positions, self._doubtful_before), new + self._doubtful_records)
         if self._first_is_doubtful and new < len(chunk.positions):
-            doubtful = max(doubtful, new + 1)
+            possibly_processed = max(possibly_processed, new + 1)
             self._first_is_doubtful = False
         self._doubtful_records = max(0, self._doubtful_records - len(chunk.positions) + new)
-        if chunk.doubtful:
-            doubtful = len(chunk.positions)
+        if chunk.possibly_processed:
+            possibly_processed = len(chunk.positions)
         for start, stop, low in self.ledger.track(chunk.positions):
             self.unsettled_records += stop - start
             self.unsettled_bytes += chunk.size(start, stop)
-            edge = min(max(doubtful, start), stop)
+            edge = min(max(possibly_processed, start), stop)
             if edge > start:
-                spans.append(RecordSlice(self, chunk, start, edge, low, DOUBTFUL))
+                slices.append(RecordSlice(self, chunk, start, edge, low, POSSIBLY_PROCESSED))
             if stop > edge:
-                spans.append(
+                slices.append(
                     RecordSlice(self, chunk, edge, stop, chunk.positions[edge - 1] + 1 if edge > start else low)
                 )
         if chunk.delivered_before is not None:
-            spans = [part for span in spans for part in _counted(span, chunk.delivered_before)]
+            slices = [part for slice_ in slices for part in _counted(slice_, chunk.delivered_before)]
         self.window.track(chunk, now)
-        if spans and not self.parked:
+        if slices and not self.parked:
             self._forget_arrivals()
-            self._arrivals.append((chunk.positions[spans[0].start], chunk.positions[-1], now))
-        return spans
+            self._arrivals.append((chunk.positions[slices[0].start], chunk.positions[-1], now))
+        return slices
 
     def fresh_since(self) -> float:
         """When the record arrived that would go next. One that waited for its key has waited long enough."""
@@ -94,18 +94,18 @@ class LaneState:
             return 0.0
         return self._arrivals[0][2]
 
-    def settle(self, spans: Sequence[RecordSlice]) -> int:
+    def settle(self, slices: Sequence[RecordSlice]) -> int:
         """These records of this lane are settled for good. Answers how many bytes that frees."""
         # Leaving first: the ordering reads the keys, and dropping frees them.
-        self.ordering.leave(spans)
+        self.ordering.leave(slices)
         freed = 0
-        for span in spans:
-            self.ledger.settle(span.run)
-            freed += span.size
-            records = span.stop - span.start
+        for slice_ in slices:
+            self.ledger.settle(slice_.run)
+            freed += slice_.size
+            records = slice_.stop - slice_.start
             self.unsettled_records -= records
             self.uncommitted += records
-            span.chunk.drop(span.start, span.stop)
+            slice_.chunk.drop(slice_.start, slice_.stop)
         self.unsettled_bytes -= freed
         return freed
 
@@ -122,12 +122,12 @@ class LaneState:
         return next_to_go
 
 
-def _counted(span: RecordSlice, delivered_before: Sequence[int]) -> Iterator[RecordSlice]:
+def _counted(slice_: RecordSlice, delivered_before: Sequence[int]) -> Iterator[RecordSlice]:
     """The same records, apart by how often the broker says that it delivered them before. That shows in `attempt`, and
     speaks against no record: the broker does not say how it ended."""
-    at = span.start
-    for count, same in groupby(delivered_before[span.start : span.stop]):
+    at = slice_.start
+    for count, same in groupby(delivered_before[slice_.start : slice_.stop]):
         stop = at + len(list(same))
-        part = span.slice(at - span.start, stop - span.start)
-        yield part.with_history(History(failures=count, doubtful=True)) if count else part
+        part = slice_.slice(at - slice_.start, stop - slice_.start)
+        yield part.with_history(History(failures=count, possibly_processed=True)) if count else part
         at = stop

@@ -31,35 +31,35 @@ class LeasePhase(Enum):
 
 class Lease(Generic[Holder]):
     __slots__ = (
-        "apart",
         "deadline",
+        "first_lease",
         "granted",
         "holder",
         "id",
+        "isolated",
         "limit",
         "number",
-        "origin",
         "outcomes",
         "phase",
         "records",
         "redeliveries",
-        "refused",
         "settled",
         "size",
-        "spans",
+        "slices",
+        "stale_indexes",
         "uncounted_failures",
         "written",
     )
 
     def __init__(
-        self, number: int, id_: bytes, holder: Holder, spans: list[RecordSlice], now: float, limit: float
+        self, number: int, id_: bytes, holder: Holder, slices: list[RecordSlice], now: float, limit: float
     ) -> None:
         self.number = number
         self.id = id_
         self.holder = holder
-        self.spans = spans
-        self.records = count(spans)
-        self.size = size(spans)
+        self.slices = slices
+        self.records = count(slices)
+        self.size = size(slices)
         self.phase = LeasePhase.HELD
         self.granted = now
         #: seconds from the delivery after which it ends whatever happens
@@ -69,29 +69,34 @@ class Lease(Generic[Holder]):
         #: on the loop's clock
         self.deadline = float("inf")
         #: the lease that first failed with these records
-        self.origin = number
+        self.first_lease = number
         self.uncounted_failures = 0
         #: these records are delivered with nothing else
-        self.apart = False
+        self.isolated = False
         #: indexes that are settled; None: none or, once it is SETTLED, all
         self.settled: RunSet | None = None
         #: what was said of which indexes, for settling twice: ascending, and neighbours with one outcome are one
         self.outcomes: list[tuple[int, int, Outcome]] = []
         #: indexes of records that were settled when they were this sidecar's no more; None: none
-        self.refused: RunSet | None = None
+        self.stale_indexes: RunSet | None = None
         #: where the records went when it ended
         self.redeliveries: list[RedeliveryGroup] = []
+
+    @property
+    def ended(self) -> bool:
+        """It ended without a settlement: it expired, or its session ended."""
+        return self.phase is LeasePhase.ENDED
 
 
 class SettledPart(NamedTuple):
     """Records that were settled just now, with one outcome."""
 
-    spans: list[RecordSlice]
+    slices: list[RecordSlice]
     part: Part
     #: the worker named these records: the rest of the batch fared otherwise
-    named: bool
+    blamed: bool
     #: of how many unsettled records that was said in one breath: only of one alone is it known that it failed
-    meant: int
+    covered: int
 
 
 def note_outcome(lease: Lease[Holder], first: int, records: int, outcome: Outcome) -> None:
@@ -113,21 +118,21 @@ def _first_of(said: tuple[int, int, Outcome]) -> int:
 
 def forget_records(lease: Lease[Holder]) -> None:
     """Drop what a finished lease refers to: only what was said of it is kept."""
-    lease.spans = []
+    lease.slices = []
     lease.redeliveries = []
 
 
 def forget_unless_waiting(lease: Lease[Holder]) -> None:
-    if all(heir.state is not RedeliveryState.WAITING for heir in lease.redeliveries):
+    if all(group.state is not RedeliveryState.WAITING for group in lease.redeliveries):
         forget_records(lease)
 
 
 def unsettled(lease: Lease[Holder]) -> list[RecordSlice]:
     if lease.settled is None:
-        return lease.spans
+        return lease.slices
     out: list[RecordSlice] = []
     for start, stop in lease.settled.missing(Run(0, lease.records)):
-        out.extend(between(lease.spans, start, stop - start))
+        out.extend(between(lease.slices, start, stop - start))
     return out
 
 
@@ -174,7 +179,7 @@ def settled_otherwise(lease: Lease[Holder], parts: Iterable[Part]) -> tuple[Rang
                 break
             if outcome is not part.outcome:
                 stale.add(Run(max(first, part.first), min(first + records, end)))
-        for run in lease.refused or ():
+        for run in lease.stale_indexes or ():
             stale.add(Run(max(run.start, part.first), min(run.stop, part.first + part.count)))
     return tuple(Range(run.start, run.stop - run.start) for run in stale)
 
@@ -183,24 +188,26 @@ def still_waiting(lease: Lease[Holder]) -> list[tuple[int, RecordSlice]]:
     """Records of an ended lease that were not given out again, with their indexes. Record by record: this is rare."""
     waiting = {
         (id(single.chunk), single.start)
-        for heir in lease.redeliveries
-        if heir.state is RedeliveryState.WAITING
-        for span in heir.spans
-        for single in span.singles()
+        for group in lease.redeliveries
+        if group.state is RedeliveryState.WAITING
+        for slice_ in group.slices
+        for single in slice_.singles()
     }
-    singles = (single for span in lease.spans for single in span.singles())
+    singles = (single for slice_ in lease.slices for single in slice_.singles())
     return [(index, single) for index, single in enumerate(singles) if (id(single.chunk), single.start) in waiting]
 
 
 def remove_from_redelivery(lease: Lease[Holder], done: Sequence[SettledPart]) -> None:
-    taken = {(id(span.chunk), span.start) for settled in done for span in settled.spans}
+    taken = {(id(slice_.chunk), slice_.start) for settled in done for slice_ in settled.slices}
     if not taken:
         return
-    for heir in lease.redeliveries:
-        if heir.state is RedeliveryState.WAITING:
-            heir.spans = [s for span in heir.spans for s in span.singles() if (id(s.chunk), s.start) not in taken]
-            if not heir.spans:
-                heir.state = RedeliveryState.GONE
+    for group in lease.redeliveries:
+        if group.state is RedeliveryState.WAITING:
+            group.slices = [
+                s for slice_ in group.slices for s in slice_.singles() if (id(s.chunk), s.start) not in taken
+            ]
+            if not group.slices:
+                group.state = RedeliveryState.GONE
 
 
 #: leases that ended are remembered so far back, so that settling twice, or too late, is answered truthfully
@@ -225,17 +232,17 @@ class Leases(Generic[Holder]):
         return self._held.values()
 
     def grant(
-        self, holder: Holder, spans: list[RecordSlice], now: float, limit: float, longest: float
+        self, holder: Holder, slices: list[RecordSlice], now: float, limit: float, longest: float
     ) -> Lease[Holder]:
         """A lease that ends `limit` seconds after it was written, or `longest` from now if it never is."""
         self._number += 1
         id_ = self._prefix + self._number.to_bytes(6, "big")
-        lease = Lease(self._number, id_, holder, spans, now, limit)
+        lease = Lease(self._number, id_, holder, slices, now, limit)
         self._held[id_] = lease
         self._set_deadline(lease, now + longest)
         return lease
 
-    def written(self, id_: bytes, now: float) -> None:
+    def mark_written(self, id_: bytes, now: float) -> None:
         """The batch was written to the worker: its time starts now."""
         lease = self._held.get(id_)
         if lease is not None and not lease.written:
@@ -304,7 +311,7 @@ class Leases(Generic[Holder]):
             return (
                 SettleResult(id_, SettleStatus.SETTLED),
                 lease,
-                [SettledPart(lease.spans, part, False, lease.records)],
+                [SettledPart(lease.slices, part, False, lease.records)],
             )
         settled = lease.settled if lease.settled is not None else RunSet()
         done: list[SettledPart] = []
@@ -313,11 +320,11 @@ class Leases(Generic[Holder]):
         own_words = set(map(id, settlement.parts))
         others = sum(positions_in(runs) for part, runs in zip(parts, missing, strict=True) if id(part) not in own_words)
         for part, runs in zip(parts, missing, strict=True):
-            meant = positions_in(runs) if id(part) in own_words else others
+            covered = positions_in(runs) if id(part) in own_words else others
             for start, stop in runs:
                 piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after)
-                named = piece.count < lease.records
-                done.append(SettledPart(between(lease.spans, start, stop - start), piece, named, meant))
+                blamed = piece.count < lease.records
+                done.append(SettledPart(between(lease.slices, start, stop - start), piece, blamed, covered))
         stale = settled_otherwise(lease, parts)
         for settled_now in done:
             part = settled_now.part
@@ -330,10 +337,10 @@ class Leases(Generic[Holder]):
         detail = "settled otherwise before" if stale else ""
         return SettleResult(id_, status, stale, detail), lease, done
 
-    def left(self, parcel: RedeliveryGroup) -> None:
+    def group_finished(self, group: RedeliveryGroup) -> None:
         """The parcel stopped waiting. An ended lease whose records wait no more keeps only what was said of it."""
-        if parcel.expired_lease is not None:
-            forget_unless_waiting(parcel.expired_lease)
+        if group.expired_lease is not None:
+            forget_unless_waiting(group.expired_lease)
 
     def _settle_ended(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[SettledPart]]:
         lease = self._ended.get(settlement.lease)
@@ -357,7 +364,7 @@ class Leases(Generic[Holder]):
             # What is to be retried waits for that already; an ack or a reject that comes late spares the retry.
             if part.outcome in (Outcome.ACK, Outcome.REJECT):
                 piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
-                done.append(SettledPart([single], piece, named=True, meant=1))
+                done.append(SettledPart([single], piece, blamed=True, covered=1))
                 note_outcome(lease, index, 1, part.outcome)
         remove_from_redelivery(lease, done)
         forget_unless_waiting(lease)
@@ -395,17 +402,17 @@ def drop_revoked(
     The lease remembers what was refused, so that saying it again gets the same answer.
     """
     stale = RunSet(Run(each.first, each.first + each.count) for each in result.stale)
-    lease.refused = refused = lease.refused or RunSet()
+    lease.stale_indexes = stale_indexes = lease.stale_indexes or RunSet()
     left: list[SettledPart] = []
     for each in settled:
         index = each.part.first
-        for span in each.spans:
-            if span.lane.phase is LanePhase.GONE:
-                stale.add(Run(index, index + span.records))
-                refused.add(Run(index, index + span.records))
+        for slice_ in each.slices:
+            if slice_.lane.phase is LanePhase.GONE:
+                stale.add(Run(index, index + slice_.records))
+                stale_indexes.add(Run(index, index + slice_.records))
             else:
-                part = replace(each.part, first=index, count=span.records)
-                left.append(SettledPart([span], part, each.named, each.meant))
-            index += span.records
+                part = replace(each.part, first=index, count=slice_.records)
+                left.append(SettledPart([slice_], part, each.blamed, each.covered))
+            index += slice_.records
     ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
     return result._replace(status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left

@@ -34,10 +34,10 @@ class Ordering(ABC):
         self.fresh_records = 0
         self.fresh_bytes = 0
 
-    def add(self, span: RecordSlice) -> None:
-        self._fresh.append(span)
-        self.fresh_records += span.records
-        self.fresh_bytes += span.size
+    def add(self, slice_: RecordSlice) -> None:
+        self._fresh.append(slice_)
+        self.fresh_records += slice_.records
+        self.fresh_bytes += slice_.size
 
     @abstractmethod
     def available(self) -> bool:
@@ -52,12 +52,12 @@ class Ordering(ABC):
         """
 
     @abstractmethod
-    def eligible(self, spans: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
+    def eligible(self, slices: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
         """Of records of this lane that are out and came back, by position: those that may go now, and those that
         must wait."""
 
     @abstractmethod
-    def leave(self, spans: Sequence[RecordSlice]) -> None:
+    def leave(self, slices: Sequence[RecordSlice]) -> None:
         """These records are settled: nobody waits for them any more."""
 
     def first_position(self) -> int | None:
@@ -73,22 +73,22 @@ class Ordering(ABC):
         """The next fresh records of one span within the limits; None if there are none."""
         if not self._fresh:
             return None
-        span = self._fresh[0]
-        fits = self._fits(span, records, size, before)
+        slice_ = self._fresh[0]
+        fits = self._fits(slice_, records, size, before)
         if fits <= 0:
             return None
-        if fits < span.records:
-            span, self._fresh[0] = span.cut(fits)
+        if fits < slice_.records:
+            slice_, self._fresh[0] = slice_.cut(fits)
         else:
             self._fresh.popleft()
-        self.fresh_records -= span.records
-        self.fresh_bytes -= span.size
-        return span
+        self.fresh_records -= slice_.records
+        self.fresh_bytes -= slice_.size
+        return slice_
 
     @staticmethod
-    def _fits(span: RecordSlice, records: int, size: int, before: int) -> int:
-        chunk, start = span.chunk, span.start
-        most = min(span.stop, start + records)
+    def _fits(slice_: RecordSlice, records: int, size: int, before: int) -> int:
+        chunk, start = slice_.chunk, slice_.start
+        most = min(slice_.stop, start + records)
         if chunk.positions[most - 1] >= before:
             most = bisect_left(chunk.positions, before, start, most)
         if chunk.size(start, most) > size:
@@ -104,21 +104,21 @@ class NoOrder(Ordering):
     def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[RecordSlice]:
         out: list[RecordSlice] = []
         while records > 0:
-            span = self._pop(records, size, before)
-            if span is None:
+            slice_ = self._pop(records, size, before)
+            if slice_ is None:
                 if force and not out and self._fresh:
-                    span = self._pop(1, _ANY_SIZE, before)
-                if span is None:
+                    slice_ = self._pop(1, _ANY_SIZE, before)
+                if slice_ is None:
                     break
-            out.append(span)
-            records -= span.records
-            size -= span.size
+            out.append(slice_)
+            records -= slice_.records
+            size -= slice_.size
         return out
 
-    def eligible(self, spans: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
-        return list(spans), []
+    def eligible(self, slices: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
+        return list(slices), []
 
-    def leave(self, spans: Sequence[RecordSlice]) -> None:
+    def leave(self, slices: Sequence[RecordSlice]) -> None:
         pass
 
 
@@ -134,23 +134,23 @@ class LaneOrder(NoOrder):
         if self._out:
             return []
         out = super().take(records, size, before, force=force)
-        for span in out:
-            self._out.add(span.run)
+        for slice_ in out:
+            self._out.add(slice_.run)
         return out
 
-    def eligible(self, spans: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
+    def eligible(self, slices: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
         first = self._out.first
         expected: int | None = first.start if first else None
-        for index, span in enumerate(spans):
+        for index, slice_ in enumerate(slices):
             # All that is out before this record must go with it.
-            if expected is None or span.run.start > expected:
-                return list(spans[:index]), list(spans[index:])
-            expected = self._out.next_from(span.run.stop)
-        return list(spans), []
+            if expected is None or slice_.run.start > expected:
+                return list(slices[:index]), list(slices[index:])
+            expected = self._out.next_from(slice_.run.stop)
+        return list(slices), []
 
-    def leave(self, spans: Sequence[RecordSlice]) -> None:
-        for span in spans:
-            self._out.discard(span.run)
+    def leave(self, slices: Sequence[RecordSlice]) -> None:
+        for slice_ in slices:
+            self._out.discard(slice_.run)
 
 
 class KeyOrder(Ordering):
@@ -191,11 +191,11 @@ class KeyOrder(Ordering):
             self._ready.popleft()
         return joined(sorted(out, key=_position) if waited else out)
 
-    def eligible(self, spans: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
+    def eligible(self, slices: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
         go: list[RecordSlice] = []
         stay: list[RecordSlice] = []
         expected: dict[bytes, int | None] = {}
-        for key, single in _by_key(spans):
+        for key, single in _by_key(slices):
             if key is None:
                 go.append(single)
                 continue
@@ -211,8 +211,8 @@ class KeyOrder(Ordering):
                 stay.append(single)
         return joined(go), joined(stay)
 
-    def leave(self, spans: Sequence[RecordSlice]) -> None:
-        for key, single in _by_key(spans):
+    def leave(self, slices: Sequence[RecordSlice]) -> None:
+        for key, single in _by_key(slices):
             if key is None or key not in self._out:
                 continue
             position = _position(single)
@@ -260,9 +260,9 @@ def make_ordering(order: Order) -> Ordering:
     return LaneOrder() if order is Order.LANE else NoOrder()
 
 
-def _position(span: RecordSlice) -> int:
-    return span.chunk.positions[span.start]
+def _position(slice_: RecordSlice) -> int:
+    return slice_.chunk.positions[slice_.start]
 
 
-def _by_key(spans: Sequence[RecordSlice]) -> list[tuple[bytes | None, RecordSlice]]:
-    return [(key_of(single.chunk.frames[single.start]), single) for span in spans for single in span.singles()]
+def _by_key(slices: Sequence[RecordSlice]) -> list[tuple[bytes | None, RecordSlice]]:
+    return [(key_of(single.chunk.frames[single.start]), single) for slice_ in slices for single in slice_.singles()]

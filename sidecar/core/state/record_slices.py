@@ -22,18 +22,18 @@ class History(NamedTuple):
     #: lost sessions among those that speak against it
     worker_crashes: int = 0
     #: an earlier outcome is not known
-    doubtful: bool = False
+    possibly_processed: bool = False
     #: when they first failed, on the loop's clock
     first_failed: float | None = None
     #: deliver in batches of at most this many records; 0: no limit. Survives parking, where groups do not.
-    company: int = 0
+    max_batch_size: int = 0
 
 
 #: workers that must have died with a record in hand before it is suspected
 SUSPECTED = 2
 
 FRESH = History()
-DOUBTFUL = History(doubtful=True)
+POSSIBLY_PROCESSED = History(possibly_processed=True)
 
 
 class RecordSlice:
@@ -81,55 +81,55 @@ class RecordSlice:
             yield self.slice(at, at + 1)
 
 
-def count(spans: Sequence[RecordSlice]) -> int:
-    return spans[0].records if len(spans) == 1 else sum([span.records for span in spans])
+def count(slices: Sequence[RecordSlice]) -> int:
+    return slices[0].records if len(slices) == 1 else sum([slice_.records for slice_ in slices])
 
 
-def size(spans: Sequence[RecordSlice]) -> int:
-    return spans[0].size if len(spans) == 1 else sum([span.size for span in spans])
+def size(slices: Sequence[RecordSlice]) -> int:
+    return slices[0].size if len(slices) == 1 else sum([slice_.size for slice_ in slices])
 
 
-def cut(spans: Sequence[RecordSlice], at: int) -> tuple[list[RecordSlice], list[RecordSlice]]:
+def cut(slices: Sequence[RecordSlice], at: int) -> tuple[list[RecordSlice], list[RecordSlice]]:
     """The first `at` records and the rest."""
     head: list[RecordSlice] = []
-    for index, span in enumerate(spans):
-        if at >= span.records:
-            head.append(span)
-            at -= span.records
+    for index, slice_ in enumerate(slices):
+        if at >= slice_.records:
+            head.append(slice_)
+            at -= slice_.records
             continue
         if at == 0:
-            return head, list(spans[index:])
-        first, rest = span.cut(at)
+            return head, list(slices[index:])
+        first, rest = slice_.cut(at)
         head.append(first)
-        return head, [rest, *spans[index + 1 :]]
+        return head, [rest, *slices[index + 1 :]]
     return head, []
 
 
-def between(spans: Sequence[RecordSlice], first: int, records: int) -> list[RecordSlice]:
+def between(slices: Sequence[RecordSlice], first: int, records: int) -> list[RecordSlice]:
     """Records first <= i < first + records."""
-    return cut(cut(spans, first)[1], records)[0]
+    return cut(cut(slices, first)[1], records)[0]
 
 
-def redeliveries(spans: Sequence[RecordSlice]) -> tuple[Redelivery, ...]:
+def redeliveries(slices: Sequence[RecordSlice]) -> tuple[Redelivery, ...]:
     """What a batch of these spans says of earlier deliveries."""
-    if len(spans) == 1 and spans[0].history is FRESH:
+    if len(slices) == 1 and slices[0].history is FRESH:
         return ()
     out: list[Redelivery] = []
     first = 0
-    for span in spans:
-        records = span.stop - span.start
-        history = span.history
-        if history.failures or history.doubtful:
+    for slice_ in slices:
+        records = slice_.stop - slice_.start
+        history = slice_.history
+        if history.failures or history.possibly_processed:
             attempt = history.failures + 1
             last = out[-1] if out else None
             if last and (last.first + last.count, last.attempt, last.possibly_processed) == (
                 first,
                 attempt,
-                history.doubtful,
+                history.possibly_processed,
             ):
                 out[-1] = replace(last, count=last.count + records)
             else:
-                out.append(Redelivery(first, records, attempt, history.doubtful))
+                out.append(Redelivery(first, records, attempt, history.possibly_processed))
         first += records
     return tuple(out)
 
@@ -146,12 +146,12 @@ def joined(singles: Sequence[RecordSlice]) -> list[RecordSlice]:
     return out
 
 
-def sort_by_position(spans: Sequence[RecordSlice]) -> list[RecordSlice]:
+def sort_by_position(slices: Sequence[RecordSlice]) -> list[RecordSlice]:
     """By lane and position, as a batch has them."""
     lanes: dict[int, int] = {}
-    for span in spans:
-        lanes.setdefault(id(span.lane), len(lanes))
-    return joined(sorted(spans, key=lambda span: (lanes[id(span.lane)], span.chunk.positions[span.start])))
+    for slice_ in slices:
+        lanes.setdefault(id(slice_.lane), len(lanes))
+    return joined(sorted(slices, key=lambda slice_: (lanes[id(slice_.lane)], slice_.chunk.positions[slice_.start])))
 
 
 class RedeliveryState(Enum):
@@ -170,13 +170,13 @@ class RedeliveryState(Enum):
 class RedeliveryGroup:
     """Records that came back and wait for their next delivery, together."""
 
-    spans: list[RecordSlice]
+    slices: list[RecordSlice]
     #: when it may go, on the loop's clock
     due: float
     #: deliver exactly this, with nothing else: one of these records may be poison
-    apart: bool = False
+    isolated: bool = False
     #: the lease that first failed, so that an outage is told by different batches failing
-    origin: int = 0
+    first_lease: int = 0
     #: failures of the whole parcel that did not count against its records
     uncounted_failures: int = 0
     #: the lease that ended with these records: it may still be settled while they wait
@@ -187,9 +187,9 @@ class RedeliveryGroup:
 
     @property
     def records(self) -> int:
-        return count(self.spans)
+        return count(self.slices)
 
     @property
     def suspected(self) -> bool:
         """Its record was there when two workers died. By then it travels alone."""
-        return self.spans[0].history.worker_crashes >= SUSPECTED
+        return self.slices[0].history.worker_crashes >= SUSPECTED

@@ -1,7 +1,7 @@
 """OpenTelemetry spans for poll, deliver and settle, if somebody wants them.
 
 Nothing of OpenTelemetry is imported here: `start` does that, and only when spans have somewhere to go. Otherwise the
-subscription has no `Spans`, and its hot path asks no more than whether it has.
+subscription has no `Tracer`, and its hot path asks no more than whether it has.
 
 | room | what it owns |
 |---|---|
@@ -13,6 +13,6 @@ subscription has no `Spans`, and its hot path asks no more than whether it has.
 """
 
 from sidecar.observability.tracing.choice import start
-from sidecar.observability.tracing.hooks import Spans, Tracing
+from sidecar.observability.tracing.hooks import Tracer, Tracing
 
-__all__ = ["Spans", "Tracing", "start"]
+__all__ = ["Tracer", "Tracing", "start"]

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from sidecar.model.errors import StartError
 from sidecar.model.version import VERSION
-from sidecar.observability.tracing.making import SubscriptionSpans
+from sidecar.observability.tracing.making import SubscriptionTracer
 from sidecar.settings import SubscriptionSettings
 
 _GROUP = "opentelemetry_traces_exporter"
@@ -37,8 +37,8 @@ class Exporting:
         self._provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(endpoint, environ)))
         self._tracer = self._provider.get_tracer("offramp", VERSION)
 
-    def spans(self, settings: SubscriptionSettings, system: str) -> SubscriptionSpans:
-        return SubscriptionSpans(self._tracer, settings, system)
+    def tracer(self, settings: SubscriptionSettings, system: str) -> SubscriptionTracer:
+        return SubscriptionTracer(self._tracer, settings, system)
 
     async def close(self) -> None:
         loop = asyncio.get_running_loop()

@@ -3,24 +3,48 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from sidecar.core.state.leases import Lease
-from sidecar.model.records import Chunk, Settlement, SettleResult
+from sidecar.model.records import Chunk, Outcome, Settlement, SettleResult
 from sidecar.settings import SubscriptionSettings
 
 
-class Spans(Protocol):
+class Slice(Protocol):
+    """Consecutive records of one chunk."""
+
+    chunk: Chunk
+    start: int
+    stop: int
+    records: int
+    history: Any
+
+
+class Lease(Protocol):
+    """What a tracer reads of a batch: a view of `core.state.leases.Lease`, which stands above this package."""
+
+    id: bytes
+    records: int
+    holder: Any
+    outcomes: list[tuple[int, int, Outcome]]
+
+    @property
+    def slices(self) -> Sequence[Slice]: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+
+class Tracer(Protocol):
     """For one subscription. No call blocks or raises."""
 
     def polled(self, began: int, chunks: Sequence[Chunk]) -> None:
         """Records came from the broker, by a poll that began then (nanoseconds since 1970)."""
 
-    def delivered(self, lease: Lease[Any]) -> None:
+    def delivered(self, lease: Lease) -> None:
         """A batch is on its way to a worker."""
 
-    def settled(self, began: int, lease: Lease[Any], settlement: Settlement, result: SettleResult) -> None:
+    def settled(self, began: int, lease: Lease, settlement: Settlement, result: SettleResult) -> None:
         """A worker said how it went, and was answered."""
 
-    def ended(self, lease: Lease[Any]) -> None:
+    def ended(self, lease: Lease) -> None:
         """The batch is in the hands of its worker no more: settled, expired, or its session ended."""
 
     def close(self) -> None:
@@ -30,7 +54,7 @@ class Spans(Protocol):
 class Tracing(Protocol):
     """For the whole sidecar."""
 
-    def spans(self, settings: SubscriptionSettings, system: str) -> Spans:
+    def tracer(self, settings: SubscriptionSettings, system: str) -> Tracer:
         """For a subscription on a broker of this type."""
 
     async def close(self) -> None:

@@ -5,13 +5,12 @@ A `deliver` span lasts as long as the batch is in the hands of its worker, and a
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
-from sidecar.core.state.leases import Lease, LeasePhase
 from sidecar.model.records import Chunk, Lane, Outcome, Settlement, SettleResult
+from sidecar.observability.tracing.hooks import Lease
 from sidecar.observability.tracing.producers import contexts
 from sidecar.settings import SubscriptionSettings
 
@@ -26,8 +25,8 @@ _GOOD = ("ack", "release")
 Attributes = dict[str, str | int]
 
 
-class SubscriptionSpans:
-    """The `Spans` of one subscription."""
+class SubscriptionTracer:
+    """The `Tracer` of one subscription."""
 
     def __init__(self, tracer: Tracer, settings: SubscriptionSettings, system: str) -> None:
         self._tracer = tracer
@@ -46,17 +45,17 @@ class SubscriptionSpans:
         _link(span, (frame for chunk in chunks for frame in chunk.frames))
         span.end()
 
-    def delivered(self, lease: Lease[Any]) -> None:
-        where = _destination([span.chunk.shown for span in lease.spans])
+    def delivered(self, lease: Lease) -> None:
+        where = _destination([span.chunk.shown for span in lease.slices])
         span = self._start("deliver", "process", SpanKind.CONSUMER, where, lease.records)
         span.set_attribute("messaging.client.id", lease.holder.name)
-        again = sum(one.records for one in lease.spans if one.history.failures or one.history.doubtful)
+        again = sum(one.records for one in lease.slices if one.history.failures or one.history.possibly_processed)
         if again:
             span.set_attribute("offramp.redelivered_records", again)
-        _link(span, (frame for one in lease.spans for frame in one.chunk.frames[one.start : one.stop]))
+        _link(span, (frame for one in lease.slices for frame in one.chunk.frames[one.start : one.stop]))
         self._open[lease.id] = span, where
 
-    def settled(self, began: int, lease: Lease[Any], settlement: Settlement, result: SettleResult) -> None:
+    def settled(self, began: int, lease: Lease, settlement: Settlement, result: SettleResult) -> None:
         # One that comes late has no parent any more, and stands for itself.
         parent, where = self._open.get(lease.id, (None, {}))
         span = self._start("settle", "settle", SpanKind.CLIENT, where, _meant(lease, settlement), began, parent)
@@ -64,7 +63,7 @@ class SubscriptionSpans:
         span.set_attribute("offramp.settle_status", result.status.name.lower())
         span.end()
 
-    def ended(self, lease: Lease[Any]) -> None:
+    def ended(self, lease: Lease) -> None:
         span, _ = self._open.pop(lease.id, (None, None))
         if span is None:
             return
@@ -124,7 +123,7 @@ def _destination(lanes: Sequence[Lane]) -> Attributes:
     return {"messaging.destination.name": first.topic, "messaging.destination.partition.id": str(first.number)}
 
 
-def _meant(lease: Lease[Any], settlement: Settlement) -> int:
+def _meant(lease: Lease, settlement: Settlement) -> int:
     """Records that were settled by it: all of the batch, or those that it names."""
     return lease.records if settlement.outcome is not None else sum(part.count for part in settlement.parts)
 
@@ -136,8 +135,8 @@ def _said(settlement: Settlement) -> str:
     return _word(outcomes)
 
 
-def _outcome(lease: Lease[Any]) -> str:
-    if lease.phase is LeasePhase.ENDED:
+def _outcome(lease: Lease) -> str:
+    if lease.ended:
         return "worker_gone" if lease.holder.ended else "expired"
     return _word({outcome for _, _, outcome in lease.outcomes})
 

@@ -103,21 +103,21 @@ def _gathered(
     if not isinstance(subscription, Subscription):
         troubles = tuple(("broker", text) for text in status.trouble)
         return SubscriptionFacts(status=status, troubles=troubles, history=history)
-    books = subscription.books
+    tracker = subscription.tracker
     return SubscriptionFacts(
         status=status,
-        troubles=tuple(books.troubles.items()),
+        troubles=tuple(subscription.troubles),
         history=history,
         budget=settings.budget,
-        dead_for=books.dead_for.most(_REASONS),
-        parked_for=books.parked_for.most(_REASONS),
+        dead_for=tracker.dead_for.most(_REASONS),
+        parked_for=tracker.parked_for.most(_REASONS),
         dead_letter_topic=settings.dead_letter_topic,
         letters=letters,
     )
 
 
 def _in_flight(subscription: "AnySubscription") -> int:
-    lanes = subscription.books.lanes.values() if isinstance(subscription, Subscription) else ()
+    lanes = subscription.tracker.lanes.values() if isinstance(subscription, Subscription) else ()
     return sum(state.in_flight for state in lanes)
 
 

@@ -18,7 +18,7 @@ from sidecar.model.records import Header, Message, Outcome, Part
 from sidecar.model.wire import encode_frame
 from sidecar.observability import tracing
 from sidecar.observability.tracing import choice, exporting, producers
-from sidecar.observability.tracing.making import SubscriptionSpans
+from sidecar.observability.tracing.making import SubscriptionTracer
 from sidecar.settings import BatchSettings, RetrySettings, Seconds, SubscriptionSettings, TracingSettings
 from sidecar.subscription.subscription import Subscription
 from tests.memory_broker import MemoryBroker
@@ -41,14 +41,14 @@ class Kit:
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         whole = {"name": "billing", "topics": ("orders",), "group": "billers", **settings}
         self.settings = SubscriptionSettings(**whole)
-        self.spans = SubscriptionSpans(provider.get_tracer("offramp"), self.settings, "kafka")
+        self.tracer = SubscriptionTracer(provider.get_tracer("offramp"), self.settings, "kafka")
         self.broker = MemoryBroker()
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[Subscription]:
         await self.broker.open()
         await self.broker.ensure_topic("orders", 2)
-        subscription = Subscription(self.settings, self.broker, prefix=bytes(10), spans=self.spans)
+        subscription = Subscription(self.settings, self.broker, prefix=bytes(10), tracer=self.tracer)
         await subscription.start()
         try:
             yield subscription
@@ -236,7 +236,7 @@ def test_a_span_that_is_not_sampled_looks_for_no_contexts(monkeypatch: pytest.Mo
         async with kit.working() as subscription:
             await kit.publish(parent(1))
             (await kit.worker(subscription).next()).ack()
-            assert "bug" not in subscription.books.troubles
+            assert not subscription.troubles.get("bug")
         assert kit.exporter.get_finished_spans() == ()
 
     run(body())
@@ -302,13 +302,13 @@ def test_without_spans_the_hot_path_calls_nothing_of_them(monkeypatch: pytest.Mo
 
     async def body() -> None:
         kit = Kit()
-        kit.spans = None  # type: ignore[assignment]
+        kit.tracer = None  # type: ignore[assignment]
         async with kit.working() as subscription:
             await kit.publish(*[parent(1)] * 10)
             worker = kit.worker(subscription, credit=2)
             (await worker.next()).ack()
             assert subscription.counters.acked == 10
-            assert subscription.books.troubles == {}
+            assert not [*subscription.troubles]
 
     run(body())
 

@@ -13,6 +13,7 @@ from sidecar.model.errors import BrokerError, LaneGone, Unavailable
 from sidecar.model.records import Assigned, Commit, Lane, Order, Run
 from sidecar.settings import WindowSettings
 from sidecar.subscription.committer import Committer
+from sidecar.subscription.troubles import Troubles
 
 ONE, OTHER = Lane("orders", 0), Lane("orders", 1)
 TARGETS: Mapping[Lane, SeekTarget] = {ONE: AtPosition(70), OTHER: AtPosition(70)}
@@ -34,9 +35,16 @@ class Desk:
         self._error = error
         me: Any = self
         settings: Any = SimpleNamespace(commit_every=0.0, commit_timeout=5.0)
-        books: Any = SimpleNamespace(lanes=self.lanes, note=lambda *_: None, counters=SimpleNamespace(commits=0))
+        tracker: Any = SimpleNamespace(lanes=self.lanes, counters=SimpleNamespace(commits=0))
         self.committing = Committer(
-            settings, books, me, me, with_beyond=True, lost=self._lose, committed=lambda state: None
+            settings,
+            tracker,
+            Troubles("orders"),
+            me,
+            me,
+            with_beyond=True,
+            lost=self._lose,
+            committed=lambda state: None,
         )
 
     def _lose(self, states: Iterable[LaneState]) -> None:

@@ -31,8 +31,8 @@ async def bury(
     """Dead-letter records of lane 2 at these positions."""
     for position in positions:
         sizes = None if size is None else [size]
-        span = span_of([position], state=lane_state(2), sizes=sizes, history=History(failures=5))
-        message = dead_letter_topic.write(span, group=group, reason=reason, worker="php-7", wall_ms=wall_ms)
+        slice_ = span_of([position], state=lane_state(2), sizes=sizes, history=History(failures=5))
+        message = dead_letter_topic.write(slice_, group=group, reason=reason, worker="php-7", wall_ms=wall_ms)
         await broker.publish(SETTINGS.dead_letter_topic, [message])
 
 
@@ -41,8 +41,8 @@ async def listed(broker: MemoryBroker, *, limit: int = 0, ids: tuple[str, ...] =
 
 
 def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
-    span = span_of([9], state=lane_state(2), keys=[b"key"], history=History(failures=5))
-    message = dead_letter_topic.write(span, group="orders", reason="no such customer", worker="php-7", wall_ms=WALL)
+    slice_ = span_of([9], state=lane_state(2), keys=[b"key"], history=History(failures=5))
+    message = dead_letter_topic.write(slice_, group="orders", reason="no such customer", worker="php-7", wall_ms=WALL)
     assert message.key == b"key"
     assert {header.name: header.value for header in message.headers if header.name.startswith("offramp-")} == {
         "offramp-id": b"orders/2/9",
@@ -115,7 +115,7 @@ def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
         await bury(broker, 3, 7)
         assert await dead_letters.redrive(broker, SETTINGS, ids=["orders/2/7"], wall_ms=WALL) == ["orders/2/7"]
         (chunk,) = [chunk async for chunk in broker.read(Lane(SETTINGS.retry_topic, 0), Run(0, 10), 1 << 20)]
-        back = retry_topic.unpark(chunk, 0, now=0.0, wall_ms=WALL, doubtful=False)
+        back = retry_topic.unpark(chunk, 0, now=0.0, wall_ms=WALL, possibly_processed=False)
         record = decode_frame(back.chunk.frames[0])
         assert (back.chunk.shown, record.position) == (Lane("orders", 2), 7)
         assert [header.name for header in record.headers] == ["h"], "what Offramp wrote is taken off again"

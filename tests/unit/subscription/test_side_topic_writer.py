@@ -78,8 +78,8 @@ class Desk:
         self.troubles.append(text)
 
     def add(self, value: bytes, *, state: LaneState | None = None) -> None:
-        span = span_of(1, state=state or lane_state())
-        self.writer.add(PendingWrite(span, Message(None, value)))
+        slice_ = span_of(1, state=state or lane_state())
+        self.writer.add(PendingWrite(slice_, Message(None, value)))
 
     async def written(self, records: int) -> None:
         """Wait until so many are durably aside."""

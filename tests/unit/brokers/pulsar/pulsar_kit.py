@@ -142,7 +142,7 @@ class Bench:
         """The positions of records that arrive, once they can be taken."""
         self.consumer.sends(*ids)
         await self.is_(lambda: self.lane.ready > 0)
-        chunk = self.lane.take(100, 1 << 20, at_least=1, doubtful=False)
+        chunk = self.lane.take(100, 1 << 20, at_least=1, possibly_processed=False)
         assert chunk is not None
         return list(chunk.positions)
 

@@ -42,9 +42,9 @@ def test_what_an_earlier_consumer_may_have_had_is_flagged() -> None:
         for entry in range(2):
             at.consumer.sends(MessageId(0, entry))
             await at.is_(lambda: at.lane.ready > 0)
-            chunk = at.lane.take(1, 1 << 20, at_least=1, doubtful=False)
+            chunk = at.lane.take(1, 1 << 20, at_least=1, possibly_processed=False)
             assert chunk is not None
-            flags.append(chunk.doubtful)
+            flags.append(chunk.possibly_processed)
         assert flags == [True, False]
         await at.lane.close()
 

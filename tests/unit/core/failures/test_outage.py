@@ -28,7 +28,7 @@ def test_what_failed_together_does_not_come_back_together() -> None:
     assert all(8.0 <= wait <= 10.0 for wait in waits)
 
 
-def guard(failures: int = 3) -> OutageDetector:
+def outage(failures: int = 3) -> OutageDetector:
     """Of a handler that succeeded at 100.0."""
     made = OutageDetector(OutageSettings(failures=failures, lately=Seconds(60.0)))
     made.success(100.0)
@@ -36,19 +36,19 @@ def guard(failures: int = 3) -> OutageDetector:
 
 
 def test_different_batches_that_fail_in_a_row_are_an_outage() -> None:
-    handler = guard()
+    handler = outage()
     assert [handler.failure(batch, 101.0) for batch in (1, 2, 3)] == [False, False, True]
     assert handler.down
 
 
 def test_one_batch_that_fails_again_and_again_is_no_outage() -> None:
-    handler = guard()
+    handler = outage()
     assert not any(handler.failure(1, 101.0) for _ in range(20))
     assert handler.may_split(101.0)
 
 
 def test_a_success_in_between_shows_that_the_handler_works() -> None:
-    handler = guard()
+    handler = outage()
     for batch in range(20):
         handler.failure(batch, 101.0)
         handler.success(101.0)
@@ -56,7 +56,7 @@ def test_a_success_in_between_shows_that_the_handler_works() -> None:
 
 
 def test_a_failure_long_after_the_last_success_is_an_outage() -> None:
-    handler = guard()
+    handler = outage()
     assert handler.failure(1, 161.0)
 
 
@@ -65,7 +65,7 @@ def test_a_handler_that_never_succeeded_is_down_with_its_first_failure() -> None
 
 
 def test_a_success_ends_an_outage() -> None:
-    handler = guard(failures=1)
+    handler = outage(failures=1)
     handler.failure(1, 101.0)
     assert handler.success(102.0)
     assert not handler.down
@@ -73,14 +73,14 @@ def test_a_success_ends_an_outage() -> None:
 
 
 def test_nothing_is_split_and_nothing_given_up_while_the_handler_is_down() -> None:
-    handler = guard(failures=1)
+    handler = outage(failures=1)
     handler.failure(1, 101.0)
     assert not handler.may_split(101.0)
     assert not handler.may_give_up(first_failed=50.0)
 
 
 def test_a_record_is_given_up_only_if_others_succeeded_since_it_first_failed() -> None:
-    handler = guard()
+    handler = outage()
     assert handler.may_give_up(first_failed=99.0)
     assert not handler.may_give_up(first_failed=101.0)
 

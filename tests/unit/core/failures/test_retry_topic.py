@@ -13,8 +13,8 @@ from tests.kit import lane_state, span_of
 NOW, WALL = 500.0, 1_700_000_000_000
 
 
-def park(span: RecordSlice, *, wait: float = 3_600.0, lanes: int = 8) -> Message:
-    return retry_topic.park(span, now=NOW, due=NOW + wait, wall_ms=WALL, lanes=lanes)
+def park(slice_: RecordSlice, *, wait: float = 3_600.0, lanes: int = 8) -> Message:
+    return retry_topic.park(slice_, now=NOW, due=NOW + wait, wall_ms=WALL, lanes=lanes)
 
 
 def stored(message: Message, position: int = 40) -> Chunk:
@@ -23,15 +23,24 @@ def stored(message: Message, position: int = 40) -> Chunk:
     return Chunk(Lane("orders.offramp.retry", message.lane or 0), [position], [frame])
 
 
-def unpark(chunk: Chunk, *, later: float = 0.0, doubtful: bool = False) -> retry_topic.Unparked:
-    return retry_topic.unpark(chunk, 0, now=NOW + later, wall_ms=WALL + int(later * 1_000), doubtful=doubtful)
+def unpark(chunk: Chunk, *, later: float = 0.0, possibly_processed: bool = False) -> retry_topic.Unparked:
+    return retry_topic.unpark(
+        chunk, 0, now=NOW + later, wall_ms=WALL + int(later * 1_000), possibly_processed=possibly_processed
+    )
 
 
 def test_a_parked_record_comes_back_as_it_was_with_its_past() -> None:
-    past = History(failures=3, counted_failures=2, worker_crashes=1, doubtful=True, first_failed=NOW - 10.0, company=4)
-    span = span_of([17], state=lane_state(5), keys=[b"key"], history=past)
-    back = unpark(stored(park(span)))
-    assert back.chunk.frames == [span.chunk.frames[0]]
+    past = History(
+        failures=3,
+        counted_failures=2,
+        worker_crashes=1,
+        possibly_processed=True,
+        first_failed=NOW - 10.0,
+        max_batch_size=4,
+    )
+    slice_ = span_of([17], state=lane_state(5), keys=[b"key"], history=past)
+    back = unpark(stored(park(slice_)))
+    assert back.chunk.frames == [slice_.chunk.frames[0]]
     assert back.chunk.shown == Lane("orders", 5)
     assert back.history == past
     assert back.not_before_ms == WALL + 3_600_000
@@ -45,13 +54,13 @@ def test_its_own_place_in_the_retry_topic_is_what_is_committed() -> None:
 def test_when_it_first_failed_survives_a_restart_as_time_of_day() -> None:
     """The loop's clock begins anew with each life."""
     message = park(span_of(1, history=History(failures=1, first_failed=NOW - 10.0)))
-    back = retry_topic.unpark(stored(message), 0, now=7.0, wall_ms=WALL + 60_000, doubtful=False)
+    back = retry_topic.unpark(stored(message), 0, now=7.0, wall_ms=WALL + 60_000, possibly_processed=False)
     assert back.history.first_failed == 7.0 - 70.0
 
 
 def test_it_may_have_been_processed_meanwhile_from_where_it_was_parked() -> None:
     """A crash between the write to the retry topic and the commit replays it from its lane, too."""
-    assert unpark(stored(park(span_of(1)))).history.doubtful
+    assert unpark(stored(park(span_of(1)))).history.possibly_processed
 
 
 def test_sidecars_of_an_earlier_version_can_read_it() -> None:
@@ -61,8 +70,8 @@ def test_sidecars_of_an_earlier_version_can_read_it() -> None:
 
 def test_one_that_somebody_else_wrote_is_as_new_as_its_place() -> None:
     foreign = Chunk(Lane("orders.offramp.retry", 0), [40], [encode_frame(b"key", b"value", (), 0, 40)])
-    assert not unpark(foreign).history.doubtful
-    assert unpark(foreign, doubtful=True).history.doubtful
+    assert not unpark(foreign).history.possibly_processed
+    assert unpark(foreign, possibly_processed=True).history.possibly_processed
 
 
 @pytest.mark.parametrize(
@@ -80,7 +89,7 @@ def test_a_retry_topic_with_one_lane_takes_every_wait() -> None:
 def test_a_redriven_record_has_all_its_attempts_before_it_and_is_due_at_once() -> None:
     frame = encode_frame(b"key", b"value", (), 3, 9)
     back = unpark(stored(retry_topic.redriven(frame, "orders", wall_ms=WALL)))
-    assert back.history == History(doubtful=True)
+    assert back.history == History(possibly_processed=True)
     assert back.not_before_ms == WALL
     assert decode_frame(back.chunk.frames[0]).position == 9
 

@@ -41,34 +41,34 @@ class Desk:
     ) -> None:
         first = state.ledger.tracked
         arrived = chunk(range(first, first + records), lane=state.lane, keys=keys, sizes=sizes)
-        for span in state.track(arrived, now):
-            state.ordering.add(span)
+        for slice_ in state.track(arrived, now):
+            state.ordering.add(slice_)
         self.dispatcher.wake(state)
 
-    def pick(self, room: Capacity = ANY, now: float = 0.0) -> Selection:
-        pick = self.dispatcher.pick(room, now)
+    def select(self, room: Capacity = ANY, now: float = 0.0) -> Selection:
+        pick = self.dispatcher.select(room, now)
         assert pick is not None
         return pick
 
-    def settle(self, spans: Sequence[RecordSlice]) -> None:
-        for span in spans:
-            span.lane.settle([span])
-            self.dispatcher.wake(span.lane)
+    def settle(self, slices: Sequence[RecordSlice]) -> None:
+        for slice_ in slices:
+            slice_.lane.settle([slice_])
+            self.dispatcher.wake(slice_.lane)
 
-    def put_back(self, spans: Sequence[RecordSlice], *, due: float = 0.0, apart: bool = False) -> RedeliveryGroup:
-        parcel = RedeliveryGroup([span.with_history(FAILED) for span in spans], due, apart, origin=1)
-        for span in spans:
-            span.lane.waiting += span.records
-        self.dispatcher.put_back(parcel, 0.0)
-        return parcel
+    def put_back(self, slices: Sequence[RecordSlice], *, due: float = 0.0, isolated: bool = False) -> RedeliveryGroup:
+        group = RedeliveryGroup([slice_.with_history(FAILED) for slice_ in slices], due, isolated, first_lease=1)
+        for slice_ in slices:
+            slice_.lane.waiting += slice_.records
+        self.dispatcher.put_back(group, 0.0)
+        return group
 
 
 def test_a_batch_may_hold_several_lanes_of_one_topic() -> None:
     desk = Desk()
     desk.arrive(desk.lane(0), 3)
     desk.arrive(desk.lane(1), 4)
-    pick = desk.pick()
-    assert len(places_of(pick.spans)) == 7
+    pick = desk.select()
+    assert len(places_of(pick.slices)) == 7
     assert pick.closed_by is ClosedBy.LINGER
 
 
@@ -76,7 +76,7 @@ def test_a_batch_never_holds_two_topics() -> None:
     desk = Desk()
     desk.arrive(desk.lane(0, "orders"), 3)
     desk.arrive(desk.lane(0, "refunds"), 3)
-    topics = [{lane.topic for lane, _ in places_of(desk.pick().spans)} for _ in range(2)]
+    topics = [{lane.topic for lane, _ in places_of(desk.select().slices)} for _ in range(2)]
     assert topics == [{"orders"}, {"refunds"}]
 
 
@@ -84,75 +84,75 @@ def test_with_order_lane_a_batch_holds_one_lane() -> None:
     desk = Desk(order=Order.LANE)
     desk.arrive(desk.lane(0), 3)
     desk.arrive(desk.lane(1), 3)
-    assert [{span.lane.lane.number for span in desk.pick().spans} for _ in range(2)] == [{0}, {1}]
+    assert [{slice_.lane.lane.number for slice_ in desk.select().slices} for _ in range(2)] == [{0}, {1}]
 
 
 def test_a_batch_holds_no_more_records_than_the_settings_say() -> None:
     desk = Desk(records=4)
     desk.arrive(desk.lane(), 10)
-    pick = desk.pick()
-    assert positions_of(pick.spans) == [0, 1, 2, 3]
+    pick = desk.select()
+    assert positions_of(pick.slices) == [0, 1, 2, 3]
     assert pick.closed_by is ClosedBy.RECORDS
 
 
 def test_a_batch_holds_no_more_bytes_than_its_worker_takes() -> None:
     desk = Desk()
     desk.arrive(desk.lane(), 4, sizes=[100] * 4)
-    pick = desk.pick(Capacity(250, 250))
-    assert positions_of(pick.spans) == [0, 1]
+    pick = desk.select(Capacity(250, 250))
+    assert positions_of(pick.slices) == [0, 1]
     assert pick.closed_by is ClosedBy.BYTES
 
 
 def test_a_record_larger_than_a_batch_travels_alone() -> None:
     desk = Desk()
     desk.arrive(desk.lane(), 3, sizes=[1, 500, 1])
-    assert [positions_of(desk.pick(Capacity(200, 1_000)).spans) for _ in range(3)] == [[0], [1], [2]]
+    assert [positions_of(desk.select(Capacity(200, 1_000)).slices) for _ in range(3)] == [[0], [1], [2]]
 
 
 def test_a_record_that_a_worker_cannot_take_waits_for_another_worker() -> None:
     desk = Desk()
     desk.arrive(desk.lane(), 3, sizes=[500, 1, 1])
-    assert positions_of(desk.pick(Capacity(200, 200)).spans) == [1, 2]
-    assert [positions_of(parcel.spans) for parcel in desk.dispatcher.too_large] == [[0]]
-    assert positions_of(desk.pick(Capacity(200, 1_000)).spans) == [0]
+    assert positions_of(desk.select(Capacity(200, 200)).slices) == [1, 2]
+    assert [positions_of(group.slices) for group in desk.dispatcher.too_large] == [[0]]
+    assert positions_of(desk.select(Capacity(200, 1_000)).slices) == [0]
 
 
 def test_a_backlogged_lane_does_not_starve_a_trickling_one() -> None:
     desk = Desk(records=5)
     desk.arrive(desk.lane(0), 1_000)
     desk.arrive(desk.lane(1), 1)
-    desk.pick()
-    assert desk.lane(1).lane in {lane for lane, _ in places_of(desk.pick().spans)}
+    desk.select()
+    assert desk.lane(1).lane in {lane for lane, _ in places_of(desk.select().slices)}
 
 
 def test_a_lane_that_found_no_room_beside_another_goes_next() -> None:
     desk = Desk()
     desk.arrive(desk.lane(0), 1, sizes=[100])
     desk.arrive(desk.lane(1), 1, sizes=[300])
-    first = desk.pick(Capacity(350, 1_000))
-    assert {lane.number for lane, _ in places_of(first.spans)} == {0}
+    first = desk.select(Capacity(350, 1_000))
+    assert {lane.number for lane, _ in places_of(first.slices)} == {0}
     assert first.closed_by is ClosedBy.BYTES
-    assert {lane.number for lane, _ in places_of(desk.pick(Capacity(350, 1_000)).spans)} == {1}
+    assert {lane.number for lane, _ in places_of(desk.select(Capacity(350, 1_000)).slices)} == {1}
 
 
 def test_returned_and_fresh_records_take_turns() -> None:
     desk = Desk(records=1)
     desk.arrive(desk.lane(), 6)
-    for spans in [desk.pick().spans for _ in range(3)]:
-        desk.put_back(spans, apart=True)
-    assert [desk.pick().closed_by for _ in range(6)] == [ClosedBy.RETRY, ClosedBy.RECORDS] * 3
+    for slices in [desk.select().slices for _ in range(3)]:
+        desk.put_back(slices, isolated=True)
+    assert [desk.select().closed_by for _ in range(6)] == [ClosedBy.RETRY, ClosedBy.RECORDS] * 3
 
 
 def test_a_returned_batch_that_is_kept_apart_travels_with_nothing_else() -> None:
     desk = Desk(records=6)
     desk.arrive(desk.lane(), 6)
-    whole = desk.pick().spans
+    whole = desk.select().slices
     first, second, third = (between(whole, start, 2) for start in (0, 2, 4))
-    desk.put_back(first, apart=True)
+    desk.put_back(first, isolated=True)
     desk.put_back(second)
-    desk.put_back(third, apart=True)
-    picks = [desk.pick() for _ in range(3)]
-    assert [(positions_of(pick.spans), pick.apart) for pick in picks] == [
+    desk.put_back(third, isolated=True)
+    picks = [desk.select() for _ in range(3)]
+    assert [(positions_of(pick.slices), pick.isolated) for pick in picks] == [
         ([0, 1], True),
         ([2, 3], False),
         ([4, 5], True),
@@ -162,59 +162,59 @@ def test_a_returned_batch_that_is_kept_apart_travels_with_nothing_else() -> None
 def test_returned_records_that_need_not_be_apart_travel_together_in_order() -> None:
     desk = Desk(records=2)
     desk.arrive(desk.lane(), 4)
-    first, second = desk.pick().spans, desk.pick().spans
+    first, second = desk.select().slices, desk.select().slices
     one, two = first[0].cut(1)
     for late in ([two], [one]):
         desk.put_back(late)
-    assert positions_of(desk.pick().spans) == [0, 1]
+    assert positions_of(desk.select().slices) == [0, 1]
     assert positions_of(second) == [2, 3]
 
 
 def test_a_returned_record_waits_for_earlier_ones_of_its_key() -> None:
     desk = Desk(order=Order.KEY)
     desk.arrive(desk.lane(), 3, keys=[b"a", b"a", b"b"])
-    first, second, other = (single for span in desk.pick().spans for single in span.singles())
+    first, second, other = (single for slice_ in desk.select().slices for single in slice_.singles())
     desk.put_back([second, other])
-    assert positions_of(desk.pick().spans) == [2]
-    assert desk.dispatcher.pick(ANY, 0.0) is None
+    assert positions_of(desk.select().slices) == [2]
+    assert desk.dispatcher.select(ANY, 0.0) is None
     desk.settle([first])
-    assert positions_of(desk.pick().spans) == [1]
+    assert positions_of(desk.select().slices) == [1]
 
 
 def test_a_parcel_is_not_delivered_before_it_is_due() -> None:
     desk = Desk()
     desk.arrive(desk.lane(), 1)
-    desk.put_back(desk.pick().spans, due=5.0)
-    assert desk.dispatcher.pick(ANY, 4.0) is None
-    assert positions_of(desk.pick(now=5.0).spans) == [0]
+    desk.put_back(desk.select().slices, due=5.0)
+    assert desk.dispatcher.select(ANY, 4.0) is None
+    assert positions_of(desk.select(now=5.0).slices) == [0]
 
 
 def test_nothing_past_the_window_goes_until_the_window_moves() -> None:
     desk = Desk(window=WindowSettings(records=3, bytes=Bytes(1 << 30), span=1_000))
     desk.arrive(desk.lane(), 5)
-    pick = desk.pick()
-    assert positions_of(pick.spans) == [0, 1, 2]
-    assert desk.dispatcher.pick(ANY, 0.0) is None
-    desk.settle(pick.spans)
+    pick = desk.select()
+    assert positions_of(pick.slices) == [0, 1, 2]
+    assert desk.dispatcher.select(ANY, 0.0) is None
+    desk.settle(pick.slices)
     desk.lane().window.commit(3)
     desk.dispatcher.wake(desk.lane())
-    assert positions_of(desk.pick().spans) == [3, 4]
+    assert positions_of(desk.select().slices) == [3, 4]
 
 
 def test_an_incomplete_batch_lingers_for_company() -> None:
     desk = Desk(records=10, linger=0.5)
     desk.arrive(desk.lane(0), 3, now=100.0)
-    assert desk.dispatcher.pick(ANY, 100.4) is None
+    assert desk.dispatcher.select(ANY, 100.4) is None
     assert desk.dispatcher.linger_ends(100.4) == 100.5
     desk.arrive(desk.lane(1), 3, now=100.4)
-    assert len(places_of(desk.pick(now=100.5).spans)) == 6
+    assert len(places_of(desk.select(now=100.5).slices)) == 6
 
 
 def test_a_complete_batch_does_not_linger() -> None:
     desk = Desk(records=3, linger=0.5)
     desk.arrive(desk.lane(0), 2, now=100.0)
     desk.arrive(desk.lane(1), 1, now=100.0)
-    assert desk.pick(now=100.0).closed_by is ClosedBy.RECORDS
+    assert desk.select(now=100.0).closed_by is ClosedBy.RECORDS
 
 
 def test_a_probe_is_a_single_record_each_time_from_another_lane() -> None:
@@ -222,39 +222,39 @@ def test_a_probe_is_a_single_record_each_time_from_another_lane() -> None:
     for number in range(3):
         desk.arrive(desk.lane(number), 5)
     probes = [desk.dispatcher.probe(ANY, 0.0) for _ in range(6)]
-    places = [place for probe in probes if probe for place in places_of(probe.spans)]
+    places = [place for probe in probes if probe for place in places_of(probe.slices)]
     assert [lane.number for lane, _ in places] == [0, 1, 2, 0, 1, 2]
 
 
 def test_a_record_that_may_kill_its_worker_is_picked_only_on_its_own() -> None:
     desk = Desk()
     desk.arrive(desk.lane(), 2)
-    (span,) = desk.pick().spans
-    one, other = (single.with_history(History(failures=2, worker_crashes=2)) for single in span.singles())
+    (slice_,) = desk.select().slices
+    one, other = (single.with_history(History(failures=2, worker_crashes=2)) for single in slice_.singles())
     for single in (one, other):
         desk.lane().waiting += 1
-        desk.dispatcher.put_back(RedeliveryGroup([single], 0.0, apart=True), 0.0)
-    assert desk.dispatcher.pick(ANY, 0.0) is None
+        desk.dispatcher.put_back(RedeliveryGroup([single], 0.0, isolated=True), 0.0)
+    assert desk.dispatcher.select(ANY, 0.0) is None
     assert desk.dispatcher.has_suspect(0.0)
     suspect = desk.dispatcher.suspect(ANY, 0.0)
     assert suspect is not None
-    assert positions_of(suspect.spans) == [0]
+    assert positions_of(suspect.slices) == [0]
 
 
 def test_nothing_of_a_lane_that_goes_is_delivered_any_more() -> None:
     desk = Desk(records=4)
     desk.arrive(desk.lane(0), 2)
     desk.arrive(desk.lane(1), 4)
-    parcel = desk.put_back(desk.pick().spans)
-    assert desk.dispatcher.forget([desk.lane(1)]) == [parcel]
-    assert places_of(desk.pick().spans) == [(desk.lane(0).lane, 0), (desk.lane(0).lane, 1)]
+    group = desk.put_back(desk.select().slices)
+    assert desk.dispatcher.forget([desk.lane(1)]) == [group]
+    assert places_of(desk.select().slices) == [(desk.lane(0).lane, 0), (desk.lane(0).lane, 1)]
     assert desk.dispatcher.idle(0.0)
 
 
 def test_parcels_of_a_lane_that_goes_are_not_kept_until_they_are_due() -> None:
     desk = Desk()
     desk.arrive(desk.lane(0), 10)
-    for single in desk.pick().spans[0].singles():
+    for single in desk.select().slices[0].singles():
         desk.put_back([single], due=3600.0)
     desk.dispatcher.forget([desk.lane(0)])
     assert not desk.dispatcher._returned._returns._later

@@ -8,13 +8,13 @@ from sidecar.core.state.record_slices import RedeliveryGroup, RedeliveryState
 from tests.kit import lane_state, span_of
 
 
-def parcel(due: float) -> RedeliveryGroup:
+def group(due: float) -> RedeliveryGroup:
     return RedeliveryGroup([span_of(1)], due)
 
 
 def test_a_parcel_waits_until_it_is_due() -> None:
     returns = _DueQueue()
-    one = parcel(due=5.0)
+    one = group(due=5.0)
     returns.add(one, now=0.0)
     assert not returns.due(4.9)
     assert returns.next_due() == 5.0
@@ -24,7 +24,7 @@ def test_a_parcel_waits_until_it_is_due() -> None:
 
 def test_parcels_become_due_by_their_time() -> None:
     returns = _DueQueue()
-    late, early = parcel(due=2.0), parcel(due=1.0)
+    late, early = group(due=2.0), group(due=1.0)
     returns.add(late, now=0.0)
     returns.add(early, now=0.0)
     assert [*returns.due(3.0)] == [early, late]
@@ -32,15 +32,15 @@ def test_parcels_become_due_by_their_time() -> None:
 
 def test_parcels_of_one_time_keep_the_order_in_which_they_came() -> None:
     returns = _DueQueue()
-    parcels = [parcel(due=1.0) for _ in range(5)]
-    for one in parcels:
+    groups = [group(due=1.0) for _ in range(5)]
+    for one in groups:
         returns.add(one, now=0.0)
-    assert [*returns.due(1.0)] == parcels
+    assert [*returns.due(1.0)] == groups
 
 
 def test_a_parcel_that_stopped_waiting_is_passed_over() -> None:
     returns = _DueQueue()
-    parked, late = parcel(due=1.0), parcel(due=2.0)
+    parked, late = group(due=1.0), group(due=2.0)
     returns.add(parked, now=0.0)
     returns.add(late, now=0.0)
     parked.state = RedeliveryState.ASIDE

@@ -1,6 +1,6 @@
 """What a broker says of earlier deliveries, as the records of a lane carry it."""
 
-from sidecar.core.state.record_slices import DOUBTFUL, FRESH, History, redeliveries
+from sidecar.core.state.record_slices import FRESH, POSSIBLY_PROCESSED, History, redeliveries
 from sidecar.model.records import Chunk
 from tests.kit import frame, lane_state
 
@@ -8,19 +8,21 @@ from tests.kit import frame, lane_state
 def test_what_the_broker_has_counted_shows_in_attempt_and_speaks_against_nobody() -> None:
     state = lane_state()
     frames = [frame(position) for position in range(4)]
-    spans = state.track(Chunk(state.lane, range(4), frames, delivered_before=[0, 2, 2, 1]), 0.0)
-    assert [(span.start, span.stop, span.history) for span in spans] == [
+    slices = state.track(Chunk(state.lane, range(4), frames, delivered_before=[0, 2, 2, 1]), 0.0)
+    assert [(slice_.start, slice_.stop, slice_.history) for slice_ in slices] == [
         (0, 1, FRESH),
-        (1, 3, History(failures=2, doubtful=True)),
-        (3, 4, History(failures=1, doubtful=True)),
+        (1, 3, History(failures=2, possibly_processed=True)),
+        (3, 4, History(failures=1, possibly_processed=True)),
     ]
-    told = [(one.first, one.count, one.attempt, one.possibly_processed) for one in redeliveries(spans)]
+    told = [(one.first, one.count, one.attempt, one.possibly_processed) for one in redeliveries(slices)]
     assert told == [(1, 2, 3, True), (3, 1, 2, True)]
     # Together they answer for all positions, as if they were one.
-    assert [span.run for span in spans] == [(0, 1), (1, 3), (3, 4)]
+    assert [slice_.run for slice_ in slices] == [(0, 1), (1, 3), (3, 4)]
 
 
 def test_a_chunk_that_another_sidecar_may_have_had_is_flagged_whole() -> None:
     state = lane_state()
-    (span,) = state.track(Chunk(state.lane, range(3), [frame(position) for position in range(3)], doubtful=True), 0.0)
-    assert span.history == DOUBTFUL
+    (slice_,) = state.track(
+        Chunk(state.lane, range(3), [frame(position) for position in range(3)], possibly_processed=True), 0.0
+    )
+    assert slice_.history == POSSIBLY_PROCESSED

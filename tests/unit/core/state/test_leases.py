@@ -26,9 +26,9 @@ def settled(leases: Leases[str], lease: Lease[str], outcome: Outcome | None, *pa
 
 def ended(leases: Leases[str], lease: Lease[str]) -> RedeliveryGroup:
     """The lease ends without a word, and its records wait for their next delivery."""
-    heir = RedeliveryGroup([*leases.end(lease)], NOW, expired_lease=lease)
-    lease.redeliveries.append(heir)
-    return heir
+    group = RedeliveryGroup([*leases.end(lease)], NOW, expired_lease=lease)
+    lease.redeliveries.append(group)
+    return group
 
 
 @pytest.fixture
@@ -64,26 +64,26 @@ def test_one_word_settles_the_whole_batch(leases: Leases[str]) -> None:
     result, whose, (done,) = leases.settle(Settlement(lease.id, Outcome.ACK))
     assert result == SettleResult(lease.id, SettleStatus.SETTLED)
     assert whose is lease
-    assert positions_of(done.spans) == [0, 1, 2, 3, 4]
-    assert not done.named
+    assert positions_of(done.slices) == [0, 1, 2, 3, 4]
+    assert not done.blamed
     assert len(leases) == 0
 
 
 def test_parts_are_settled_as_they_say_and_the_rest_as_the_batch(leases: Leases[str]) -> None:
     done = settled(leases, granted(leases), Outcome.ACK, Part(1, 2, Outcome.NACK))
-    assert [(each.part.outcome, positions_of(each.spans)) for each in done] == [
+    assert [(each.part.outcome, positions_of(each.slices)) for each in done] == [
         (Outcome.ACK, [0]),
         (Outcome.NACK, [1, 2]),
         (Outcome.ACK, [3, 4]),
     ]
-    assert all(each.named for each in done)
+    assert all(each.blamed for each in done)
 
 
 def test_a_partial_settlement_leaves_the_other_records_leased(leases: Leases[str]) -> None:
     lease = granted(leases)
     assert settle(leases, lease, None, Part(0, 2, Outcome.ACK)).status is SettleStatus.SETTLED
     assert len(leases) == 1
-    assert positions_of(settled(leases, lease, Outcome.ACK)[0].spans) == [2, 3, 4]
+    assert positions_of(settled(leases, lease, Outcome.ACK)[0].slices) == [2, 3, 4]
     assert len(leases) == 0
 
 
@@ -118,18 +118,18 @@ def test_a_lease_settled_long_ago_is_unknown(leases: Leases[str]) -> None:
 
 def test_a_late_ack_counts_while_the_records_wait_for_their_next_delivery(leases: Leases[str]) -> None:
     lease = granted(leases)
-    heir = ended(leases, lease)
+    group = ended(leases, lease)
     done = settled(leases, lease, Outcome.ACK)
-    assert sorted(position for each in done for position in positions_of(each.spans)) == [0, 1, 2, 3, 4]
-    assert heir.state is RedeliveryState.GONE
+    assert sorted(position for each in done for position in positions_of(each.slices)) == [0, 1, 2, 3, 4]
+    assert group.state is RedeliveryState.GONE
 
 
 def test_a_late_nack_changes_nothing_for_what_waits_already(leases: Leases[str]) -> None:
     lease = granted(leases)
-    heir = ended(leases, lease)
+    group = ended(leases, lease)
     result, _, done = leases.settle(Settlement(lease.id, Outcome.NACK))
     assert (result.status, done) == (SettleStatus.SETTLED, [])
-    assert positions_of(heir.spans) == [0, 1, 2, 3, 4]
+    assert positions_of(group.slices) == [0, 1, 2, 3, 4]
 
 
 def test_a_late_ack_of_records_given_to_another_is_stale(leases: Leases[str]) -> None:
@@ -142,11 +142,11 @@ def test_a_late_ack_of_records_given_to_another_is_stale(leases: Leases[str]) ->
 
 def test_a_late_ack_names_the_records_that_are_stale(leases: Leases[str]) -> None:
     lease = granted(leases)
-    heir = ended(leases, lease)
-    heir.spans = [RecordSlice.slice(heir.spans[0], 2, 5)]  # the first two were given to another
+    group = ended(leases, lease)
+    group.slices = [RecordSlice.slice(group.slices[0], 2, 5)]  # the first two were given to another
     result, _, done = leases.settle(Settlement(lease.id, Outcome.ACK))
     assert result.stale == (Range(0, 2),)
-    assert sorted(position for each in done for position in positions_of(each.spans)) == [2, 3, 4]
+    assert sorted(position for each in done for position in positions_of(each.slices)) == [2, 3, 4]
 
 
 def test_only_what_was_unsettled_comes_back_when_a_lease_ends(leases: Leases[str]) -> None:
@@ -157,7 +157,7 @@ def test_only_what_was_unsettled_comes_back_when_a_lease_ends(leases: Leases[str
 
 def test_its_time_starts_when_the_batch_was_written(leases: Leases[str]) -> None:
     lease = granted(leases, limit=10.0)
-    leases.written(lease.id, NOW + 5.0)
+    leases.mark_written(lease.id, NOW + 5.0)
     assert leases.next_deadline() == NOW + 15.0
 
 
@@ -170,21 +170,21 @@ def test_a_batch_that_is_never_written_ends_after_the_longest_time(leases: Lease
 def test_writing_it_again_does_not_prolong_it(leases: Leases[str]) -> None:
     """A Fetch that is repeated gets the same bytes again."""
     lease = granted(leases, limit=10.0)
-    leases.written(lease.id, NOW)
-    leases.written(lease.id, NOW + 9.0)
+    leases.mark_written(lease.id, NOW)
+    leases.mark_written(lease.id, NOW + 9.0)
     assert leases.next_deadline() == NOW + 10.0
 
 
 def test_an_extension_lets_it_end_later_but_never_past_the_longest_time(leases: Leases[str]) -> None:
     lease = granted(leases, limit=10.0)
-    leases.written(lease.id, NOW)
+    leases.mark_written(lease.id, NOW)
     assert leases.extend(lease.id, 30.0, LONGEST, NOW + 5.0).lease_for == 30.0
     assert leases.extend(lease.id, 1_000.0, LONGEST, NOW + 5.0).lease_for == LONGEST - 5.0
 
 
 def test_an_extension_never_shortens_it(leases: Leases[str]) -> None:
     lease = granted(leases, limit=10.0)
-    leases.written(lease.id, NOW)
+    leases.mark_written(lease.id, NOW)
     assert leases.extend(lease.id, 1.0, LONGEST, NOW).lease_for == 10.0
 
 
@@ -197,14 +197,14 @@ def test_an_extension_of_what_ended_is_stale_and_of_what_never_was_unknown(lease
 
 def test_a_lease_expires_once(leases: Leases[str]) -> None:
     lease = granted(leases, limit=LONGEST)
-    leases.written(lease.id, NOW)
+    leases.mark_written(lease.id, NOW)
     assert leases.expire(NOW + LONGEST) == [lease]
     assert leases.expire(NOW + LONGEST) == []
 
 
 def test_a_settled_lease_does_not_expire(leases: Leases[str]) -> None:
     lease = granted(leases)
-    leases.written(lease.id, NOW)
+    leases.mark_written(lease.id, NOW)
     settle(leases, lease, Outcome.ACK)
     assert leases.next_deadline() is None
 
@@ -217,7 +217,7 @@ def test_parts_that_do_not_fit_are_refused_with_what_is_allowed(leases: Leases[s
 
 def test_a_lease_that_can_be_settled_no_more_lets_its_records_go(leases: Leases[str]) -> None:
     lease = granted(leases)
-    heir = ended(leases, lease)
-    heir.state = RedeliveryState.LEASED
-    leases.left(heir)
-    assert lease.spans == []
+    group = ended(leases, lease)
+    group.state = RedeliveryState.LEASED
+    leases.group_finished(group)
+    assert lease.slices == []

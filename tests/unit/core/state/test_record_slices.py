@@ -1,6 +1,6 @@
 """Records on the move."""
 
-from sidecar.core.state.record_slices import DOUBTFUL, FRESH, History, between, count, cut, redeliveries
+from sidecar.core.state.record_slices import FRESH, POSSIBLY_PROCESSED, History, between, count, cut, redeliveries
 from sidecar.model.records import Redelivery, Run
 from tests.kit import positions_of, span_of
 
@@ -12,9 +12,9 @@ def test_a_span_answers_for_the_gap_before_each_of_its_records() -> None:
 
 
 def test_cutting_spans_cuts_at_a_record_wherever_it_stands() -> None:
-    spans = [span_of(3), span_of([10, 11, 12])]
+    slices = [span_of(3), span_of([10, 11, 12])]
     for at in range(7):
-        head, rest = cut(spans, at)
+        head, rest = cut(slices, at)
         assert (count(head), count(rest)) == (at, 6 - at)
         assert positions_of(head + rest) == [0, 1, 2, 10, 11, 12]
 
@@ -24,10 +24,10 @@ def test_records_between_two_indexes_may_lie_in_several_spans() -> None:
 
 
 def test_its_size_is_known_also_after_its_frames_were_dropped() -> None:
-    span = span_of(3, sizes=[100, 200, 300])
-    before = span.size
-    span.chunk.drop(0, 3)
-    assert span.cut(1)[0].size + span.cut(1)[1].size == before > 600
+    slice_ = span_of(3, sizes=[100, 200, 300])
+    before = slice_.size
+    slice_.chunk.drop(0, 3)
+    assert slice_.cut(1)[0].size + slice_.cut(1)[1].size == before > 600
 
 
 def test_a_first_delivery_says_nothing_of_earlier_ones() -> None:
@@ -35,13 +35,13 @@ def test_a_first_delivery_says_nothing_of_earlier_ones() -> None:
 
 
 def test_a_redelivery_says_which_attempt_it_is_and_whether_it_may_have_been_processed() -> None:
-    spans = [
+    slices = [
         span_of(2, history=FRESH),
         span_of(3, history=History(failures=1)),
-        span_of(1, history=DOUBTFUL),
-        span_of(1, history=History(failures=2, doubtful=True)),
+        span_of(1, history=POSSIBLY_PROCESSED),
+        span_of(1, history=History(failures=2, possibly_processed=True)),
     ]
-    assert redeliveries(spans) == (
+    assert redeliveries(slices) == (
         Redelivery(2, 3, 2, False),
         Redelivery(5, 1, 1, True),
         Redelivery(6, 1, 3, True),

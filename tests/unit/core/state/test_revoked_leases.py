@@ -21,7 +21,7 @@ def test_records_of_a_lane_that_moved_are_stale_and_the_others_are_settled() -> 
     result, left = drop_revoked(lease, result, settled)
     assert result == SettleResult(lease.id, SettleStatus.STALE, (Range(3, 2),), "a lane moved to another sidecar")
     assert [(each.part.first, each.part.count) for each in left] == [(0, 3)]
-    assert {lane.number for each in left for lane, _ in places_of(each.spans)} == {0}
+    assert {lane.number for each in left for lane, _ in places_of(each.slices)} == {0}
 
 
 def test_saying_it_again_gets_the_same_answer() -> None:
