@@ -152,7 +152,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
             indexes = range(each.part.first, each.part.first + each.part.count)
             assert positions_of(each.slices) == list(indexes)
             if not late:
-                assert each.named == (each.part.count < len(known.records))
+                assert each.blamed == (each.part.count < len(known.records))
                 assert each.covered == len(settled.keys() & breath_of(each.part.first))
             assert not answered.keys() & set(indexes)
             answered |= dict.fromkeys(indexes, (each.part.outcome, each.part.reason))

@@ -88,7 +88,7 @@ def _parked_is_forgotten(unpark: Any) -> Any:
 
 
 def _lost_is_released(abandoned: Any) -> Any:
-    def wrong(self: RedeliveryPolicy, what: FailedRecords, *more: Any, **more: Any) -> Any:
+    def wrong(self: RedeliveryPolicy, what: FailedRecords, *more: Any, **named: Any) -> Any:
         return self.released(what)
 
     return wrong
