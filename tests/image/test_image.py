@@ -130,6 +130,13 @@ def test_there_is_nothing_in_it_to_build_or_install_with(image: Image) -> None:
     assert [*image.root.glob("**/site-packages/pip"), *image.root.glob("**/dist-packages/pip")] == []
 
 
+def test_it_has_neither_the_demo_nor_a_broker_for_tests(image: Image) -> None:
+    (packages,) = image.root.glob("opt/offramp/lib/python3*/site-packages")
+    assert (packages / "sidecar/cli/run.py").exists()
+    for path in ("sidecar/cli/demo", "sidecar/brokers/memory.py", "tests", "benchmarks"):
+        assert not (packages / path).exists(), path
+
+
 def test_it_serves_python_and_php_through_a_shared_volume_and_ends_in_order(pod: Pod, tmp_path: Path) -> None:
     if php.missing():
         give_up(php.missing())
@@ -201,7 +208,7 @@ def test_an_image_with_the_library_for_spans_is_one_argument_away(tmp_path: Path
     try:
         image = archive.unpack(tmp_path, built)
         assert image.bytes < MOST
-        look = ["python3", "-c", "from sidecar.tracing import exporting; print('there')"]
+        look = ["python3", "-c", "from sidecar.observability.tracing import exporting; print('there')"]
         with Container(image, tmp_path, {}, command=look) as container:
             assert (container.wait(), container.log) == (0, "there\n")
     finally:
