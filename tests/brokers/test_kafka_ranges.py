@@ -16,7 +16,7 @@ from sidecar.model.errors import Fenced, Removed
 from sidecar.model.records import Lane, Run
 from sidecar.model.wire import decode_frame
 from sidecar.ranges.planner import Limits
-from sidecar.ranges.subscription import RangedSubscription
+from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from tests.brokers.harness import PATIENCE, numbered
 from tests.brokers.kafka import name, running, transaction
@@ -154,7 +154,7 @@ def test_a_reader_within_an_open_transaction_has_nothing_yet_and_goes_on_after_i
             settings = SubscriptionSettings(
                 name="orders", topics=(made.name,), group=made.name, mode=SubscriptionMode.RANGES
             )
-            reading = RangedSubscription(settings, made.broker)
+            reading = RangeSubscription(settings, made.broker)
             attached, start = await reading.attach("clicks")
             assert await reading.resolve_start(attached.token, None) == start == {lane: 2, other: 0}
             assert (await reading.plan(start, Limits(), {}))[0] == start

@@ -15,7 +15,7 @@ from sidecar.model.errors import Removed
 from sidecar.model.records import Lane, Message, Run
 from sidecar.model.wire import decode_frame
 from sidecar.ranges.planner import Limits
-from sidecar.ranges.subscription import RangedSubscription
+from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import name, running
@@ -148,7 +148,7 @@ class Reading:
 
     def __init__(self, server: PulsarServer, broker: PulsarBroker, path: str, lane: Lane) -> None:
         settings = SubscriptionSettings(name="orders", topics=(lane.topic,), mode=SubscriptionMode.RANGES)
-        self.subscription = RangedSubscription(settings, broker)
+        self.subscription = RangeSubscription(settings, broker)
         self.at = 0
         self._server = server
         self._broker = broker
