@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from sidecar import config
 from sidecar.cli.connection import CallError, address_of, knock
 from sidecar.cli.parser import add_config
-from sidecar.server.sockets import split_address
+from sidecar.model.addresses import parse_address
 
 #: seconds for a sidecar whose loop turns; those who ask have deadlines of their own
 _TIMEOUT = 5.0
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _ask(address: str, path: str) -> str:
     """What the sidecar says of itself. Raises `CallError` if it is nothing good."""
-    host, port = split_address(address)
+    host, port = parse_address(address)
     connection = http.client.HTTPConnection(_reachable(host), port, timeout=_TIMEOUT)
     try:
         connection.request("GET", path)

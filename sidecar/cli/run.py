@@ -29,4 +29,4 @@ def run(args: argparse.Namespace) -> int:
     _, settings = configured(args)
     # Should a broker's library crash the process, the log says where.
     faulthandler.enable()
-    process.leave(sidecar.run(settings))
+    process.exit_now(sidecar.run(settings))

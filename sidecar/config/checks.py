@@ -7,7 +7,7 @@ from operator import attrgetter
 from sidecar.config.build import keys_of
 from sidecar.config.forms import Form, form_of
 from sidecar.config.wording import did_you_mean, quoted
-from sidecar.model.addresses import is_loopback, split_address
+from sidecar.model.addresses import MAX_SOCKET_PATH, is_loopback, split_address
 from sidecar.observability.tracing.choice import wrong_with
 from sidecar.settings import (
     Authenticate,
@@ -46,19 +46,14 @@ _ONLY_LEASES = (
     "parking.enabled", "parking.after", "parking.lanes",
 )  # fmt: skip
 
-#: what the kernel takes for the path of a socket, in bytes
-_SOCKET_PATH_LIMIT = 107
-
 
 def check_listeners(listen: ListenSettings, http: HttpSettings, report: Report) -> None:
     if not listen.socket and not listen.tcp:
         report(("listen", "socket"), "is empty, and so is listen.tcp: apps could not connect")
     if listen.socket.startswith("unix:"):
         report(("listen", "socket"), f"{quoted(listen.socket)} is not a path; write it without unix:")
-    elif len(listen.socket.encode()) > _SOCKET_PATH_LIMIT:
-        report(
-            ("listen", "socket"), f"is longer than the {_SOCKET_PATH_LIMIT} bytes that the path of a socket can have"
-        )
+    elif len(listen.socket.encode()) > MAX_SOCKET_PATH:
+        report(("listen", "socket"), f"is longer than the {MAX_SOCKET_PATH} bytes that the path of a socket can have")
     if listen.admin_socket and listen.admin_socket == listen.socket:
         report(("listen", "admin_socket"), f"{quoted(listen.socket)} is listen.socket, which is for apps")
     tcp, web = split_address(listen.tcp), split_address(http.address)

@@ -1,6 +1,9 @@
-"""Addresses as people write them: `host:port`."""
+"""Addresses as people write them: `host:port` and paths of unix sockets."""
 
 import ipaddress
+
+#: bytes: the longest path that the kernel accepts for a unix socket
+MAX_SOCKET_PATH = 107
 
 
 def split_address(text: str) -> tuple[str, int] | None:
@@ -14,8 +17,20 @@ def split_address(text: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """As `split_address`, for an address that the configuration has checked. Raises `ValueError` for any other."""
+    parts = split_address(text)
+    if parts is None:
+        raise ValueError(f'"{text}" is not host:port')
+    return parts
+
+
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(address: str) -> bool:
-    """Whether nobody but this machine can reach a `host:port`."""
+    """Whether only this machine can reach a `host:port`."""
     parts = split_address(address)
     if parts is None or parts[0] == "localhost":
         return parts is not None

@@ -1,8 +1,7 @@
 """A small HTTP server for probes, metrics and the status page.
 
-GET and HEAD of a few fixed paths, one request for each connection.
-
-It runs on the sidecar's own loop, so that a liveness probe that is answered shows that the loop turns.
+It serves GET and HEAD of a few fixed paths, one request per connection. It runs on the sidecar's own event loop, so
+that an answered liveness probe proves that the loop is not blocked.
 """
 
 import asyncio
@@ -10,16 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from sidecar.model.addresses import join_address, parse_address
 from sidecar.model.errors import StartError
 from sidecar.observability.logs import Log
-from sidecar.server.sockets import cannot_listen, join_address, split_address
+from sidecar.server.sockets import cannot_listen
 
 #: bytes of a request's first line and headers
-_MOST_HEAD = 16 << 10
-#: seconds that a client may take to send its request, and then to read the answer
-_PATIENCE = 5.0
+_MAX_HEAD = 16 << 10
+#: seconds that a client may take to send its request, and again to read the response
+_REQUEST_TIMEOUT = 5.0
 #: connections at a time
-_MOST_CONNECTIONS = 64
+_MAX_CONNECTIONS = 64
 
 log = Log("http")
 
@@ -29,7 +29,7 @@ class Response:
     body: str
     status: HTTPStatus = HTTPStatus.OK
     content_type: str = "text/plain; charset=utf-8"
-    #: further headers; both names and values are constants of ours
+    #: further headers; names and values must be constants
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -37,22 +37,21 @@ Route = Callable[[], Response | Awaitable[Response]]
 
 
 class HttpServer:
-    """Serves `routes` by their paths. A route answers at once, or within the patience of its client; one that raises is
-    a bug, and a 500."""
+    """Serves `routes` by path. A route must respond within `_REQUEST_TIMEOUT`; one that raises is a bug, and a 500."""
 
     def __init__(self, address: str, routes: Mapping[str, Route]) -> None:
         self._address = address
         self._routes = dict(routes)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        #: those of them whose request has not come so far, the oldest first
+        #: those of them that have not sent their request yet, oldest first
         self._silent: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> str:
-        """Answers the address it listens on, with its real port. Raises `StartError`."""
-        host, port = split_address(self._address)
+        """Returns the address it listens on, with its real port. Raises `StartError`."""
+        host, port = parse_address(self._address)
         try:
-            self._server = await asyncio.start_server(self._accept, host, port, limit=_MOST_HEAD)
+            self._server = await asyncio.start_server(self._accept, host, port, limit=_MAX_HEAD)
         except OSError as error:
             raise StartError(cannot_listen("http.address", self._address, error)) from error
         return join_address(host, self._server.sockets[0].getsockname()[1])
@@ -65,7 +64,7 @@ class HttpServer:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= _MOST_CONNECTIONS and not self._make_room():
+        if len(self._connections) >= _MAX_CONNECTIONS and not self._drop_oldest_silent():
             writer.transport.abort()
             return
         connection = asyncio.create_task(self._serve(reader, writer))
@@ -73,9 +72,9 @@ class HttpServer:
         self._silent[connection] = None
         connection.add_done_callback(self._forget)
 
-    def _make_room(self) -> bool:
-        """Drop the connection that has been silent for longest: whoever holds many of them and asks nothing must not
-        keep the kubelet's probes out, which would restart the pod."""
+    def _drop_oldest_silent(self) -> bool:
+        """Drop the connection that has been silent for longest; False if none is. A client that holds many connections
+        and sends nothing must not keep the kubelet's probes out: the pod would be restarted."""
         if not self._silent:
             return False
         oldest = next(iter(self._silent))
@@ -89,22 +88,22 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_REQUEST_TIMEOUT):
                 head = await self._head(reader)
-                method, response = await self._answer(head)
-            async with asyncio.timeout(_PATIENCE):
+                method, response = await self._respond(head)
+            async with asyncio.timeout(_REQUEST_TIMEOUT):
                 writer.write(_encode(method, response))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
-            # A client that is slow or gone is no event for an operator.
+            # A slow or vanished client needs no operator.
             pass
         finally:
             writer.transport.abort()
 
     async def _head(self, reader: asyncio.StreamReader) -> bytes | None:
-        """The first line and the headers of the request; None if they are too long."""
+        """The first line and the headers of a request; None if they are too long."""
         try:
             return await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
@@ -114,25 +113,25 @@ class HttpServer:
             assert connection is not None
             self._silent.pop(connection, None)
 
-    async def _answer(self, head: bytes | None) -> tuple[str, Response]:
+    async def _respond(self, head: bytes | None) -> tuple[str, Response]:
         if head is None:
-            return "GET", Response("too many headers\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            return "GET", Response("request headers too large\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return "GET", Response("this is not HTTP/1.1\n", HTTPStatus.BAD_REQUEST)
+            return "GET", Response("not an HTTP/1.1 request\n", HTTPStatus.BAD_REQUEST)
         method, target, _ = words
         path = target.partition("?")[0]
         route = self._routes.get(path)
         if route is None:
-            return method, Response(f"there is {', '.join(self._routes)}\n", HTTPStatus.NOT_FOUND)
+            return method, Response(f"not found; paths: {', '.join(self._routes)}\n", HTTPStatus.NOT_FOUND)
         if method not in ("GET", "HEAD"):
-            return method, Response("only GET and HEAD\n", HTTPStatus.METHOD_NOT_ALLOWED)
+            return method, Response("only GET and HEAD are allowed\n", HTTPStatus.METHOD_NOT_ALLOWED)
         try:
             response = route()
             return method, response if isinstance(response, Response) else await response
         except Exception as error:
-            log.bug("a page could not be made", error, address=path)
-            return method, Response("a bug in the sidecar; its log says more\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+            log.bug("unhandled exception in HTTP route", error, address=path)
+            return method, Response("internal error; see the sidecar's log\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _encode(method: str, response: Response) -> bytes:

@@ -1,4 +1,4 @@
-"""What the process shows of itself: memory, processor time, open files, and how late its loop is; and its end."""
+"""Measurements of this process (memory, processor time, open files, lag of the event loop), and its exit."""
 
 import asyncio
 import os
@@ -9,12 +9,12 @@ from typing import NoReturn
 
 from sidecar.observability.metrics import Process
 
-#: seconds between two looks at the loop
-_EVERY = 0.5
+#: seconds between two measurements of the event loop
+_LAG_INTERVAL = 0.5
 
 
-class LoopWatch:
-    """Measures by how much the event loop is late: whatever blocks it delays every worker."""
+class LoopLag:
+    """Measures how late the event loop runs its timers: whatever blocks the loop delays every worker."""
 
     def __init__(self) -> None:
         self._worst = 0.0
@@ -22,19 +22,19 @@ class LoopWatch:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _EVERY
-            await asyncio.sleep(_EVERY)
+            due = loop.time() + _LAG_INTERVAL
+            await asyncio.sleep(_LAG_INTERVAL)
             self._worst = max(self._worst, loop.time() - due)
 
     def take_worst(self) -> float:
-        """Seconds, since it was last asked."""
+        """The worst lag since the previous call, in seconds."""
         worst, self._worst = self._worst, 0.0
         return worst
 
 
-def look(watch: LoopWatch) -> Process:
+def sample(loop_lag: LoopLag) -> Process:
     return Process(
-        loop_lag=watch.take_worst(),
+        loop_lag=loop_lag.take_worst(),
         resident_bytes=_resident_bytes(),
         cpu_seconds=time.process_time(),
         open_files=_open_files(),
@@ -55,11 +55,11 @@ def _open_files() -> int:
         return 0
 
 
-def leave(code: int) -> NoReturn:
-    """End the process, once everything in it is closed.
+def exit_now(code: int) -> NoReturn:
+    """Exit without finalizing the interpreter. Call this once everything is closed.
 
-    Threads of the brokers' libraries may still call back. If they did while the interpreter was being taken apart, a
-    sidecar that had drained in order would end with a crash.
+    Threads of the brokers' libraries may still call back. During finalization that would crash a sidecar that has
+    drained in order.
     """
     sys.stdout.flush()
     sys.stderr.flush()

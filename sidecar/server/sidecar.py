@@ -1,4 +1,4 @@
-"""The sidecar as one process: brokers, subscriptions, gRPC and HTTP, from start to drain."""
+"""The sidecar process: brokers, subscriptions, gRPC and HTTP, from start to drain."""
 
 import asyncio
 import gc
@@ -36,42 +36,42 @@ from sidecar.settings import Right, Settings, SubscriptionMode
 from sidecar.subscription.subscription import Subscription
 
 #: seconds to wait for brokers at the start; those that take longer are opened while the sidecar serves
-_PATIENCE = 1.0
-#: seconds after which a thread that runs gives way to another that wants to
-_SWITCH = 0.0005
-#: how much more is made than freed before the collector looks for circles, and how often it looks at what is older
-_COLLECT = (10_000, 20, 50)
-#: seconds that streams get for their last words when the sidecar stops
-_FAREWELL = 1.0
-#: states in which a subscription does its job, or would if it were allowed to
+_BROKER_OPEN_TIMEOUT = 1.0
+#: seconds that a thread may hold the interpreter while another waits for it (`sys.setswitchinterval`)
+_SWITCH_INTERVAL = 0.0005
+#: thresholds of the garbage collector (`gc.set_threshold`)
+_GC_THRESHOLDS = (10_000, 20, 50)
+#: seconds that open streams get to end when the sidecar stops
+_STREAM_GRACE = 1.0
+#: states in which a subscription counts as serving
 _SERVING = {SubscriptionState.RUNNING, SubscriptionState.PAUSED, SubscriptionState.PROBING}
 
 log = Log("server")
 
 
 def run(settings: Settings) -> int:
-    """Run a sidecar until a signal stops it. Answers the exit code: 0 after a drain, 1 if it could not start or was
-    told twice to stop."""
+    """Run a sidecar until a signal stops it. Returns the exit code: 0 after a drain, 1 if it could not start or a
+    second signal ended the drain."""
     logs.configure(settings.log)
-    # A broker's threads ask for the interpreter many times a poll; a busy loop would keep each waiting for 5 ms.
-    sys.setswitchinterval(_SWITCH)
-    # Batches and leases go without it, since they do not hang together in circles: looking at all of those in flight,
-    # again and again, took an eighth of the time of a sidecar with many small batches.
-    gc.set_threshold(*_COLLECT)
+    # The threads of a broker need the interpreter many times a poll. By default a busy loop delays each time by 5 ms.
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    # Batches and leases are freed by reference counts alone, since they form no cycles. With the default thresholds,
+    # scanning those in flight took an eighth of the time of a sidecar with many small batches.
+    gc.set_threshold(*_GC_THRESHOLDS)
     return asyncio.run(_run(settings))
 
 
 async def _run(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
-    told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.put_nowait, number)
-    sidecar = await _started(settings)
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    sidecar = await _start(settings)
     if sidecar is None:
         return 1
-    log.info("stopping", signal=(await told.get()).name, deadline=settings.drain.deadline)
+    log.info("stopping", signal=(await signals.get()).name, deadline=settings.drain.deadline)
     stop = asyncio.create_task(sidecar.stop(settings.drain.deadline))
-    again = asyncio.create_task(told.get())
+    again = asyncio.create_task(signals.get())
     await asyncio.wait((stop, again), return_when=asyncio.FIRST_COMPLETED)
     if again.done():
         log.warning("stopping at once: what is not committed will be delivered again", signal=again.result().name)
@@ -84,8 +84,8 @@ async def _run(settings: Settings) -> int:
     return 0
 
 
-async def _started(settings: Settings) -> "Sidecar | None":
-    """None if it cannot start, and the log says why."""
+async def _start(settings: Settings) -> "Sidecar | None":
+    """A running sidecar, or None if it cannot start; the log says why."""
     sidecar = None
     try:
         sidecar = Sidecar(settings)
@@ -105,29 +105,29 @@ class Sidecar:
         """Raises `StartError`."""
         self._settings = settings
         self._boot = os.urandom(BOOT_BYTES)
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._serving = False
         self._draining = False
-        self._watch = process.LoopWatch()
+        self._loop_lag = process.LoopLag()
         self._tasks: set[asyncio.Task[None]] = set()
         self._tracing = tracing.start(settings.tracing, os.environ)
         self._connections = Connections(settings.brokers, brokers.create)
         prefixes = {lease_prefix(self._boot, number): name for number, name in enumerate(settings.subscriptions)}
-        self._directory = SubscriptionRegistry(
+        self._registry = SubscriptionRegistry(
             self._boot, {prefix: self._subscription(prefix, name) for prefix, name in prefixes.items()}
         )
-        #: those whose broker is open, until they are drained
+        #: those whose broker is open and that are not drained yet
         self._started: list[AnySubscription] = []
         self._services = Services(
-            ConsumerService(self._directory, settings.listen),
-            PublishService(self._directory, self._connections),
-            LogService(self._directory, self._connections, settings.listen.unread),
-            AdminService(self._directory, self._connections, self.status, Clock(), settings.listen.unread),
+            ConsumerService(self._registry, settings.listen),
+            PublishService(self._registry, self._connections),
+            LogService(self._registry, self._connections, settings.listen.unread),
+            AdminService(self._registry, self._connections, self.status, Clock(), settings.listen.unread),
             HealthService(self.is_serving),
         )
-        self._keys = CredentialStore(settings.listen, settings.clients)
-        self._doors = GrpcListeners(settings, self._keys, self._services)
-        self._page = StatusPage(self._directory, self.status, self._connections.usable)
+        self._credentials = CredentialStore(settings.listen, settings.clients)
+        self._listeners = GrpcListeners(settings, self._credentials, self._services)
+        self._page = StatusPage(self._registry, self.status, self._connections.usable)
         routes: dict[str, Route] = {
             **({"/": self._page.respond} if settings.http.page else {}),
             "/healthz": self._healthz,
@@ -148,55 +148,55 @@ class Sidecar:
         return Subscription(settings, broker, prefix=prefix, tracer=tracer)
 
     async def start(self) -> None:
-        """Downstream first: records flow only when there is somebody to hand them to. Raises `OfframpError`."""
+        """Start downstream first, so that no record is fetched before workers can connect. Raises `OfframpError`."""
         listen = self._settings.listen
         if not listen.socket and not listen.tcp:
-            raise StartError("listen: neither socket nor tcp is set, so that no app could connect")
+            raise StartError("listen: neither socket nor tcp is set, so no app could connect")
         http = await self._http.start() if self._settings.http.address else ""
-        # Listeners before brokers: a second sidecar is refused before it touches any data.
-        self._doors.prepare()
-        await self._connections.open(_PATIENCE)
-        await self._doors.open()
-        for subscription in self._directory:
+        # Listeners before brokers: a second sidecar fails before it touches any data.
+        self._listeners.prepare()
+        await self._connections.open(_BROKER_OPEN_TIMEOUT)
+        await self._listeners.open()
+        for subscription in self._registry:
             self._spawn(self._start_subscription(subscription))
-        self._spawn(self._watch.run())
-        self._spawn(self._keys.run())
+        self._spawn(self._loop_lag.run())
+        self._spawn(self._credentials.run())
         self._spawn(self._page.run())
         self._serving = True
         log.info(
             "ready",
             version=VERSION,
             socket=listen.socket,
-            tcp=self._doors.tcp,
+            tcp=self._listeners.tcp,
             http=http,
             subscriptions=[*self._settings.subscriptions],
-            seconds=time.monotonic() - self._began,
+            seconds=time.monotonic() - self._started_at,
         )
 
     async def stop(self, deadline: float) -> None:
-        """Upstream first: no new records, then what workers hold, then the workers, then the brokers.
+        """Stop upstream first: fetching, then the batches that workers hold, then the workers, then the brokers.
 
-        Workers get so many seconds to settle. HTTP goes last: a sidecar that drains is alive.
+        `deadline`: seconds that workers get to settle. HTTP stops last, since a draining sidecar is alive.
         """
         self._draining = True
         began = time.monotonic()
         await asyncio.gather(*(self._drain(subscription, deadline) for subscription in self._started))
         log.info("drained", seconds=time.monotonic() - began)
-        # Streams end only now, so that every settlement was answered; publishes end with the server.
+        # Streams end only now, so that every settlement was answered; publish calls end with the server.
         self._services.stop()
-        await self._doors.stop(_FAREWELL)
+        await self._listeners.stop(_STREAM_GRACE)
         await self.close()
         log.info("stopped", seconds=time.monotonic() - began)
 
     async def close(self) -> None:
-        """End everything at once. What is not committed is delivered again by the next sidecar."""
+        """End everything at once. The next sidecar delivers again what is not committed."""
         self._draining = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._doors.stop(None)
+        await self._listeners.stop(None)
         await asyncio.gather(*(subscription.close() for subscription in self._started), return_exceptions=True)
-        self._doors.close()
+        self._listeners.close()
         await self._connections.close()
         await self._http.stop()
         await self._page.close()
@@ -207,20 +207,20 @@ class Sidecar:
         return Status(
             version=VERSION,
             boot=self._boot,
-            uptime=time.monotonic() - self._began,
+            uptime=time.monotonic() - self._started_at,
             draining=self._draining,
             subscriptions=tuple(subscription.status() for subscription in subscriptions),
             brokers=tuple(connection.status() for connection in self._connections),
-            trouble=self._keys.troubles(),
+            trouble=self._credentials.troubles(),
         )
 
     def is_serving(self, name: str) -> bool | None:
-        """Whether the sidecar (""), a service or `subscription/<name>` serves; None if there is no such thing, or if it
-        is a subscription to which the caller has no right at all."""
+        """Whether the sidecar (""), a service or `subscription/<name>` serves. None if it does not exist, or if it is a
+        subscription for which the caller has no right at all."""
         serving = self._serving and not self._draining
         if name == "" or name in NAMES:
             return serving
-        for subscription in self._directory:
+        for subscription in self._registry:
             if name == f"subscription/{subscription.settings.name}":
                 known = any(current().may(right, subscription.settings.name) for right in Right)
                 return serving and subscription.status().state in _SERVING if known else None
@@ -229,7 +229,7 @@ class Sidecar:
     async def _start_subscription(self, subscription: AnySubscription) -> None:
         await self._connections[subscription.settings.broker].opened.wait()
         if self._draining:
-            # Nobody would drain it.
+            # Nothing would drain it.
             return
         await subscription.start()
         self._started.append(subscription)
@@ -238,28 +238,28 @@ class Sidecar:
         try:
             await subscription.drain(deadline)
         except Exception as error:
-            # The others still have something to lose, and so do the workers.
-            log.bug("a subscription could not be drained", error, subscription=subscription.settings.name)
+            # The other subscriptions and the workers must still be stopped in order.
+            log.bug("unhandled exception while draining a subscription", error, subscription=subscription.settings.name)
         self._started.remove(subscription)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.bug("something that should go on has ended", error)
+            log.bug("a background task exited", error)
 
     def _healthz(self) -> Response:
-        # That this is answered shows that the loop turns. A slow app or an absent broker must not restart the pod;
-        # a loop that a bug has ended must.
-        broken = [subscription.broken for subscription in self._directory if subscription.broken]
+        # An answer proves that the event loop is not blocked. A slow app or an absent broker must not restart the pod;
+        # a subscription that a bug has ended must.
+        broken = [subscription.broken for subscription in self._registry if subscription.broken]
         return Response("\n".join(broken) + "\n", HTTPStatus.INTERNAL_SERVER_ERROR) if broken else Response("ok\n")
 
     def _startupz(self) -> Response:
-        # Not readiness: an app that waits for its socket must start while the broker is away, or while this drains.
+        # Unlike readiness, this holds while the broker is away or the sidecar drains: an app may wait for its socket.
         return Response("started\n") if self._serving else Response("starting\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
     def _readyz(self) -> Response:
@@ -270,18 +270,18 @@ class Sidecar:
         return _json({"ready": not reasons, "reasons": reasons}, status)
 
     def _not_consuming(self) -> list[str]:
-        """What keeps records from workers, for a pod that has nothing else to do."""
+        """Why no records reach workers: for `http.gate_readiness`."""
         reasons = [f"broker {one.name}: {one.trouble}" for one in self.status(()).brokers if one.trouble]
-        for subscription in self._directory:
+        for subscription in self._registry:
             status = subscription.status()
             if status.state not in _SERVING:
                 reasons.append(f"subscription {status.name} is {status.state.name.lower()}")
         return reasons
 
     def _metrics(self) -> Response:
-        meters = {subscription.settings.name: subscription.meters for subscription in self._directory}
-        access = metrics.Access(refused=self._doors.refused(), certificate_expires=self._keys.expires)
-        scrape = metrics.Scrape(self.status(self._directory), meters, process.look(self._watch), access)
+        meters = {subscription.settings.name: subscription.meters for subscription in self._registry}
+        access = metrics.Access(refused=self._listeners.refused(), certificate_expires=self._credentials.expires)
+        scrape = metrics.Scrape(self.status(self._registry), meters, process.sample(self._loop_lag), access)
         return Response(metrics.render(scrape), content_type=metrics.CONTENT_TYPE)
 
     def _version(self) -> Response:

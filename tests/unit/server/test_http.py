@@ -106,7 +106,7 @@ def test_a_status_other_than_ok_is_passed_on() -> None:
 
 
 def test_a_client_that_sends_nothing_is_let_go_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_PATIENCE", 1.0)
+    monkeypatch.setattr(http, "_REQUEST_TIMEOUT", 1.0)
 
     async def body() -> None:
         async with serving(page=lambda: Response("text")) as address:
@@ -120,7 +120,7 @@ def test_a_client_that_sends_nothing_is_let_go_and_holds_up_nobody(monkeypatch: 
 def test_whoever_asks_nothing_gives_way_to_whoever_asks_and_the_oldest_goes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http, "_MAX_CONNECTIONS", 3)
 
     async def body() -> None:
         async with serving(page=lambda: Response("text")) as address:
@@ -140,7 +140,7 @@ def test_whoever_asks_nothing_gives_way_to_whoever_asks_and_the_oldest_goes_firs
 
 
 def test_whoever_has_asked_is_answered_before_others_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http, "_MAX_CONNECTIONS", 3)
 
     async def body() -> None:
         asked, go_on = asyncio.Semaphore(0), asyncio.Event()

@@ -8,7 +8,7 @@ import atexit, os, sys
 from sidecar.server import process
 atexit.register(os.abort)
 print("said", end="")
-process.leave(3)
+process.exit_now(3)
 """
 
 

@@ -47,7 +47,7 @@ def test_a_broker_that_opens_while_the_sidecar_drains_is_not_consumed_any_more(
             return made[settings.name]
 
         monkeypatch.setattr(brokers, "create", create)
-        monkeypatch.setattr(sidecar_module, "_PATIENCE", 0.0)
+        monkeypatch.setattr(sidecar_module, "_BROKER_OPEN_TIMEOUT", 0.0)
         sidecar = Sidecar(
             Settings(
                 listen=ListenSettings(socket=str(tmp_path / "s")),
@@ -57,7 +57,7 @@ def test_a_broker_that_opens_while_the_sidecar_drains_is_not_consumed_any_more(
             )
         )
         await sidecar.start()
-        draining = next(one for one in sidecar._directory if one.settings.name == "prompt")
+        draining = next(one for one in sidecar._registry if one.settings.name == "prompt")
         assert isinstance(draining, Subscription)
         worker = Worker(draining, Audit())
         await prompt.publish("t", [Message(None, b"held")])
