@@ -2,14 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 from zlib import crc32
 
 from sidecar.brokers.base import (
     AtPosition,
     AtTime,
     Broker,
+    BrokerOptions,
     LaneEnd,
     LaneEvent,
     Polled,
@@ -18,25 +20,29 @@ from sidecar.brokers.base import (
     Source,
     SourceSpec,
     Traits,
-    no_patterns,
 )
-from sidecar.brokers.cursor import Attached
+from sidecar.brokers.fencing import Attached
 from sidecar.model.errors import LaneGone, NotFound, Refused
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Place, Run, Start
 from sidecar.model.wire import encode_frame
-from sidecar.settings import SubscriptionSettings, setting
+from sidecar.settings import setting
 from tests.memory_cursor import MemoryCursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryOptions:
-    """Everything published stays in memory until the sidecar stops, and is gone then."""
+class MemoryOptions(BrokerOptions):
+    """Everything that is published stays in memory until the sidecar stops, and is gone then."""
 
-    lanes: int = setting("Lanes of a topic that is made on the fly.", 4, at_least=1, at_most=1024)
+    traits: ClassVar[Traits] = Traits(
+        keeps_acks_beyond=True,
+        rebalances=False,
+        lanes_are_exclusive=True,
+        seeks=True,
+        reads_ranges=True,
+        creates_topics=True,
+    )
 
-    def problems_with(self, subscription: SubscriptionSettings) -> Iterator[tuple[str, str]]:
-        """What a subscription asks for and this cannot give: a key of it, and why."""
-        return no_patterns("memory", subscription.topics)
+    lanes: int = setting("Lanes of a topic that is created on the fly.", 4, at_least=1, at_most=1024)
 
 
 @dataclass(slots=True, eq=False)
@@ -198,14 +204,7 @@ class MemorySource(Source):
 
 
 class MemoryBroker(Broker):
-    traits = Traits(
-        keeps_acks_beyond=True,
-        rebalances=False,
-        lanes_are_exclusive=True,
-        seeks=True,
-        reads_ranges=True,
-        creates_topics=True,
-    )
+    traits = MemoryOptions.traits
 
     def __init__(self, options: MemoryOptions | None = None) -> None:
         self.facts = {"durability": "none: everything is gone when the sidecar stops"}

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.cursor import Attached, Cursor, Standing, check_token
-from sidecar.brokers.fencing_tokens import following
+from sidecar.brokers.cursor import Cursor, GroupState
+from sidecar.brokers.fencing import Attached, check_token, next_token
 from sidecar.model.records import Commit, Lane
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ class MemoryCursor(Cursor):
     async def lanes(self) -> Mapping[Lane, LaneEnd]:
         return {lane: end for topic in self._spec.topics for lane, end in (await self._broker.lane_ends(topic)).items()}
 
-    async def look(self) -> Standing:
+    async def fetch_state(self) -> GroupState:
         group, topics = self._spec.group, self._spec.topics
         cursors = self._broker.cursors.items()
         positions = {lane: one.position for (name, lane), one in cursors if name == group and lane.topic in topics}
-        return Standing(positions, self._broker.readers.get(group))
+        return GroupState(positions, self._broker.readers.get(group))
 
     async def attach(self, reader: str, now_ms: int) -> Attached:
         self._broker.check_unconsumed(self._spec)
         before = self._broker.readers.get(self._spec.group)
-        attached = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
+        attached = Attached(next_token(before.token if before else 0, now_ms), reader, now_ms)
         self._broker.readers[self._spec.group] = attached
         return attached
 

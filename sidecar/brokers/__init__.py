@@ -1,21 +1,35 @@
-"""Brokers by kind. Each is loaded only when it is configured, so that nobody needs the libraries of all of them."""
+"""Brokers: the contract that each implements, and one package for each type.
+
+base         the contract: `Broker`, `Source`, `BrokerOptions`, and `Traits`, which declare all that differs
+cursor       the part of the contract for groups that are read by ranges
+fencing      pure: fencing tokens for the readers of such groups, and how a broker stores them
+connections  opens the configured brokers and tries again while they cannot be reached
+local        the embedded broker, in one SQLite file
+kafka        Apache Kafka
+pulsar       Apache Pulsar
+
+To add a broker, write a package with a `Broker`, a `Source` and a `BrokerOptions`, register it in `_ADAPTERS` below,
+and give the shared suites in tests/brokers a harness for it. An adapter is imported only when the configuration names
+it, so that only its users need its library.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from sidecar.brokers.base import Broker
+    from sidecar.brokers.base import Broker, BrokerOptions
     from sidecar.settings import BrokerSettings
 
 
 class _Adapter(NamedTuple):
-    """Where an adapter is: its class of options, and its class of `Broker`, which is made with them."""
+    """The package of an adapter, and the names of its two classes in it. `broker` takes an instance of `options`."""
 
     module: str
     options: str
     broker: str
 
 
+#: by the `type` of a configured broker
 _ADAPTERS = {
     "local": _Adapter("sidecar.brokers.local", "LocalOptions", "LocalBroker"),
     "kafka": _Adapter("sidecar.brokers.kafka", "KafkaOptions", "KafkaBroker"),
@@ -24,19 +38,19 @@ _ADAPTERS = {
 
 
 def kinds() -> tuple[str, ...]:
-    """What the `type` of a configured broker may be."""
+    """The values that the `type` of a configured broker may have."""
     return tuple(_ADAPTERS)
 
 
-def options_class(kind: str) -> type:
-    """The frozen dataclass of an adapter's options. Raises `ImportError` if a library is missing."""
+def options_class(kind: str) -> "type[BrokerOptions]":
+    """The class of an adapter's options. Raises `ImportError` if a library is missing."""
     adapter = _ADAPTERS[kind]
-    found: type = getattr(import_module(adapter.module), adapter.options)
+    found: type[BrokerOptions] = getattr(import_module(adapter.module), adapter.options)
     return found
 
 
 def create(settings: "BrokerSettings") -> "Broker":
-    """The configured broker, not open yet. Raises `ImportError` if a library is missing."""
+    """The configured broker, not yet open. Raises `ImportError` if a library is missing."""
     adapter = _ADAPTERS[settings.type]
     broker: Broker = getattr(import_module(adapter.module), adapter.broker)(settings.options)
     return broker

@@ -1,46 +1,76 @@
-"""The adapter contract: all that the core knows of a broker.
+"""The adapter contract: everything the rest of the sidecar knows about a broker.
 
-One `Broker` is one configured connection; `publish`, `read` and `ends` work without a group. `subscribe` gives a
-`Source`: one group consuming topics. A new broker is one file with these two classes and one harness for the
-shared conformance suite. Differences are declared as traits, never asked by name.
+A `Broker` is one configured connection; `publish`, `read` and `lane_ends` work without a group. `subscribe` gives a
+`Source`: one group that consumes topics. `BrokerOptions` is the configuration of both. What brokers can do differs:
+`Traits` declare it, and no code asks for the type of a broker.
 
-The core calls from one event loop. Blocking client libraries hide in a thread inside their adapter.
-The core retries and backs off; adapters classify errors (`sidecar.model.errors`) and never retry by themselves what
-the caller would notice.
+All calls come from one event loop. An adapter runs a blocking client library in a thread of its own. Adapters classify
+errors (`sidecar.model.errors`); the core retries and backs off, so an adapter never retries by itself what its caller
+would notice.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from sidecar.brokers.cursor import Counted, Cursor, Stretch
+from sidecar.brokers.cursor import Cursor, PositionEstimate, RangeEstimate
 from sidecar.model.errors import NotFound, Refused
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Place, Run, Start
+
+if TYPE_CHECKING:
+    from sidecar.settings import SubscriptionSettings
+
+#: a topic of the configuration that begins with this is a pattern of names
+PATTERN_PREFIX = "^"
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a broker can promise. The conformance suite tests each claim."""
+    """What a broker can do. The conformance suite tests each claim."""
 
     #: a commit carries acks beyond the position, so that a restart does not repeat them (promise 9)
     keeps_acks_beyond: bool
     #: lanes can move between sidecars of one group (promise 8)
     rebalances: bool
-    #: one sidecar alone has a lane, so that order `key` and `lane` can be promised across sidecars
+    #: only one sidecar has a lane at a time, so that order `key` and `lane` hold across sidecars
     lanes_are_exclusive: bool
     #: `Source.seek` works
     seeks: bool
-    #: `Broker.read`, `locate`, `survey` and `cursor` work
+    #: `Broker.read`, `locate`, `estimate` and `cursor` work
     reads_ranges: bool
-    #: topics are made by `ensure_topic`
+    #: `ensure_topic` creates topics
     creates_topics: bool
-    #: what was acked once cannot be taken back, so that a commit never goes back
+    #: topics of a subscription may be patterns of names (see `is_pattern`)
+    matches_patterns: bool = False
+    #: groups stay until they are deleted, and `Broker.delete_group` works
+    deletes_groups: bool = False
+    #: an ack cannot be taken back, so a commit never goes back
     acks_are_final: bool = False
-    #: a distance of positions is a number of records, give or take gaps; otherwise it says nothing
+    #: the difference of two positions is the number of records between them, apart from gaps
     positions_count_records: bool = True
-    #: which records no sidecar has had before is known; otherwise chunks are `doubtful`, all of them (promise 2)
+    #: the broker tells which records no sidecar has had before; otherwise all are `possibly_processed` (promise 2)
     tells_first_deliveries: bool = True
+
+
+class BrokerOptions(ABC):
+    """The settings of one type of broker; each adapter has a frozen dataclass of its own."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def traits(self) -> Traits:
+        """What a broker with these options can do."""
+
+    def problems_with(self, subscription: "SubscriptionSettings") -> Iterable[tuple[str, str]]:
+        """Why this broker cannot serve a subscription: a key of the subscription, and the reason."""
+        return ()
+
+    def problems_here(self, environ: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+        """Why these options do not fit this machine: a key of the options, and the reason."""
+        return ()
 
 
 class SeekTo(StrEnum):
@@ -65,8 +95,8 @@ SeekTarget = SeekTo | AtTime | AtPosition
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """The lanes are about to move. No further record of theirs arrives. The broker waits `grace` seconds at the
-    most for `Source.release`; commits for these lanes are still taken until then."""
+    """The lanes are about to move. No more of their records arrive. The broker waits at most `grace` seconds for
+    `Source.release`, and accepts commits for these lanes until then."""
 
     lanes: frozenset[Lane]
     grace: float
@@ -81,8 +111,8 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """There is no record in the lane before `position` that was not delivered: what lies between is a gap
-    (markers, compaction, retention). `lost` counts records that were removed before they could be read."""
+    """Every record of the lane before `position` was delivered: the rest up to there is a gap (markers, compaction,
+    retention). `lost` counts records that were removed before they could be read."""
 
     lane: Lane
     position: int
@@ -91,10 +121,10 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that an operator should know, or that is over when `text` is empty. `topic` names what kind of
-    trouble it is: a later one of the same topic replaces it."""
+    """A problem that an operator should know about. A later one of the same `kind` replaces it; an empty `text` says
+    that it is over."""
 
-    topic: str
+    kind: str
     text: str
 
 
@@ -111,76 +141,76 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class LaneEnd:
-    """The positions of a lane: the first that can still be read, and the next that will be written."""
+    """The ends of a lane: the first position that can still be read, and the next that will be written."""
 
     start: int
     end: int
-    #: records that the group has not settled, where the broker counts them; -1: not known
+    #: records that the group has not settled, if the broker counts them; -1: not known
     backlog: int = field(default=-1, compare=False)
 
 
 class Source(ABC):
-    """One group's consumption of its topics. Made by `Broker.subscribe`."""
+    """One group that consumes its topics. Made by `Broker.subscribe`."""
 
-    #: bytes that were fetched and thrown away since the source was opened, and so are fetched again
+    #: bytes fetched and discarded since the source was opened, which must be fetched again
     refetched_bytes: int = 0
-    #: seconds in which nothing was fetched because revoked lanes were waited for: the others lived from what was there
+    #: seconds without fetching while the source waited for revoked lanes; other lanes were served from the buffer
     revoke_seconds: float = 0.0
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect and join the group. Lanes come as `Assigned` events from `poll`.
+        """Connect and join the group. Lanes arrive as `Assigned` events from `poll`.
 
         May take seconds. Raises `Unavailable` (the core tries again), `Refused` or `NotFound`.
         """
 
     @abstractmethod
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
-        """The next records of the lanes that are not paused, and what happened to lanes.
+        """The next records of lanes that are not paused, and events of lanes.
 
-        Returns as soon as there is anything, after `timeout` seconds at the latest, with at most `max_records`
-        records and `max_bytes` bytes of frames; one record alone may exceed `max_bytes`. Takes from every lane
-        that has something in turn, so that no lane starves. Called all the time, also when every lane is
-        paused: this keeps the group membership. Never called twice at once. Raises `Unavailable`, `Refused`,
-        `Corrupt`; records delivered before are not affected. Cancelling it loses no record.
+        Returns as soon as there is anything, at the latest after `timeout` seconds, with at most `max_records`
+        records and `max_bytes` bytes of frames; one record alone may exceed `max_bytes`. Takes from all lanes that
+        have records in turn, so that no lane starves. Called continuously, also while every lane is paused: this
+        keeps the group membership. Never called concurrently. Raises `Unavailable`, `Refused`, `Corrupt`; records
+        delivered before are not affected. Cancelling it loses no record.
         """
 
     @abstractmethod
     async def commit(self, commits: Mapping[Lane, Commit]) -> None:
-        """Tell the broker how far lanes have come. Returns once the broker has it durably.
+        """Store what is settled in each lane. Returns once the broker has it durably.
 
-        At most one is in flight. May take as long as the broker does; the caller bounds it. Raises `LaneGone` for
+        At most one is in flight. May take as long as the broker does; the caller sets a timeout. Raises `LaneGone` for
         lanes that moved away (the others are committed) and `Unavailable` when a retry may help.
         """
 
     @abstractmethod
     async def release(self, lanes: Collection[Lane]) -> None:
-        """Let go of revoked lanes: the core has committed what it could. Returns at once; unknown lanes are fine."""
+        """Give up revoked lanes, after the core committed what it could. Returns at once; ignores unknown lanes."""
 
     @abstractmethod
     async def pause(self, lanes: Collection[Lane]) -> None:
-        """Stop delivering these lanes. Chunks that are on their way may still arrive from the next `poll`.
+        """Stop delivering these lanes. The next `poll` may still return chunks of theirs that were already read.
 
-        Like `resume` it may be called while a `poll` waits, and takes effect in it.
+        May be called while a `poll` waits, like `resume`, and takes effect in it.
         """
 
     @abstractmethod
     async def resume(self, lanes: Collection[Lane]) -> None:
-        """Go on with these lanes exactly where they stopped."""
+        """Continue these lanes exactly where they stopped."""
 
     @abstractmethod
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        """Move lanes; answers the positions they moved to, once the broker has them durably as committed.
+        """Move lanes. Returns their new positions once the broker has them durably as committed.
 
-        No commit and no other seek is in flight meanwhile; only if `close` comes next is it cancelled. The next `poll`
+        No commit and no other seek is in flight meanwhile; it is cancelled only if `close` comes next. The next `poll`
         that has anything of these lanes starts with their `Assigned`; nothing fetched before the seek arrives after
         it. Raises `LaneGone` for lanes that moved away (the others are moved), `NotFound` and `Unavailable`: then no
-        lane is moved, though the broker may have it committed.
+        lane is moved, though the broker may have committed the new positions.
         """
 
     @abstractmethod
     async def ends(self) -> Mapping[Lane, LaneEnd]:
-        """The ends of the assigned lanes as last known. Cheap, never blocks; unknown lanes are left out."""
+        """The last known ends of the assigned lanes. Cheap, never blocks; leaves out lanes whose ends are not known."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -193,7 +223,7 @@ class Broker(ABC):
     traits: Traits
     #: facts for the status: versions, protocols, folders. No secrets.
     facts: dict[str, str]
-    #: what an operator should know now, for the status; empty when all is well
+    #: the current problem, for the status; empty when there is none
     trouble: str = ""
 
     @abstractmethod
@@ -206,28 +236,29 @@ class Broker(ABC):
 
     @abstractmethod
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
-        """Returns once the broker has all messages durably, with their places in order.
+        """Returns the places of the messages, in order, once the broker has all of them durably.
 
-        Raises `NotFound` (no such topic, and topics are not made on the fly), `TooLarge`, `Refused`, `OutOfRoom`,
-        `Unavailable`. After an error some may have been written.
+        Raises `NotFound` (no such topic, and topics are not created on the fly), `TooLarge`, `Refused`, `OutOfRoom`,
+        `Unavailable`. After an error, some messages may have been written.
         """
 
     @abstractmethod
     async def ensure_topic(self, topic: str, lanes: int) -> None:
-        """Make the topic if it is missing, and see to it that what is written to it stays. An existing one is
-        otherwise left as it is.
+        """Create the topic if it is missing, and make sure that the broker keeps what is written to it. An existing
+        topic is otherwise unchanged.
 
-        Called in each life before the first write to a topic of the group's own, also where `publish` makes topics on
-        the fly, and again after its `NotFound`. Raises `Unavailable`, and `Refused` if somebody else must make it.
+        The core calls it once per run of the sidecar before the first write to a topic of the group's own, even where
+        `publish` creates topics on the fly, and again after a `NotFound` of `publish`. Raises `Unavailable`, and
+        `Refused` if somebody else must create the topic.
         """
 
     @abstractmethod
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
-        """Asks the broker. Raises `NotFound`, `Unavailable`."""
+        """The ends of a topic's lanes, asked of the broker. Raises `NotFound`, `Unavailable`."""
 
-    async def written(self, lane: Lane) -> int:
-        """The next position that will be written, asked of the broker. It lies beyond the end of the lane where what is
-        written cannot be read yet, as in a transaction that is open. Raises `NotFound`, `Unavailable`."""
+    async def log_end(self, lane: Lane) -> int:
+        """The next position that will be written, asked of the broker. Beyond the end of the lane if the last records
+        cannot be read yet, as in an open transaction. Raises `NotFound`, `Unavailable`."""
         ends = await self.lane_ends(lane.topic)
         if lane not in ends:
             raise NotFound(f"There is no lane {lane}.")
@@ -235,43 +266,45 @@ class Broker(ABC):
 
     @abstractmethod
     def read(self, lane: Lane, run: Run, max_bytes: int) -> AsyncIterator[Chunk]:
-        """The records of a run, in order, in chunks of about `max_bytes`, without a group. Ends with the run or
-        with the lane. Raises `NotFound`, `Unavailable`."""
+        """The records of a run, in order, in chunks of about `max_bytes`, without a group. Ends at the end of the run
+        or of the lane. Raises `NotFound`, `Unavailable`."""
 
     async def topics(self, wanted: Collection[str]) -> Collection[str]:
-        """The topics that a subscription means: those named, and those that fit a pattern, where there are patterns."""
+        """The topics of a subscription: those it names, and those that match its patterns."""
         return wanted
 
     async def locate(self, topic: str, target: SeekTarget) -> Mapping[Lane, int]:
-        """Where the target is in each lane of a topic. Raises `NotFound`, `Unavailable`."""
+        """The position of the target in each lane of a topic. Raises `NotFound`, `Unavailable`."""
         raise Refused("This broker reads no ranges.")
 
-    async def survey(self, runs: Mapping[Lane, Run]) -> Mapping[Lane, Stretch]:
-        """What waits in runs that lie within their lanes. Raises `NotFound`, `Unavailable`."""
-        return {lane: Counted(run) for lane, run in runs.items()}
+    async def estimate(self, runs: Mapping[Lane, Run]) -> Mapping[Lane, RangeEstimate]:
+        """How many records wait in runs that lie within their lanes. Raises `NotFound`, `Unavailable`."""
+        return {lane: PositionEstimate(run) for lane, run in runs.items()}
 
     def cursor(self, spec: "SourceSpec") -> Cursor:
         """The positions of a group that is read by ranges. Not open yet. Cheap."""
         raise Refused("This broker reads no ranges.")
 
+    async def delete_group(self, group: str) -> None:
+        """Delete a group that no source consumes, so that retention no longer waits for it. Raises `NotFound`."""
+        raise Refused("This broker deletes no groups.")
+
     @abstractmethod
     async def close(self) -> None:
-        """Close sources and cursors first. Waits for publishes that are under way. Never raises."""
+        """Waits for publishes that are under way. Sources and cursors must be closed before. Never raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """What a subscription wants of a broker."""
+    """What a subscription asks of a broker."""
 
     group: str
     topics: tuple[str, ...]
     start: Start = Start.EARLIEST
-    #: topics that belong to the group itself (its retry topic): made with this many lanes if missing
+    #: topics that belong to the group itself (its retry topic): created with this many lanes if missing
     own_topics: Mapping[str, int] = field(default_factory=dict)
 
 
-def no_patterns(kind: str, topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What a broker that takes names of topics literally has against a subscription: the key, and why."""
-    for topic in topics:
-        if topic.startswith("^"):
-            yield "topics", f'"{topic}" is a pattern, and a broker of type {kind} takes names only'
+def is_pattern(topic: str) -> bool:
+    """Whether a topic of the configuration is a pattern, for brokers that match patterns."""
+    return topic.startswith(PATTERN_PREFIX)

@@ -1,4 +1,4 @@
-"""The configured brokers: opened when the sidecar starts, and tried again while they cannot be reached."""
+"""Opens the configured brokers when the sidecar starts, and tries again while they cannot be reached."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -10,32 +10,32 @@ from sidecar.observability.logs import Log
 from sidecar.observability.status import BrokerStatus
 from sidecar.settings import BrokerSettings
 
-#: seconds before the first new try, and the most between two
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 15.0
+#: seconds before the first retry, and the most between two
+_FIRST_RETRY, _MAX_RETRY = 0.5, 15.0
 
 log = Log("broker")
 
 
 class Connection:
-    """One configured broker and whether it is open."""
+    """One configured broker, and whether it is open."""
 
     def __init__(self, settings: BrokerSettings, broker: Broker) -> None:
         self.settings = settings
         self.broker = broker
         self.opened = asyncio.Event()
-        #: set when the first try has ended, well or not
+        #: set when the first attempt has ended, whether it succeeded or not
         self.tried = asyncio.Event()
         #: why it is not open; empty once it is
         self.trouble = "not connected yet"
 
     async def open(self) -> None:
-        """Returns when it is open, however often that must be tried. Raises `StartError` and `Corrupt`, which no
-        further try will cure."""
-        wait = _FIRST_WAIT
+        """Returns when it is open, however many attempts that takes. Raises `StartError` and `Corrupt`, which no
+        retry can cure."""
+        wait = _FIRST_RETRY
         try:
             while not await self._try():
                 await asyncio.sleep(wait)
-                wait = min(wait * 2, _LONGEST_WAIT)
+                wait = min(wait * 2, _MAX_RETRY)
         except OfframpError as error:
             self.trouble = str(error)
             raise
@@ -70,7 +70,7 @@ class Connections:
 
     def __init__(self, settings: Mapping[str, BrokerSettings], create: Callable[[BrokerSettings], Broker]) -> None:
         """Raises `StartError` for a broker whose library is not installed."""
-        self._connections = {name: Connection(broker, _made(broker, create)) for name, broker in settings.items()}
+        self._connections = {name: Connection(broker, _create(broker, create)) for name, broker in settings.items()}
         self._opening: dict[str, asyncio.Task[None]] = {}
 
     def __iter__(self) -> Iterator[Connection]:
@@ -80,7 +80,7 @@ class Connections:
         return self._connections[name]
 
     def usable(self, name: str) -> Broker:
-        """The broker of that name. Raises `InvalidRequest` without one, `Unknown`, and `Unavailable` if not open."""
+        """The broker of that name. Raises `InvalidRequest` if it is empty, `Unknown`, `Unavailable` if not open."""
         connection = self._connections.get(name)
         if connection is None:
             known = ", ".join(sorted(self._connections)) or "none"
@@ -91,25 +91,25 @@ class Connections:
             raise Unavailable(f"broker {name}: {connection.trouble}")
         return connection.broker
 
-    async def open(self, patience: float) -> None:
-        """Wait so many seconds for the brokers to open; those that take longer go on in the background.
+    async def open(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds for the first attempts; brokers that take longer are opened in the background.
 
         Raises `StartError` and `Corrupt` if a broker can never be opened and this is known by then.
         """
         self._opening = {name: asyncio.create_task(connection.open()) for name, connection in self._connections.items()}
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 for connection in self:
                     await connection.tried.wait()
         except TimeoutError:
             pass
-        # One more turn of the loop, so that a task whose try has failed for good has ended.
+        # One more iteration of the loop, so that a task whose attempt failed for good has ended.
         await asyncio.sleep(0)
         for name, task in self._opening.items():
             if task.done():
                 task.result()
             else:
-                task.add_done_callback(partial(_report, name))
+                task.add_done_callback(partial(_log_outcome, name))
 
     async def close(self) -> None:
         """Never raises."""
@@ -121,7 +121,7 @@ class Connections:
                 await connection.broker.close()
 
 
-def _made(settings: BrokerSettings, create: Callable[[BrokerSettings], Broker]) -> Broker:
+def _create(settings: BrokerSettings, create: Callable[[BrokerSettings], Broker]) -> Broker:
     try:
         return create(settings)
     except ImportError as error:
@@ -129,7 +129,7 @@ def _made(settings: BrokerSettings, create: Callable[[BrokerSettings], Broker]) 
         raise StartError(f"{what}: {error}") from error
 
 
-def _report(name: str, task: asyncio.Task[None]) -> None:
+def _log_outcome(name: str, task: asyncio.Task[None]) -> None:
     if task.cancelled():
         return
     error = task.exception()

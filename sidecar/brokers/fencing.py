@@ -1,25 +1,80 @@
-"""Who may commit for a group that is read by ranges, as a text for brokers that store texts beside a position. Pure.
+"""Fencing for groups that are read by ranges: who may commit, and how a broker stores that. Pure.
+
+**Tokens.** A token consists of a counter of attachments, some random bits, and a checksum of both. The counter makes a
+later token greater. It is at least the number of minutes since 1970: a broker may forget earlier tokens, and the next
+one must still be greater. The random bits distinguish two readers that attach at the same time through different
+sidecars, where the broker cannot order them. The checksum distinguishes a token from an invented number: a restarted
+sidecar has no list of the tokens it gave out.
+
+**Fences.** A broker that stores a text beside each position stores the token like this:
 
     offramp-ranges:1:<token>:<attached at, ms>:<pinned or unpinned>:<name of the reader>
 
-Every position of the group carries it, and the newest token counts. A group that has no position yet has to carry it
-somewhere: then one lane gets an *unpinned* entry, at the start of the lane, which does not count as a position. A
-reader of leases takes the text for none of its own, and the position for what it is.
+Every position of the group carries this text, and the newest token counts. A group that has no position yet must still
+store its token: one lane then gets an *unpinned* entry at the start of the lane, which does not count as a position.
+Consumers by leases ignore the text and use the position.
 """
 
+import secrets
 from collections.abc import Iterable
 from typing import NamedTuple
+from zlib import crc32
 
-from sidecar.brokers.cursor import Attached
-from sidecar.brokers.fencing_tokens import is_token
+from sidecar.model.errors import Fenced, Refused
+
+_RANDOM_BITS = _CHECK_BITS = 16
+#: milliseconds
+_MINUTE = 60_000
 
 _PREFIX = "offramp-ranges:1:"
 _PINNED, _UNPINNED = "pinned", "unpinned"
 
 
+class Attached(NamedTuple):
+    """The reader that may commit for a group."""
+
+    token: int
+    #: the name of the reader, for people
+    reader: str
+    #: milliseconds since 1970
+    since_ms: int
+
+
 class Fence(NamedTuple):
+    """What is stored beside a position."""
+
     attached: Attached
+    #: the position counts; otherwise it only carries the token
     pinned: bool
+
+
+def next_token(token: int, now_ms: int) -> int:
+    """A token that is newer than this one (0: the first), and than any given out at least a minute ago."""
+    count = max((token >> (_RANDOM_BITS + _CHECK_BITS)) + 1, now_ms // _MINUTE)
+    body = count << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    return body << _CHECK_BITS | _check(body)
+
+
+def is_token(number: int) -> bool:
+    """Whether the number may have been given out as a token."""
+    body = number >> _CHECK_BITS
+    return body >> _RANDOM_BITS > 0 and number & (1 << _CHECK_BITS) - 1 == _check(body)
+
+
+def check_token(token: int, attached: Attached | None, *, exact: bool) -> None:
+    """Raises `Fenced` or `Refused` unless this is the newest token.
+
+    `exact`: the broker never forgets a stored token, so a greater one was not given out for this group.
+    """
+    if not is_token(token):
+        raise Refused(f"token {token} was never given out: call Attach")
+    if attached is not None and token < attached.token:
+        raise Fenced(
+            f"another reader has attached since this token was given out: {attached.reader or 'one without a name'}, "
+            f"token {attached.token}"
+        )
+    if exact and (attached is None or token > attached.token):
+        raise Refused(f"token {token} was not given out for this group, or the group was deleted since: call Attach")
 
 
 def encode(fence: Fence) -> str:
@@ -28,7 +83,7 @@ def encode(fence: Fence) -> str:
 
 
 def decode(text: str) -> Fence | None:
-    """None for what somebody else has written: the position beside it counts, like one that a tool has set."""
+    """None if the text is no fence: the position beside it then counts, like one set by a tool."""
     if not text.startswith(_PREFIX):
         return None
     try:
@@ -40,5 +95,9 @@ def decode(text: str) -> Fence | None:
 
 
 def newest(fences: Iterable[Fence | None]) -> Attached | None:
-    found = [fence.attached for fence in fences if fence is not None]
-    return max(found, default=None)
+    """The reader with the newest token."""
+    return max((fence.attached for fence in fences if fence is not None), default=None)
+
+
+def _check(body: int) -> int:
+    return crc32(b"offramp %d" % body) & (1 << _CHECK_BITS) - 1

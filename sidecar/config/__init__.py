@@ -144,5 +144,5 @@ def _check(values: Mapping[str, Any], tree: Node, environ: Mapping[str, str], pr
         check_subscription(name, subscription, {*brokers, "local"} if brokers is not WRONG else None, report)
         broker = brokers.get(subscription.broker, WRONG) if brokers is not WRONG else WRONG
         if broker is not WRONG:
-            check_fit(name, subscription, broker.options, report)
+            check_fit(name, subscription, broker, report)
     check_together(sound, report)

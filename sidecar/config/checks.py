@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
 from operator import attrgetter
 
+from sidecar.brokers.base import BrokerOptions, is_pattern
 from sidecar.config.build import keys_of
 from sidecar.config.forms import Form, form_of
 from sidecar.config.wording import did_you_mean, quoted
@@ -11,6 +12,7 @@ from sidecar.model.addresses import MAX_SOCKET_PATH, is_loopback, split_address
 from sidecar.observability.tracing.choice import wrong_with
 from sidecar.settings import (
     Authenticate,
+    BrokerSettings,
     ClientSettings,
     HttpSettings,
     ListenSettings,
@@ -141,20 +143,21 @@ def _check_mode(s: SubscriptionSettings, wrong: Callable[[str, str], None]) -> N
             wrong(key, "has no effect with `mode: ranges`, where nothing is leased; leave it out")
 
 
-def check_fit(name: str, subscription: SubscriptionSettings, options: object, report: Report) -> None:
-    """What the broker of a subscription has against it."""
-    problems_with = getattr(options, "problems_with", None)
-    if problems_with is not None:
-        for key, text in problems_with(subscription):
-            report(("subscriptions", name, *key.split(".")), text)
+def check_fit(name: str, subscription: SubscriptionSettings, broker: BrokerSettings, report: Report) -> None:
+    """Whether the broker of a subscription can serve it."""
+    options: BrokerOptions = broker.options
+    if not options.traits.matches_patterns:
+        for topic in filter(is_pattern, subscription.topics):
+            text = f"{quoted(topic)} is a pattern, and a broker of type {broker.type} takes names only"
+            report(("subscriptions", name, "topics"), text)
+    for key, text in options.problems_with(subscription):
+        report(("subscriptions", name, *key.split(".")), text)
 
 
-def check_machine(name: str, options: object, environ: Mapping[str, str], report: Report) -> None:
-    """What the machine that this runs on has against a broker."""
-    problems_here = getattr(options, "problems_here", None)
-    if problems_here is not None:
-        for key, text in problems_here(environ):
-            report(("brokers", name, key), text)
+def check_machine(name: str, options: BrokerOptions, environ: Mapping[str, str], report: Report) -> None:
+    """Whether a broker can run on this machine."""
+    for key, text in options.problems_here(environ):
+        report(("brokers", name, key), text)
 
 
 def check_together(subscriptions: Mapping[str, SubscriptionSettings], report: Report) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from sidecar.brokers.cursor import Stretch
+from sidecar.brokers.cursor import RangeEstimate
 from sidecar.model.records import Lane
 
 
@@ -22,7 +22,7 @@ class Limits:
 
 
 def plan(
-    waiting: Mapping[Lane, Stretch], sizes: Mapping[Lane, int], limits: Limits, *, turn: int = 0
+    waiting: Mapping[Lane, RangeEstimate], sizes: Mapping[Lane, int], limits: Limits, *, turn: int = 0
 ) -> dict[Lane, int]:
     """The position up to which each lane may be read. Lanes of which nothing is to be read are left out.
 
@@ -35,7 +35,7 @@ def plan(
         shares = allot(shares, [1] * len(lanes), limits.records, turn)
     if limits.bytes:
         shares = allot(shares, [max(1, sizes[lane]) for lane in lanes], limits.bytes, turn)
-    return {lane: waiting[lane].ahead(records) for lane, records in zip(lanes, shares, strict=True) if records}
+    return {lane: waiting[lane].position_after(records) for lane, records in zip(lanes, shares, strict=True) if records}
 
 
 def turn_of(start: Mapping[Lane, int]) -> int:

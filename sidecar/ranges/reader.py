@@ -72,7 +72,7 @@ class LogReader:
         lane was never written so far."""
         if position <= end.end:
             return end
-        if position <= await self._broker.written(lane):
+        if position <= await self._broker.log_end(lane):
             # Somebody who does not wait for transactions has put the group there: there is nothing to read yet.
             return replace(end, end=position)
         raise Removed(

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd
-from sidecar.brokers.cursor import Attached, Standing
+from sidecar.brokers.cursor import GroupState
+from sidecar.brokers.fencing import Attached
 from sidecar.model.records import Lane
 from sidecar.observability.status import LaneStatus, ReaderStatus, SubscriptionStatus
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def report_ranged(
-    subscription: "RangeSubscription", lanes: Mapping[Lane, LaneEnd], standing: Standing
+    subscription: "RangeSubscription", lanes: Mapping[Lane, LaneEnd], standing: GroupState
 ) -> SubscriptionStatus:
     """Of a subscription that is read by ranges, by what was last seen of its lanes and its group."""
     settings = subscription.settings

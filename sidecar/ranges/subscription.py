@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping
 
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec
-from sidecar.brokers.cursor import Attached, Standing
+from sidecar.brokers.cursor import GroupState
+from sidecar.brokers.fencing import Attached
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, InvalidRequest, Refused, Removed, Stopping, Unavailable, Unknown
 from sidecar.model.records import Lane, Run, Start
@@ -57,7 +58,7 @@ class RangeSubscription:
         self._watcher: asyncio.Task[None] | None = None
         #: as last seen
         self._lanes: Mapping[Lane, LaneEnd] = {}
-        self._standing = Standing({}, None)
+        self._standing = GroupState({}, None)
         self._failure: BrokerError | None = None
 
     # Life
@@ -93,7 +94,7 @@ class RangeSubscription:
         """The right to commit, and what is committed."""
         async with self._control():
             attached = await self._cursor.attach(reader, self.clock.wall_ms())
-            self._standing = await self._cursor.look()
+            self._standing = await self._cursor.fetch_state()
             log.info("a reader has attached", subscription=self.settings.name, client=reader)
             return attached, self._standing.positions
 
@@ -101,14 +102,14 @@ class RangeSubscription:
         """Where a reader without a checkpoint starts, in every lane; pinned when this returns."""
         async with self._control():
             lanes = await self._look_at_lanes()
-            known = (await self._cursor.look()).positions
+            known = (await self._cursor.fetch_state()).positions
             new = [lane for lane in lanes if lane not in known]
             starts: Mapping[Lane, int] = {lane: lanes[lane].start for lane in new}
             if new and not known:
                 starts = await self._find(new, target or _STARTS[self.settings.start])
             await self._cursor.pin(_given(token), starts)
             # What the broker has now is the answer, whoever has pinned it.
-            self._standing = await self._cursor.look()
+            self._standing = await self._cursor.fetch_state()
             return {lane: self._standing.positions.get(lane, lanes[lane].start) for lane in lanes}
 
     async def plan(
@@ -130,7 +131,7 @@ class RangeSubscription:
                 until[lane] = await self._lost_until(lane, removed)
         runs = {lane: run for lane, run in runs.items() if run.start < run.stop and not self.paused_because}
         if runs:
-            waiting = await self.broker.survey(runs)
+            waiting = await self.broker.estimate(runs)
             sizes = await self.log.sizes(runs) if limits.bytes else {}
             until.update(plan(waiting, sizes, limits, turn=turn_of(start)))
         return until, lanes
@@ -152,7 +153,7 @@ class RangeSubscription:
                 self.counters.failed_commits += 1
                 raise
             self.counters.commits += 1
-            self._standing = await self._cursor.look()
+            self._standing = await self._cursor.fetch_state()
             return self._standing.positions
 
     async def locate(self, topics: Collection[str], target: SeekTarget) -> Mapping[Lane, int]:
@@ -198,7 +199,7 @@ class RangeSubscription:
 
     async def _without_gap(self, lane: Lane, run: Run) -> Run:
         """What seems to be removed was perhaps never there, which the group's cursor may know."""
-        passed = await self._cursor.passed(lane, run.start)
+        passed = await self._cursor.skip_gap(lane, run.start)
         return Run(min(max(passed, run.start), run.stop), run.stop)
 
     # Operators
@@ -227,7 +228,7 @@ class RangeSubscription:
             for target in set(targets.values()):
                 positions |= await self._find([lane for lane in targets if targets[lane] == target], target)
             await self._cursor.move(positions)
-            self._standing = await self._cursor.look()
+            self._standing = await self._cursor.fetch_state()
             return positions
 
     def status(self) -> SubscriptionStatus:
@@ -288,7 +289,7 @@ class RangeSubscription:
         while True:
             try:
                 async with self._control():
-                    lanes, standing = await self._cursor.lanes(), await self._cursor.look()
+                    lanes, standing = await self._cursor.lanes(), await self._cursor.fetch_state()
                     # Together, so that no status has the one without the other.
                     self._lanes, self._standing = lanes, standing
                 self._note(None)

@@ -76,7 +76,7 @@ class AssignmentHandler:
                 case Advanced():
                     self._advance(event)
                 case Trouble():
-                    self._troubles.set(event.topic, event.text)
+                    self._troubles.set(event.kind, event.text)
         now = self._clock.now()
         for chunk in polled.chunks:
             state = self._tracker.lanes.get(chunk.lane)

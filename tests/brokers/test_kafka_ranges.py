@@ -70,7 +70,7 @@ def test_a_range_ends_where_nothing_but_markers_are_left(kafka: KafkaServer) -> 
             assert values == numbered(5, "a")
             token = (await made.cursor.attach("", 1)).token
             await made.cursor.commit(token, {lane: end})
-            assert (await made.cursor.look()).positions == {lane: end}
+            assert (await made.cursor.fetch_state()).positions == {lane: end}
 
     play(body)
 
@@ -89,7 +89,7 @@ def test_what_is_stored_reads_as_the_documentation_says(kafka: KafkaServer) -> N
             assert kafka.committed(made.name, made.name, [0, 1]) == dict.fromkeys(
                 (0, 1), (0, f"{text}:pinned:clicks: per minute")
             )
-            assert lane in (await made.cursor.look()).positions
+            assert lane in (await made.cursor.fetch_state()).positions
 
     play(body)
 
@@ -105,10 +105,10 @@ def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_goes_on(kafka: 
             tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
             tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
             tool.close()
-            standing = await made.cursor.look()
+            standing = await made.cursor.fetch_state()
             assert (dict(standing.positions), standing.attached) == ({lane: 2, other: 0}, None)
             await made.cursor.commit(attached.token, {lane: 3})
-            standing = await made.cursor.look()
+            standing = await made.cursor.fetch_state()
             assert (dict(standing.positions), standing.attached) == ({lane: 3, other: 0}, attached)
 
     play(body)
@@ -130,7 +130,7 @@ def test_a_commit_that_was_under_way_when_another_reader_attached_does_not_bring
             await there.commit(new.token, {lane: 4})
             with pytest.raises(Fenced, match="new"):
                 await made.cursor.commit(old.token, {lane: 9})
-            assert (await there.look()).attached == new
+            assert (await there.fetch_state()).attached == new
             await there.close()
 
     play(body)

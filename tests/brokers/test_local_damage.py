@@ -38,7 +38,7 @@ def test_damaged_records_hold_their_lane_until_a_seek_and_no_other(tmp_path: Pat
             await consumer.stays_silent()
             await consumer.source.seek({LANE: AtPosition(100)})
             assert (await consumer.take(101))[-1] == b"after the damage"
-            assert consumer.events[-2:] == [Trouble(trouble.topic, ""), consumer.assigned()[LANE]]
+            assert consumer.events[-2:] == [Trouble(trouble.kind, ""), consumer.assigned()[LANE]]
 
     play(body)
 

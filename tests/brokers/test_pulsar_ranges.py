@@ -58,15 +58,15 @@ def test_a_stretch_counts_the_messages_of_batches(pulsar: PulsarServer) -> None:
         lane = Lane(topic, 0)
         end = (await broker.lane_ends(topic))[lane]
         run = Run(end.start, end.end)
-        stretch = (await broker.survey({lane: run}))[lane]
+        stretch = (await broker.estimate({lane: run}))[lane]
         assert stretch.records == 100
-        third = stretch.ahead(30)
+        third = stretch.position_after(30)
         assert len(await read(broker, lane, Run(run.start, third))) == 30
         # Less than a batch is a batch: an entry is not taken apart.
-        assert len(await read(broker, lane, Run(run.start, stretch.ahead(3)))) == 10
-        rest = (await broker.survey({lane: Run(third, run.stop)}))[lane]
+        assert len(await read(broker, lane, Run(run.start, stretch.position_after(3)))) == 10
+        rest = (await broker.estimate({lane: Run(third, run.stop)}))[lane]
         assert rest.records == 70
-        assert rest.ahead(70) == run.stop
+        assert rest.position_after(70) == run.stop
 
     play(pulsar, body)
 
@@ -79,7 +79,7 @@ def test_a_position_within_a_batch_is_kept_exactly(pulsar: PulsarServer) -> None
         for position, backlog in ((end.start + 3, 10), (end.start, 10), (end.end, 0)):
             await cursor.commit(token, {lane: position})
             expected = max(position, end.start + 3)
-            assert (await cursor.look()).positions == {lane: expected}
+            assert (await cursor.fetch_state()).positions == {lane: expected}
             # Pulsar counts a batch as one.
             assert (await cursor.lanes())[lane].backlog == backlog
 
@@ -95,7 +95,7 @@ def test_a_cursor_that_somebody_has_moved_counts(pulsar: PulsarServer) -> None:
         # As `pulsar-admin topics reset-cursor` does.
         path = f"persistent/public/default/{topic}-partition-0/subscription/{topic}/resetcursor/0"
         await asyncio.to_thread(pulsar.admin, "POST", path)
-        standing = await cursor.look()
+        standing = await cursor.fetch_state()
         assert standing.positions == {lane: end.start}
         assert standing.attached is not None
         assert standing.attached.token == token
@@ -112,10 +112,10 @@ def test_first_positions_that_were_not_all_stored_do_not_count(pulsar: PulsarSer
         # As if the sidecar was killed after the first of three lanes.
         lane = Lane(wide, 2)
         await broker.admin.subscribe(f"persistent://public/default/{wide}-partition-2", wide)
-        assert dict((await cursor.look()).positions) == {}
+        assert dict((await cursor.fetch_state()).positions) == {}
         ends = await cursor.lanes()
         await cursor.pin(token, {lane: end.end for lane, end in ends.items()})
-        assert dict((await cursor.look()).positions) == {lane: end.end for lane, end in ends.items()}
+        assert dict((await cursor.fetch_state()).positions) == {lane: end.end for lane, end in ends.items()}
         assert lane in ends
 
     play(pulsar, body)
@@ -185,7 +185,7 @@ class Reading:
         self.at = position
 
     async def committed(self) -> int:
-        return (await self.subscription._cursor.look()).positions[self._lane]
+        return (await self.subscription._cursor.fetch_state()).positions[self._lane]
 
     async def read(self, start: int, stop: int) -> list[bytes | None]:
         run = Run(start, stop)
@@ -245,7 +245,7 @@ def test_counting_goes_from_ledger_to_ledger(per_entry: float) -> None:
     ledgers = ((3, 4), (7, 0), (9, 5))
     whole = Ledgers(Run(pack(3, 0), pack(9, 4, 1)), ledgers, per_entry)
     assert whole.records == round(9 * per_entry)
-    ends = [whole.ahead(ceil(entries * per_entry)) for entries in range(1, 10)]
+    ends = [whole.position_after(ceil(entries * per_entry)) for entries in range(1, 10)]
     assert ends[3] == pack(3, 4)
     assert ends[4] == pack(9, 1)
     assert ends[-1] == pack(9, 4, 1)
@@ -255,7 +255,7 @@ def test_counting_goes_from_ledger_to_ledger(per_entry: float) -> None:
 def test_what_is_left_of_one_entry_is_counted_exactly() -> None:
     rest = Ledgers(Run(pack(3, 2, 4), pack(3, 2, 9)), ((3, 3),), 50.0)
     assert rest.records == 5
-    assert [rest.ahead(records) for records in (1, 5, 9)] == [pack(3, 2, 5), pack(3, 2, 9), pack(3, 2, 9)]
+    assert [rest.position_after(records) for records in (1, 5, 9)] == [pack(3, 2, 5), pack(3, 2, 9), pack(3, 2, 9)]
 
 
 def test_the_end_of_a_lane_never_moves_back_when_the_topic_is_loaded_anew(pulsar: PulsarServer) -> None:

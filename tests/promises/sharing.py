@@ -7,7 +7,7 @@ from dataclasses import replace
 from sidecar.brokers.base import Lost, Revoked, SourceSpec
 from sidecar.model.errors import LaneGone
 from sidecar.model.records import Commit, Lane
-from tests.memory_broker import MemoryBroker, MemorySource
+from tests.memory_broker import MemoryBroker, MemoryOptions, MemorySource
 
 #: seconds that a revoked lane may be kept
 GRACE = 3.0
@@ -78,7 +78,7 @@ class SharedBroker(MemoryBroker):
     One group for each broker is enough for a test.
     """
 
-    traits = replace(MemoryBroker.traits, rebalances=True)
+    traits = replace(MemoryOptions.traits, rebalances=True)
 
     def __init__(self) -> None:
         super().__init__()

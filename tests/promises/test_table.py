@@ -3,19 +3,21 @@
 import re
 from pathlib import Path
 
-from sidecar.brokers.kafka import KafkaBroker
-from sidecar.brokers.local import LocalBroker
-from sidecar.brokers.pulsar.broker import traits as pulsar_traits
-from sidecar.brokers.pulsar.options import SubscriptionType
-from tests.memory_broker import MemoryBroker
+from sidecar.brokers.kafka import KafkaOptions
+from sidecar.brokers.local import LocalOptions
+from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
+from tests.memory_broker import MemoryOptions
 from tests.promises.traits import PROMISES, table
 
 ROOT = Path(__file__).parents[2]
 BROKERS = {
-    "local": LocalBroker.traits,
-    "kafka": KafkaBroker.traits,
-    **{f"pulsar {kind.value}": pulsar_traits(kind) for kind in SubscriptionType},
-    "memory": MemoryBroker.traits,
+    "local": LocalOptions.traits,
+    "kafka": KafkaOptions.traits,
+    **{
+        f"pulsar {kind.value}": PulsarOptions(url="pulsar://pulsar:6650", subscription_type=kind).traits
+        for kind in SubscriptionType
+    },
+    "memory": MemoryOptions.traits,
 }
 
 

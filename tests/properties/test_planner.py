@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.brokers.cursor import Counted
+from sidecar.brokers.cursor import PositionEstimate
 from sidecar.model.records import Lane, Run
 from sidecar.ranges.planner import Limits, allot, plan, turn_of
 
@@ -66,7 +66,7 @@ def test_lanes_take_turns_where_there_is_not_enough_for_all(lanes: int, limit: i
     ends = dict.fromkeys(LANES[:lanes], backlog)
     at = dict.fromkeys(ends, 0)
     for _ in range(lanes * backlog + 1):
-        waiting = {lane: Counted(Run(position, ends[lane])) for lane, position in at.items()}
+        waiting = {lane: PositionEstimate(Run(position, ends[lane])) for lane, position in at.items()}
         at.update(plan(waiting, {}, Limits(records=limit), turn=turn_of(at)))
     assert at == ends
 
@@ -93,7 +93,7 @@ def test_a_plan_stays_within_its_lanes_and_its_limits(
     lanes: dict[Lane, tuple[int, int]], records: int, bytes_: int, turn: int
 ) -> None:
     runs = {lane: Run(start, start + count) for lane, (start, count) in lanes.items()}
-    waiting = {lane: Counted(run) for lane, run in runs.items()}
+    waiting = {lane: PositionEstimate(run) for lane, run in runs.items()}
     sizes = dict.fromkeys(lanes, 100)
     until = plan(waiting, sizes, Limits(records, bytes_), turn=turn)
     assert all(runs[lane].start < position <= runs[lane].stop for lane, position in until.items())

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import confluent_kafka
 
-from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SourceSpec, Traits
+from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SourceSpec
 from sidecar.brokers.kafka.admin import Admin, Topic
 from sidecar.brokers.kafka.broadcast import addressed
 from sidecar.brokers.kafka.chatter import Chatter, Reasons
@@ -29,17 +29,9 @@ _KNOWN_FOR = 60.0
 class KafkaBroker(Broker):
     """The event loop decides; each source has a thread that polls, and one more publishes."""
 
-    traits = Traits(
-        keeps_acks_beyond=True,
-        rebalances=True,
-        lanes_are_exclusive=True,
-        seeks=True,
-        reads_ranges=True,
-        creates_topics=True,
-    )
-
     def __init__(self, options: KafkaOptions) -> None:
         self.options = options
+        self.traits = options.traits
         self.facts = {"servers": ",".join(options.servers), "librdkafka": confluent_kafka.libversion()[0]}
         self.reasons = Reasons()
         self.chatter = Chatter()
@@ -120,7 +112,7 @@ class KafkaBroker(Broker):
         found = await self.admin.topic(topic)
         return await self.admin.ends(Lane(topic, number) for number in range(found.lanes))
 
-    async def written(self, lane: Lane) -> int:
+    async def log_end(self, lane: Lane) -> int:
         await self._check(lane)
         return (await self.admin.written([lane]))[lane]
 

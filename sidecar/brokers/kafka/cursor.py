@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.cursor import Attached, Cursor, Standing, check_token
-from sidecar.brokers.fencing import Fence, decode, encode, newest
-from sidecar.brokers.fencing_tokens import following
+from sidecar.brokers.cursor import Cursor, GroupState
+from sidecar.brokers.fencing import Attached, Fence, check_token, decode, encode, newest, next_token
 from sidecar.brokers.kafka.clerk import Clerk, Stored
 from sidecar.brokers.kafka.joining import prepare_topics
 from sidecar.model.errors import NotFound, Unavailable
@@ -42,16 +41,16 @@ class KafkaCursor(Cursor):
     async def lanes(self) -> Mapping[Lane, LaneEnd]:
         return await self._broker.admin.ends(await self._lanes())
 
-    async def look(self) -> Standing:
+    async def fetch_state(self) -> GroupState:
         stored = await self._stored()
         fences = {lane: decode(one.metadata) for lane, one in stored.items()}
-        return Standing(_pinned(stored, fences), newest(fences.values()))
+        return GroupState(_pinned(stored, fences), newest(fences.values()))
 
     async def attach(self, reader: str, now_ms: int) -> Attached:
         stored = await self._stored()
         fences = {lane: decode(one.metadata) for lane, one in stored.items()}
         before = newest(fences.values())
-        attached = self._mine = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
+        attached = self._mine = Attached(next_token(before.token if before else 0, now_ms), reader, now_ms)
         for _ in range(_TRIES):
             pinned = _pinned(stored, fences)
             await self._store(pinned or await self._carrier(), Fence(attached, bool(pinned)))
@@ -75,7 +74,7 @@ class KafkaCursor(Cursor):
         await self._store(moved, Fence(self._of(token, standing), pinned=True))
 
     async def move(self, positions: Mapping[Lane, int]) -> None:
-        attached = (await self.look()).attached
+        attached = (await self.fetch_state()).attached
         text = encode(Fence(attached, pinned=True)) if attached else ""
         await self._asking.store({lane: Stored(position, text) for lane, position in positions.items()})
 
@@ -84,12 +83,12 @@ class KafkaCursor(Cursor):
         if clerk is not None:
             await clerk.close()
 
-    async def _checked(self, token: int) -> Standing:
-        standing = await self.look()
+    async def _checked(self, token: int) -> GroupState:
+        standing = await self.fetch_state()
         check_token(token, standing.attached, exact=False)
         return standing
 
-    def _of(self, token: int, standing: Standing) -> Attached:
+    def _of(self, token: int, standing: GroupState) -> Attached:
         """Who has a token that was checked. One that is newer than what is stored has lost its entry to a tool that
         has set positions, or to a late commit; it is stored again, if need be without the name."""
         known = (standing.attached, self._mine)

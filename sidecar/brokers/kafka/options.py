@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from sidecar.brokers.base import BrokerOptions, Traits
 from sidecar.brokers.kafka import checks
 from sidecar.model.errors import ConfigError
 from sidecar.settings import Bytes, Seconds, setting
@@ -39,8 +40,18 @@ class Sasl(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaOptions:
+class KafkaOptions(BrokerOptions):
     """Apache Kafka, tested with 4.3. See docs/brokers/kafka.md."""
+
+    traits: ClassVar[Traits] = Traits(
+        keeps_acks_beyond=True,
+        rebalances=True,
+        lanes_are_exclusive=True,
+        seeks=True,
+        reads_ranges=True,
+        creates_topics=True,
+        matches_patterns=True,
+    )
 
     servers: tuple[str, ...] = setting("Brokers to begin with, as host:port.", at_least=1, example=("kafka:9092",))
     tls: bool = setting("Speak TLS.", False)
@@ -99,5 +110,4 @@ class KafkaOptions:
             raise ConfigError(problem)
 
     def problems_with(self, subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
-        """What a subscription asks for and this cannot give: a key of it, and why."""
         return checks.problems_with(self, subscription)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Traits, Trouble
+from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Trouble
 from sidecar.brokers.local.catalog import LaneChange
 from sidecar.brokers.local.cursor import LocalCursor
 from sidecar.brokers.local.faults import damaged, translate
@@ -42,16 +42,8 @@ _READ_RECORDS = 10_000
 class LocalBroker(Broker):
     """Owns a data directory. The event loop decides, one thread writes, a few threads read."""
 
-    traits = Traits(
-        keeps_acks_beyond=True,
-        rebalances=False,
-        lanes_are_exclusive=True,
-        seeks=True,
-        reads_ranges=True,
-        creates_topics=True,
-    )
-
     def __init__(self, options: LocalOptions, clock: Clock | None = None) -> None:
+        self.traits = options.traits
         self._options = options
         self._clock = clock or Clock()
         self._folder = Folder(Path(options.directory))
@@ -133,8 +125,7 @@ class LocalBroker(Broker):
         return infos
 
     async def delete_group(self, group: str) -> None:
-        """Forget a group, so that retention no longer waits for it. Raises `NotFound`, and `Refused` while a source
-        of it is open."""
+        """Raises `NotFound`, and `Refused` while a source of the group is open."""
         if any(source.spec.group == group for source in self._sources):
             raise Refused(f"Group {group!r} is being consumed. Stop its subscription first.")
         await self.write(lambda store: store.cursors.delete_group(group))

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.cursor import Attached, Cursor, Standing
+from sidecar.brokers.cursor import Cursor, GroupState
+from sidecar.brokers.fencing import Attached
 from sidecar.brokers.local.queries import standing
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Commit, Lane
@@ -31,10 +32,10 @@ class LocalCursor(Cursor):
             found.update(await self._broker.lane_ends(topic))
         return found
 
-    async def look(self) -> Standing:
+    async def fetch_state(self) -> GroupState:
         group = self._group
         found = await self._broker.read_with(standing, group)
-        return Standing(
+        return GroupState(
             {lane: position for lane, position in found.positions.items() if lane.topic in self._spec.topics},
             found.attached,
         )

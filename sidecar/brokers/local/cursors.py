@@ -7,8 +7,7 @@ from struct import pack, unpack
 from typing import NamedTuple
 
 from sidecar.brokers.base import SourceSpec
-from sidecar.brokers.cursor import Attached, check_token
-from sidecar.brokers.fencing_tokens import following
+from sidecar.brokers.fencing import Attached, check_token, next_token
 from sidecar.brokers.local.catalog import Catalog, StoredLane
 from sidecar.brokers.local.queries import attached_to
 from sidecar.brokers.local.rows import Malformed, typed
@@ -72,7 +71,7 @@ class Cursors:
 
     def attach(self, group: int, reader: str, now_ms: int) -> Attached:
         before = attached_to(self._connection, group)
-        attached = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
+        attached = Attached(next_token(before.token if before else 0, now_ms), reader, now_ms)
         self._connection.execute(
             'REPLACE INTO readers ("group", token, name, since_ms) VALUES (?, ?, ?, ?)', (group, *attached)
         )

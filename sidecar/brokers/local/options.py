@@ -2,14 +2,25 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from sidecar.brokers.base import no_patterns
+from sidecar.brokers.base import BrokerOptions, Traits
 from sidecar.brokers.local import place
-from sidecar.settings import Bytes, Seconds, SubscriptionSettings, setting
+from sidecar.settings import Bytes, Seconds, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOptions:
+class LocalOptions(BrokerOptions):
+    traits: ClassVar[Traits] = Traits(
+        keeps_acks_beyond=True,
+        rebalances=False,
+        lanes_are_exclusive=True,
+        seeks=True,
+        reads_ranges=True,
+        creates_topics=True,
+        deletes_groups=True,
+    )
+
     directory: str = setting(
         "The data directory. Made if missing; one sidecar at a time can use it.", "/var/lib/offramp"
     )
@@ -41,12 +52,7 @@ class LocalOptions:
         "Largest record that is taken: key, value and headers.", Bytes(16 << 20), at_least=1024, at_most=512 << 20
     )
 
-    def problems_with(self, subscription: SubscriptionSettings) -> Iterator[tuple[str, str]]:
-        """What a subscription asks for and this cannot give: a key of it, and why."""
-        return no_patterns("local", subscription.topics)
-
     def problems_here(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """What speaks against these options on this very machine: a key of them, and why."""
         what = None if self.ephemeral else place.problem(self.directory, environ)
         if what is not None:
             yield (

@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sidecar.brokers.cursor import Attached, Standing
+from sidecar.brokers.cursor import GroupState
+from sidecar.brokers.fencing import Attached
 from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
 from sidecar.brokers.local.rows import all_typed, is_damage
 from sidecar.model.records import Chunk, Lane, Run
@@ -102,14 +103,16 @@ def all_cursors(connection: sqlite3.Connection) -> dict[str, dict[Lane, int]]:
     return groups
 
 
-def standing(connection: sqlite3.Connection, group: int) -> Standing:
+def standing(connection: sqlite3.Connection, group: int) -> GroupState:
     """What there is for a group that is read by ranges."""
     rows = connection.execute(
         "SELECT name, number, position FROM cursors JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic "
         'WHERE "group" = ?',
         (group,),
     ).fetchall()
-    return Standing({Lane(topic, number): position for topic, number, position in rows}, attached_to(connection, group))
+    return GroupState(
+        {Lane(topic, number): position for topic, number, position in rows}, attached_to(connection, group)
+    )
 
 
 def attached_to(connection: sqlite3.Connection, group: int) -> Attached | None:

@@ -5,15 +5,15 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 
-from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Traits
-from sidecar.brokers.cursor import Stretch
+from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec
+from sidecar.brokers.cursor import RangeEstimate
 from sidecar.brokers.pulsar import names
 from sidecar.brokers.pulsar.admin import Admin
 from sidecar.brokers.pulsar.cursor import PulsarCursor
 from sidecar.brokers.pulsar.discovery import Discovery, numbered
 from sidecar.brokers.pulsar.ledgers import Ledgers
 from sidecar.brokers.pulsar.library import Library
-from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
+from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.producers import Producers
 from sidecar.brokers.pulsar.ranges import Ranges
 from sidecar.brokers.pulsar.source import PulsarSource
@@ -24,27 +24,10 @@ from sidecar.observability.logs import Log
 log = Log("pulsar")
 
 
-def traits(kind: SubscriptionType) -> Traits:
-    """What each subscription type can promise."""
-    exclusive = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
-    return Traits(
-        keeps_acks_beyond=True,
-        # Lanes move, but the library does not tell: there is nothing that could be done in time.
-        rebalances=False,
-        lanes_are_exclusive=exclusive,
-        seeks=exclusive,
-        reads_ranges=True,
-        creates_topics=True,
-        acks_are_final=True,
-        positions_count_records=False,
-        tells_first_deliveries=kind is SubscriptionType.EXCLUSIVE,
-    )
-
-
 class PulsarBroker(Broker):
     def __init__(self, options: PulsarOptions) -> None:
         self.options = options
-        self.traits = traits(options.subscription_type)
+        self.traits = options.traits
         self.facts = {"url": options.url, "subscription type": options.subscription_type.value}
         self.library = Library(options)
         self.admin = Admin(options)
@@ -134,8 +117,8 @@ class PulsarBroker(Broker):
             case AtTime(timestamp_ms):
                 return await self.ranges.first_at_time(name, ends, timestamp_ms)
 
-    async def survey(self, runs: Mapping[Lane, Run]) -> Mapping[Lane, Stretch]:
-        found: dict[Lane, Stretch] = {}
+    async def estimate(self, runs: Mapping[Lane, Run]) -> Mapping[Lane, RangeEstimate]:
+        found: dict[Lane, RangeEstimate] = {}
         for lane, run in runs.items():
             name = await self._name(lane)
             standing = await self.admin.standing(name)

@@ -17,9 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.cursor import Attached, Cursor, Standing, check_token
-from sidecar.brokers.fencing import Fence, decode, encode, newest
-from sidecar.brokers.fencing_tokens import following
+from sidecar.brokers.cursor import Cursor, GroupState
+from sidecar.brokers.fencing import Attached, Fence, check_token, decode, encode, newest, next_token
 from sidecar.brokers.pulsar.discovery import Discovery
 from sidecar.brokers.pulsar.ledgers import next_entry, resting_place
 from sidecar.brokers.pulsar.positions import pack
@@ -67,15 +66,15 @@ class PulsarCursor(Cursor):
         ends = await asyncio.gather(*(self._end(name) for name in names.values()))
         return dict(zip(names, ends, strict=True))
 
-    async def look(self) -> Standing:
-        return _standing(await self._entries())
+    async def fetch_state(self) -> GroupState:
+        return _group_state(await self._entries())
 
     async def attach(self, reader: str, now_ms: int) -> Attached:
         entries = await self._entries()
         self._check_unconsumed(entries)
-        standing = _standing(entries)
+        standing = _group_state(entries)
         before = standing.attached
-        attached = self._mine = Attached(following(before.token if before else 0, now_ms), reader, now_ms)
+        attached = self._mine = Attached(next_token(before.token if before else 0, now_ms), reader, now_ms)
         names = await self._discovery.lanes()
         if standing.positions:
             fence = Fence(attached, pinned=True)
@@ -89,21 +88,21 @@ class PulsarCursor(Cursor):
 
     async def pin(self, token: int, positions: Mapping[Lane, int]) -> None:
         entries = await self._checked(token)
-        known = _standing(entries).positions
+        known = _group_state(entries).positions
         await self._store(token, entries, {lane: at for lane, at in positions.items() if lane not in known})
 
     async def commit(self, token: int, positions: Mapping[Lane, int]) -> None:
         entries = await self._checked(token)
-        known = _standing(entries).positions
+        known = _group_state(entries).positions
         await self._store(token, entries, {lane: at for lane, at in positions.items() if at > known.get(lane, -1)})
 
     async def move(self, positions: Mapping[Lane, int]) -> None:
         entries = await self._entries()
         self._check_unconsumed(entries)
-        attached = _standing(entries).attached
+        attached = _group_state(entries).attached
         await self._move_all(entries, positions, Fence(attached, pinned=True) if attached else None)
 
-    async def passed(self, lane: Lane, position: int) -> int:
+    async def skip_gap(self, lane: Lane, position: int) -> int:
         entry = (await self._entries()).get(lane)
         if entry is None or entry.position is None or entry.bare_until is None or position < entry.position:
             return position
@@ -115,7 +114,7 @@ class PulsarCursor(Cursor):
     async def _checked(self, token: int) -> dict[Lane, _Entry]:
         entries = await self._entries()
         self._check_unconsumed(entries)
-        check_token(token, _standing(entries).attached, exact=False)
+        check_token(token, _group_state(entries).attached, exact=False)
         return entries
 
     def _check_unconsumed(self, entries: Mapping[Lane, _Entry]) -> None:
@@ -126,7 +125,7 @@ class PulsarCursor(Cursor):
             )
 
     async def _store(self, token: int, entries: Mapping[Lane, _Entry], positions: Mapping[Lane, int]) -> None:
-        known = (_standing(entries).attached, self._mine)
+        known = (_group_state(entries).attached, self._mine)
         attached = next((one for one in known if one is not None and one.token == token), Attached(token, "", 0))
         await self._move_all(entries, positions, Fence(attached, pinned=True))
 
@@ -175,7 +174,7 @@ class PulsarCursor(Cursor):
         names = await self._discovery.lanes()
         found = await asyncio.gather(*(self._entry(name) for name in names.values()))
         entries = {lane: entry for lane, entry in zip(names, found, strict=True) if entry is not None}
-        known = _standing(entries)
+        known = _group_state(entries)
         if known.positions:
             # Pulsar keeps only what somebody waits for, so a lane that came later is the group's as soon as it is seen.
             for lane in names.keys() - entries.keys():
@@ -214,9 +213,9 @@ class PulsarCursor(Cursor):
         return replace(end, backlog=max(0, found.backlog - (_READ in found.properties)))
 
 
-def _standing(entries: Mapping[Lane, _Entry]) -> Standing:
+def _group_state(entries: Mapping[Lane, _Entry]) -> GroupState:
     positions = {lane: entry.position for lane, entry in entries.items() if entry.position is not None}
     if len(positions) < len(entries):
         # The first positions of the group are being stored, or were when somebody died.
         positions = {}
-    return Standing(positions, newest(entry.fence for entry in entries.values()))
+    return GroupState(positions, newest(entry.fence for entry in entries.values()))

@@ -31,7 +31,7 @@ class Ledgers:
         # At least the rest of the first entry.
         return max(1, round(self._entries() * self.per_entry))
 
-    def ahead(self, records: int) -> int:
+    def position_after(self, records: int) -> int:
         start, stop = unpack(self.run.start), unpack(self.run.stop)
         if start[:2] == stop[:2]:
             return min(self.run.start + records, self.run.stop)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sidecar.brokers.base import BrokerOptions, Traits
 from sidecar.brokers.pulsar import checks
 from sidecar.model.errors import ConfigError
 from sidecar.settings import Seconds, setting
@@ -27,7 +28,7 @@ class SubscriptionType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarOptions:
+class PulsarOptions(BrokerOptions):
     """Apache Pulsar. See docs/brokers/pulsar.md."""
 
     url: str = setting(
@@ -69,6 +70,23 @@ class PulsarOptions:
         for problem in checks.problems(self):
             raise ConfigError(problem)
 
+    @property
+    def traits(self) -> Traits:
+        kind = self.subscription_type
+        exclusive = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        return Traits(
+            keeps_acks_beyond=True,
+            # Lanes move, but the library does not announce it, so that nothing could be done in time.
+            rebalances=False,
+            lanes_are_exclusive=exclusive,
+            seeks=exclusive,
+            reads_ranges=True,
+            creates_topics=True,
+            matches_patterns=True,
+            acks_are_final=True,
+            positions_count_records=False,
+            tells_first_deliveries=kind is SubscriptionType.EXCLUSIVE,
+        )
+
     def problems_with(self, subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
-        """What a subscription asks for and this cannot give: a key of it, and why."""
         return checks.problems_with(self, subscription)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol, runtime_checkable
 
 from offramp.v1 import admin_pb2 as pb
 from sidecar.brokers.base import AtPosition, SeekTarget, SeekTo
@@ -30,14 +29,6 @@ _DEFAULT_LETTERS = 100
 _LETTERS_BYTES = 1 << 20
 
 log = Log("admin")
-
-
-@runtime_checkable
-class DeletesGroups(Protocol):
-    """A broker whose groups stay until somebody deletes them."""
-
-    async def delete_group(self, group: str) -> None:
-        """Raises `NotFound`."""
 
 
 class AdminService:
@@ -153,7 +144,7 @@ class AdminService:
         broker = self._brokers.usable(request.broker)
         if not request.group:
             raise InvalidRequest("group must be given")
-        if not isinstance(broker, DeletesGroups):
+        if not broker.traits.deletes_groups:
             raise Unmet(f"broker {request.broker} has no groups that Offramp could delete; local brokers have")
         for subscription in self._directory:
             settings = subscription.settings

@@ -24,9 +24,9 @@ class Looking:
     async def test_a_lane_is_written_at_least_as_far_as_it_can_be_read(self, stage: Stage) -> None:
         topic = await stage.topic(lanes=2)
         at = await stage.publish(topic, *numbered(7), lane=1)
-        assert await stage.broker.written(Lane(topic, 1)) == at[-1] + 1
+        assert await stage.broker.log_end(Lane(topic, 1)) == at[-1] + 1
         with pytest.raises(NotFound):
-            await stage.broker.written(Lane("no-such-topic", 0))
+            await stage.broker.log_end(Lane("no-such-topic", 0))
 
     @scenario
     async def test_the_ends_of_an_unknown_topic_are_not_found(self, stage: Stage) -> None:

@@ -15,7 +15,7 @@ class Ranging:
         topic = await stage.topic(lanes=2)
         at = await stage.publish(topic, *numbered(5), lane=1)
         cursor = await stage.cursor(topic)
-        standing = await cursor.look()
+        standing = await cursor.fetch_state()
         assert (dict(standing.positions), standing.attached) == ({}, None)
         lanes = await cursor.lanes()
         assert set(lanes) == {Lane(topic, 0), Lane(topic, 1)}
@@ -29,7 +29,7 @@ class Ranging:
         attached = await cursor.attach("clicks", 1_700_000_000_000)
         assert (attached.reader, attached.since_ms) == ("clicks", 1_700_000_000_000)
         await stage.restart()
-        standing = await (await stage.cursor(topic)).look()
+        standing = await (await stage.cursor(topic)).fetch_state()
         assert (dict(standing.positions), standing.attached) == ({}, attached)
 
     @scenario
@@ -43,7 +43,7 @@ class Ranging:
         token = (await cursor.attach("", 1)).token
         await cursor.pin(token, {first: at[3], second: beyond[2]})
         await cursor.pin(token, {first: at[7], second: beyond[7]})
-        assert dict((await cursor.look()).positions) == {first: at[3], second: beyond[2]}
+        assert dict((await cursor.fetch_state()).positions) == {first: at[3], second: beyond[2]}
 
     @scenario
     @claims("reads_ranges")
@@ -55,7 +55,7 @@ class Ranging:
         token = (await cursor.attach("", 1)).token
         for position, expected in ((at[4], at[4]), (at[4], at[4]), (at[1], at[4]), (at[-1] + 1, at[-1] + 1)):
             await cursor.commit(token, {lane: position})
-            assert dict((await cursor.look()).positions) == {lane: expected}
+            assert dict((await cursor.fetch_state()).positions) == {lane: expected}
 
     @scenario
     @claims("reads_ranges")
@@ -68,10 +68,10 @@ class Ranging:
         await cursor.commit(attached.token, {lane: at[4]})
         await stage.restart()
         again = await stage.cursor(topic)
-        standing = await again.look()
+        standing = await again.fetch_state()
         assert (dict(standing.positions), standing.attached) == ({lane: at[4]}, attached)
         await again.commit(attached.token, {lane: at[5]})
-        assert (await again.look()).positions[lane] == at[5]
+        assert (await again.fetch_state()).positions[lane] == at[5]
 
     @scenario
     @claims("reads_ranges")
@@ -90,9 +90,9 @@ class Ranging:
                 await cursor.commit(old, {lane: at[8]})
             with pytest.raises(Fenced, match="new"):
                 await cursor.pin(old, {lane: at[8]})
-        assert (await here.look()).positions[lane] == at[2]
+        assert (await here.fetch_state()).positions[lane] == at[2]
         await here.commit(new, {lane: at[3]})
-        assert dict((await there.look()).positions) == {lane: at[3]}
+        assert dict((await there.fetch_state()).positions) == {lane: at[3]}
 
     @scenario
     @claims("reads_ranges")
@@ -112,14 +112,14 @@ class Ranging:
         at = await stage.publish(topic, *numbered(9))
         cursor = await stage.cursor(topic)
         await cursor.move({lane: at[5]})
-        standing = await cursor.look()
+        standing = await cursor.fetch_state()
         assert (dict(standing.positions), standing.attached) == ({lane: at[5]}, None)
         attached = await cursor.attach("reader", 1)
         await cursor.move({lane: at[2]})
-        standing = await cursor.look()
+        standing = await cursor.fetch_state()
         assert (dict(standing.positions), standing.attached) == ({lane: at[2]}, attached)
         await cursor.commit(attached.token, {lane: at[3]})
-        assert dict((await cursor.look()).positions) == {lane: at[3]}
+        assert dict((await cursor.fetch_state()).positions) == {lane: at[3]}
 
     @scenario
     @claims("reads_ranges")
@@ -146,9 +146,9 @@ class Ranging:
         await consumer.commit(lane, Commit(at[3], (Run(at[5], at[6]),)))
         await consumer.close()
         cursor = await stage.cursor(topic)
-        assert dict((await cursor.look()).positions) == {lane: at[3]}
+        assert dict((await cursor.fetch_state()).positions) == {lane: at[3]}
         token = (await cursor.attach("", 1)).token
-        assert dict((await cursor.look()).positions) == {lane: at[3]}
+        assert dict((await cursor.fetch_state()).positions) == {lane: at[3]}
         await cursor.commit(token, {lane: at[7]})
         await cursor.close()
         again = await stage.consume(topic)
@@ -181,12 +181,12 @@ class Ranging:
         lane = Lane(topic, 0)
         at = await stage.publish(topic, *numbered(50))
         run = Run(at[10], at[-1] + 1)
-        stretch = (await stage.broker.survey({lane: run}))[lane]
+        stretch = (await stage.broker.estimate({lane: run}))[lane]
         assert stretch.records > 0
-        assert stretch.ahead(stretch.records) == run.stop
+        assert stretch.position_after(stretch.records) == run.stop
         last = run.start
         for records in range(1, stretch.records + 1):
-            ahead = stretch.ahead(records)
+            ahead = stretch.position_after(records)
             assert last <= ahead <= run.stop
             assert ahead > run.start
             last = ahead

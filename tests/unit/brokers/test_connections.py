@@ -15,19 +15,19 @@ from tests.memory_broker import MemoryBroker, MemoryOptions
 from tests.unit.server.grpc.service_kit import run
 
 
-class Moody(MemoryBroker):
-    """A broker whose opening fails in these ways first, and takes this long."""
+class FlakyBroker(MemoryBroker):
+    """A broker whose first attempts to open fail with these errors, and take this long."""
 
-    def __init__(self, moods: Sequence[OfframpError] = (), takes: float = 0.0) -> None:
+    def __init__(self, errors: Sequence[OfframpError] = (), takes: float = 0.0) -> None:
         super().__init__(MemoryOptions())
-        self._moods = list(moods)
+        self._errors = list(errors)
         self._takes = takes
         self.closed = False
 
     async def open(self) -> None:
         await asyncio.sleep(self._takes)
-        if self._moods:
-            raise self._moods.pop(0)
+        if self._errors:
+            raise self._errors.pop(0)
         await super().open()
 
     async def close(self) -> None:
@@ -41,21 +41,21 @@ def made(**brokers: Any) -> Connections:
     def create(broker: BrokerSettings) -> Broker:
         if isinstance(brokers[broker.name], Exception):
             raise brokers[broker.name]
-        moody: Broker = brokers[broker.name]
-        return moody
+        broker_: Broker = brokers[broker.name]
+        return broker_
 
     return Connections(settings, create)
 
 
 @pytest.fixture(autouse=True)
-def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_FIRST_WAIT", 0.001)
+def _fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_FIRST_RETRY", 0.001)
 
 
 def test_a_broker_that_cannot_be_reached_does_not_hold_up_the_start_and_is_tried_again() -> None:
     async def body() -> None:
-        brokers = made(good=Moody(), away=Moody([Unavailable("no route"), Refused("bad password")]))
-        await brokers.open(patience=10.0)
+        brokers = made(good=FlakyBroker(), away=FlakyBroker([Unavailable("no route"), Refused("bad password")]))
+        await brokers.open(timeout=10.0)
         assert brokers.usable("good")
         with pytest.raises(Unavailable, match="broker away: no route"):
             brokers.usable("away")
@@ -70,9 +70,9 @@ def test_a_broker_that_cannot_be_reached_does_not_hold_up_the_start_and_is_tried
 
 def test_a_broker_that_takes_long_is_opened_while_the_sidecar_serves() -> None:
     async def body() -> None:
-        slow = Moody(takes=0.2)
+        slow = FlakyBroker(takes=0.2)
         brokers = made(slow=slow)
-        await brokers.open(patience=0.01)
+        await brokers.open(timeout=0.01)
         assert brokers["slow"].status().trouble == "not connected yet"
         async with asyncio.timeout(10):
             await brokers["slow"].opened.wait()
@@ -85,9 +85,9 @@ def test_a_broker_that_takes_long_is_opened_while_the_sidecar_serves() -> None:
 @pytest.mark.parametrize("error", [StartError("in use"), Corrupt("not a database")])
 def test_a_broker_that_can_never_be_opened_stops_the_start(error: OfframpError) -> None:
     async def body() -> None:
-        brokers = made(broken=Moody([error]))
+        brokers = made(broken=FlakyBroker([error]))
         with pytest.raises(type(error)):
-            await brokers.open(patience=10.0)
+            await brokers.open(timeout=10.0)
         assert brokers["broken"].status().trouble == str(error)
         await brokers.close()
 
@@ -96,9 +96,9 @@ def test_a_broker_that_can_never_be_opened_stops_the_start(error: OfframpError) 
 
 def test_closing_gives_up_what_is_not_open_and_closes_the_rest() -> None:
     async def body() -> None:
-        stuck, good = Moody(takes=60.0), Moody()
+        stuck, good = FlakyBroker(takes=60.0), FlakyBroker()
         brokers = made(stuck=stuck, good=good)
-        await brokers.open(patience=0.01)
+        await brokers.open(timeout=0.01)
         await brokers.close()
         assert (stuck.closed, good.closed) == (False, True)
 
@@ -115,7 +115,7 @@ def test_a_library_that_is_not_installed_is_named() -> None:
 
 def test_an_unknown_broker_is_refused_with_those_there_are() -> None:
     async def body() -> None:
-        brokers = made(local=Moody())
+        brokers = made(local=FlakyBroker())
         with pytest.raises(Unknown, match='"kafka"; there are: local'):
             brokers.usable("kafka")
         with pytest.raises(InvalidRequest, match="there are: local"):

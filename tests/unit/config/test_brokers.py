@@ -3,18 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from sidecar import brokers, config
+from sidecar.brokers.base import BrokerOptions, Traits
 from sidecar.config.writing import write
 from sidecar.model.errors import ConfigError
 from sidecar.settings import BrokerSettings, Settings, setting
+from tests.memory_broker import MemoryOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostOptions:
+class PostOptions(BrokerOptions):
     """Options of a broker that is made up."""
+
+    traits: ClassVar[Traits] = MemoryOptions.traits
 
     servers: tuple[str, ...] = setting("Where it is.", at_least=1, example=("post:1",))
     password: str = setting("What opens it.", "")

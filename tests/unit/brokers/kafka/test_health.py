@@ -37,7 +37,7 @@ class Patient:
     @property
     def troubles(self) -> set[str]:
         """What is told and not over."""
-        return {kind for kind, text in {each.topic: each.text for each in self.told}.items() if text}
+        return {kind for kind, text in {each.kind: each.text for each in self.told}.items() if text}
 
 
 def play(body: Callable[[Patient], None]) -> None:

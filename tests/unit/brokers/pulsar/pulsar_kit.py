@@ -9,7 +9,6 @@ from typing import Any
 import _pulsar
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.pulsar.broker import traits
 from sidecar.brokers.pulsar.lane import PulsarLane
 from sidecar.brokers.pulsar.opening import Joined
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
@@ -179,7 +178,7 @@ def source_on(opening: FakeOpening, *, exclusive: bool = False, **broker: Any) -
     """Of one lane, which is joined when it is asked to look for lanes. Within a loop; `close` ends it."""
     kind = SubscriptionType.EXCLUSIVE if exclusive else SubscriptionType.SHARED
     options = PulsarOptions(url="pulsar://nowhere", subscription_type=kind)
-    settings = {"options": options, "library": FakeLibrary(), "admin": None, "traits": traits(kind), **broker}
+    settings = {"options": options, "library": FakeLibrary(), "admin": None, "traits": options.traits, **broker}
     source: Any = PulsarSource(
         SimpleNamespace(**settings, exit=lambda source: None),  # type: ignore[arg-type]
         SourceSpec(group="group", topics=("orders",)),
