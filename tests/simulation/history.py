@@ -24,7 +24,7 @@ from tests.simulation.source import Reading
 from tests.simulation.truth import Truth
 from tests.simulation.watched import WatchedSubscription
 from tests.simulation.workers import Worker
-from tests.simulation.world import Violation, World
+from tests.simulation.world import World
 
 #: a history has at least so many events before its end begins
 EVENTS = 300
@@ -44,6 +44,8 @@ class Told:
 
     seed: int
     violation: str
+    #: the exception that the code under test raised before it broke any promise
+    raised: str
     seen: frozenset[str]
     events: int
     #: what happened when, in short; the same for the same seed wherever it runs
@@ -93,22 +95,23 @@ class History:
     def run(self) -> Told:
         asyncio.set_event_loop(None)
         problem = ""
+        raised: BaseException | None = None
         try:
             self.loop.run_until_complete(self._live())
-        except Violation as violation:
-            problem = str(violation)
         except Stuck as stuck:
             problem = str(stuck)
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}\n" + "".join(traceback.format_exception(error))
+            raised = error
         if self.world.violation is not None:
-            problem = str(self.world.violation)
-        elif not problem and self.loop.errors:
-            problem = "an error in a callback: " + "".join(traceback.format_exception(self.loop.errors[0]))
+            problem, raised = str(self.world.violation), self.world.raised_before
+        else:
+            raised = next(iter(self.loop.errors), raised)
+        raised_text = "" if raised is None else "".join(traceback.format_exception(raised))
         self._shut()
         return Told(
             self.world.seed,
-            problem,
+            problem or raised_text,
+            raised_text,
             frozenset(self.world.seen),
             len(self.world.trace),
             zlib.crc32("".join(f"{event[0]:.9f}{event[1]}" for event in self.world.trace).encode()),

@@ -21,7 +21,7 @@ from sidecar.core.state.ordering import KeyOrder, LaneOrder, NoOrder
 from sidecar.core.state.record_slices import RecordSlice, cut
 from sidecar.core.state.window import Window
 from sidecar.core.tracker import RecordTracker
-from sidecar.model.records import Commit, Order, Run, Settlement
+from sidecar.model.records import Chunk, Commit, Order, Run, Settlement, SettleResult, SettleStatus
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer
 from sidecar.subscription.delivery import Deliverer
@@ -102,9 +102,9 @@ def _no_boot_id(init: Any) -> Any:
 
 
 def _accepts_everything(settle: Any) -> Any:
-    def wrong(self: SettlementHandler, settlement: Settlement, now: float) -> Any:
-        answer = settle(self, settlement, now)
-        return answer._replace(status=type(answer.status).SETTLED, stale=())
+    def wrong(self: SettlementHandler, settlement: Settlement, now: float) -> SettleResult:
+        settle(self, settlement, now)
+        return SettleResult(settlement.lease, SettleStatus.SETTLED)
 
     return wrong
 
@@ -152,9 +152,11 @@ def _revoked_goes_unsaid(leave: Any) -> Any:
     return wrong
 
 
-def _lost_is_forgotten_but_alive(lanes_are_gone: Any) -> Any:
+def _lost_stays_alive(lanes_are_gone: Any) -> Any:
     def wrong(self: RecordTracker[Any], states: Sequence[LaneState]) -> Any:
-        touched = lanes_are_gone(self, states)
+        # Whole, so that what comes of it is a wrong delivery or commit.
+        with patch.object(Chunk, "drop"):
+            touched = lanes_are_gone(self, states)
         for state in states:
             state.phase = LanePhase.LEAVING
         return touched
@@ -282,7 +284,7 @@ MUTATIONS = (
     Mutation(2, "a lost session does not count as an attempt", RedeliveryPolicy, "abandoned", _lost_is_released),
     Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
     Mutation(3, "leases of another life are taken for this one's", Leases, "__init__", _no_boot_id),
-    Mutation(3, "every settlement is said to count", SettlementHandler, "settle", _accepts_everything),
+    Mutation(3, "every settlement is said to count", SettlementHandler, "_settle", _accepts_everything),
     Mutation(3, "an ack after the expiry is always refused", leases, "still_waiting", _late_is_too_late),
     Mutation(4, "a lane does not wait for the batch before", LaneOrder, "take", _lane_does_not_wait),
     Mutation(4, "a retry does not wait for earlier records of its key", KeyOrder, "eligible", _key_does_not_wait),
@@ -295,9 +297,7 @@ MUTATIONS = (
     Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
     Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
     Mutation(8, "a revoked lane is let go, and nobody is told", AssignmentHandler, "_leave", _revoked_goes_unsaid),
-    Mutation(
-        8, "a lane that is gone still takes settlements", RecordTracker, "lanes_are_gone", _lost_is_forgotten_but_alive
-    ),
+    Mutation(8, "a lane that is gone still takes settlements", RecordTracker, "lanes_are_gone", _lost_stays_alive),
     Mutation(8, "a seek does not end what was before", Committer, "seek", _seek_ends_no_epoch),
     Mutation(9, "acks beyond the position are not told to the broker", Ledger, "committable", _beyond_is_forgotten),
     Mutation(

@@ -6,14 +6,12 @@ import sys
 
 import pytest
 
-from tests.simulation.campaign import campaign
+from tests.simulation.campaign import SEED, campaign
 from tests.simulation.exercises import EXPECTED
 from tests.simulation.history import run
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 HISTORIES = 20_000 if LONG else 2_000
-#: the simulation must not depend on where it starts
-SEED = 1_000_000
 
 
 @pytest.mark.timeout(6 * 3600 if LONG else 600)

@@ -1,5 +1,6 @@
 """The subscription under test, with the checker looking at everything that passes in and out of it."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from sidecar.model.records import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
@@ -97,6 +98,11 @@ class WatchedSubscription(Subscription):
         self.truth.paused = False
         self.truth.resumed_at = self.clock.now()
         super().resume()
+
+    def _loop_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broker.world.loop.errors.append(error)
+        super()._loop_ended(task)
 
     async def close(self) -> None:
         if self.truth.draining:

@@ -25,6 +25,8 @@ class World:
         #: what to call sessions in the trace
         self.names: dict[Any, str] = {}
         self.violation: Violation | None = None
+        #: the exception that was raised before any promise was broken
+        self.raised_before: BaseException | None = None
         self.exercised: Callable[[str], None] = self.seen.add
 
     @property
@@ -39,6 +41,7 @@ class World:
         violation = Violation(f"{promise}: {text}")
         if self.violation is None:
             self.violation = violation
+            self.raised_before = next(iter(self.loop.errors), None)
             self.happened("BROKEN", promise, text)
         raise violation
 
