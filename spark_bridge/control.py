@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import grpc
 
-from offramp.backoff import Backoff
+from offramp._internal.backoff import Backoff
 from offramp.channel import Access
 from offramp.errors import Incompatible
 from offramp.v1 import log_pb2 as pb

@@ -19,7 +19,6 @@ import grpc
 
 from offramp import errors
 from offramp.errors import OfframpError
-from offramp.messages import status
 
 
 class BadOption(OfframpError, ValueError):
@@ -51,12 +50,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def may_pass(error: grpc.RpcError) -> bool:
     """Whether the same call may work a moment later: nobody is there, or whoever was is just leaving."""
-    return status(error)[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
+    return errors.status(error)[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
 
 
 def translated(error: grpc.RpcError, address: str) -> OfframpError:
     """The error for a call that failed for good."""
-    code, details = status(error)
+    code, details = errors.status(error)
     match code:
         case grpc.StatusCode.UNIMPLEMENTED:
             return errors.Incompatible(

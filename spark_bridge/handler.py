@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from offramp import Batch, Record, connect
+from offramp._internal.handlers import settle_by_result
 from offramp.channel import ProofOptions
-from offramp.handling import conclude
-from offramp.verdicts import describe
+from offramp.outcomes import describe
 from spark_bridge.columns import HANDLED_SCHEMA, RecordRows, arrow_schema, to_arrow
 from spark_bridge.errors import BadOption, SparkGone
 from spark_bridge.grouping import Limits, groups
@@ -143,10 +143,10 @@ def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
             _unmark(group)
             logger.warning("the function failed for %d batches at once; calling it with each alone", len(group))
             return False
-        conclude(group[0], error)
+        settle_by_result(group[0], error)
     else:
         for batch in group:
-            conclude(batch, None)
+            settle_by_result(batch, None)
     return True
 
 

@@ -11,8 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from offramp.channel import Access
-from offramp.errors import Incompatible, Refused
-from offramp.messages import status
+from offramp.errors import Incompatible, Refused, status
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
 from spark_bridge.columns import RecordRows, Records, Rows, arrow_schema, to_arrow

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from offramp import Message, Publisher
-from offramp.backoff import Backoff
+from offramp._internal.backoff import Backoff
 from offramp.channel import Access
 from offramp.errors import OutOfRoom, Unavailable
 from spark_bridge.errors import BadOption, nearest

@@ -8,7 +8,7 @@ from offramp.v1 import record_pb2 as pb
 from spark_bridge.grouping import Limits, groups
 
 
-class Desk:
+class Settler:
     """Settles nothing."""
 
     def settle(self, *_: object, **__: object) -> None:
@@ -34,7 +34,7 @@ def batch(
     message = pb.Batch(records=[pb.Record(value=b"x" * 100)] * records, closed_by=closed_by)
     if attempt > 1 or possibly_processed:
         message.redeliveries.add(first=0, count=records, attempt=attempt, possibly_processed=possibly_processed)
-    return Batch(message, Desk(), 0.0)  # type: ignore[arg-type]
+    return Batch(message, Settler(), 0.0)  # type: ignore[arg-type]
 
 
 def sizes(batches: Sequence[Batch], records: int = 10, size: int = 1 << 20) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""The Python client of Offramp: take batches from the sidecar, say how it went.
+"""The Python client of Offramp: take batches from the sidecar, and settle them.
 
     from offramp import Worker
 
@@ -8,24 +8,35 @@
 
     Worker("orders", handle, workers=8).run()
 
-`Worker` runs a handler in threads, `Processes` in processes, `connect` gives batches to iterate over, `Publisher` sends
-messages; `offramp.aio` has the same for asyncio, and `offramp.tracing` continues traces. `open_channel` makes a plain
-gRPC channel, for generated stubs. What `offramp`, `offramp.aio`, `offramp.errors` and `offramp.tracing` export is the
-interface of this package.
+What `offramp`, `offramp.aio`, `offramp.errors` and `offramp.tracing` export is the interface of this package.
+
+    worker       Worker: a handler in threads
+    processes    Processes: a handler in processes
+    consumer     connect, Consumer: iterate over batches
+    publisher    Publisher, Message, Place: send messages
+    aio          Worker, connect and Publisher for asyncio
+    batch        Batch, Record, Header
+    outcomes     Retry, Reject, Release, Overloaded: what a handler raises to settle its batch
+    answers      Answer, SettleResult, SettleStatus: what the sidecar answers to a settlement
+    errors       all errors, as one tree
+    tracing      continues the traces of producers, with OpenTelemetry
+    options      ConnectOptions: the keyword arguments of consumers and workers
+    channel      AccessOptions, open_channel: the address, the credentials, and plain gRPC channels for generated stubs
+    protocol     versions and defaults
+    v1           generated from proto/offramp/v1
+    _internal    what these are built on
 """
 
 from offramp import aio, errors, protocol, tracing
 from offramp.answers import Answer, SettleResult, SettleStatus
-from offramp.batches import Batch
+from offramp.batch import Batch, Header, Record
 from offramp.channel import AccessOptions, open_channel
 from offramp.consumer import Consumer, connect
 from offramp.errors import OfframpError
-from offramp.messages import Message, Place
 from offramp.options import ConnectOptions
+from offramp.outcomes import Overloaded, Reject, Release, Retry
 from offramp.processes import Processes
-from offramp.publisher import Publisher
-from offramp.records import Header, Record
-from offramp.verdicts import Overloaded, Reject, Release, Retry
+from offramp.publisher import Message, Place, Publisher
 from offramp.worker import Handler, Worker
 
 __version__ = protocol.VERSION

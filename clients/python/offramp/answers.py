@@ -1,4 +1,4 @@
-"""What the sidecar answers, and how to wait for it if one wants to."""
+"""The sidecar's answer to a settlement, and how to wait for it."""
 
 import asyncio
 import threading
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
+from offramp._internal.signal_safe import Event
 from offramp.v1 import record_pb2 as pb
-from offramp.waiting import Flag
 
 T = TypeVar("T")
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 class SettleStatus(IntEnum):
     """Numbers as in `offramp.v1.SettleStatus`."""
 
-    #: no answer came: the client left, or was refused, before it could. Whether it counts is not known
+    #: no answer came before the client closed or was refused. Whether the settlement counts is unknown
     UNANSWERED = 0
     #: the sidecar counts it: an ack will be committed
     SETTLED = 1
-    #: at least the records in `stale` were not settled: they were given to another, or settled otherwise before
+    #: at least the records in `stale` were not settled: they were delivered to another, or settled before
     STALE = 2
     #: nothing was settled: the lease is from before a restart of the sidecar, or was settled long ago
     UNKNOWN = 3
@@ -32,7 +32,7 @@ class SettleResult:
     """The answer to a settlement."""
 
     status: SettleStatus
-    #: indexes of records of the batch, with status STALE
+    #: with status STALE: indexes of records of the batch
     stale: tuple[range, ...] = ()
     #: for people
     detail: str = ""
@@ -43,7 +43,7 @@ class SettleResult:
         return self.status is SettleStatus.SETTLED
 
 
-#: by far the most frequent answer
+#: by far the most frequent result
 SETTLED = SettleResult(SettleStatus.SETTLED)
 
 
@@ -59,23 +59,23 @@ def read_result(message: pb.SettleResult) -> SettleResult:
 
 
 def merge(results: Sequence[SettleResult]) -> SettleResult:
-    """One answer for a settlement that travelled in pieces: the worst."""
+    """One result for a settlement that was sent in pieces: the worst."""
     worst = max(results, key=lambda result: (not result.settled, result.status))
     return SettleResult(worst.status, tuple(one for result in results for one in result.stale), worst.detail)
 
 
 class Answer(Generic[T]):
-    """What the sidecar will say. Nobody has to wait for it; problems are logged either way.
+    """The sidecar's future answer. Waiting for it is optional; problems are logged either way.
 
-    In asyncio `await` it; in a thread ask for its `result()`. Both may be done any number of times.
+    In asyncio `await` it; in a thread call `result()`. Both may be done any number of times.
     """
 
-    __slots__ = ("_flag", "_future", "_value")
+    __slots__ = ("_event", "_future", "_value")
 
     def __init__(self) -> None:
         self._value: T | None = None
-        # Made only for those who wait, which hardly anybody does: threads, and tasks.
-        self._flag: Flag | None = None
+        # Made only for threads and tasks that wait, which few do.
+        self._event: Event | None = None
         self._future: Future[T] | None = None
 
     @property
@@ -83,7 +83,7 @@ class Answer(Generic[T]):
         return self._value is not None
 
     def result(self, timeout: float | None = None) -> T:
-        """Blocks until the answer is there. Raises `TimeoutError`.
+        """Blocks until the answer is there. Raises `TimeoutError` after `timeout` seconds.
 
         An answer needs a connection: while the sidecar is away, this waits for it to come back.
         """
@@ -98,34 +98,34 @@ class Answer(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         if self._value is not None:
             return self._value
-        return (yield from asyncio.wrap_future(self._waited()).__await__())
+        return (yield from asyncio.wrap_future(self._shared_future()).__await__())
 
     def resolve(self, value: T) -> None:
-        """For the connection only: says the answer to all who wait. The first one stays."""
-        with _transition:
+        """For the connection only: wakes all who wait. Only the first call counts."""
+        with _lock:
             if self._value is not None:
                 return
             self._value = value
-            flag, future = self._flag, self._future
-        if flag is not None:
-            flag.set()
+            event, future = self._event, self._future
+        if event is not None:
+            event.set()
         if future is not None:
             future.set_result(value)
 
     def _wait(self, timeout: float | None) -> T:
-        with _transition:
-            flag = self._flag = self._flag or Flag()
+        with _lock:
+            event = self._event = self._event or Event()
         if self._value is None:
-            flag.wait(timeout)
+            event.wait(timeout)
         if self._value is None:
             raise TimeoutError(f"the sidecar did not answer within {timeout:g} seconds")
         return self._value
 
-    def _waited(self) -> "Future[T]":
-        with _transition:
+    def _shared_future(self) -> "Future[T]":
+        with _lock:
             if self._future is None:
                 self._future = Future()
-                # One who stops waiting must not cancel it for the others.
+                # A task that stops waiting must not cancel it for the others.
                 self._future.set_running_or_notify_cancel()
                 if self._value is not None:
                     self._future.set_result(self._value)
@@ -133,4 +133,4 @@ class Answer(Generic[T]):
 
 
 #: held for a few instructions, so that one lock serves all answers
-_transition = threading.Lock()
+_lock = threading.Lock()

@@ -1,24 +1,24 @@
-"""Where the sidecar is, how to prove who calls, and the channel that follows from it.
+"""Where the sidecar is, the credentials to present, and gRPC channels made from both.
 
     with offramp.open_channel("offramp.shop:4770", token_file="/etc/offramp/token", ca="/etc/offramp/ca.crt") as to:
         LogServiceStub(to).Plan(...)
 
-Everything that talks to a sidecar goes through here. What is not given comes from the environment:
+Everything that talks to a sidecar goes through here. Options that are not given come from the environment:
 
     address       OFFRAMP_ADDRESS      unix:/path, /path or host:port
-    token         OFFRAMP_TOKEN        shown with every call
+    token         OFFRAMP_TOKEN        sent with every call
     token_file    OFFRAMP_TOKEN_FILE   a file whose first line is the token; read again for every call or session,
                                        so that it may be rotated
-    ca            OFFRAMP_CA           whom to trust: a PEM file. Without it: the authorities that gRPC knows
-    certificate   OFFRAMP_CERTIFICATE  who this is, where the sidecar asks for it: a PEM file, and
+    ca            OFFRAMP_CA           a PEM file: the authorities to trust. Without it: those that gRPC knows
+    certificate   OFFRAMP_CERTIFICATE  a PEM file: the client certificate, if the sidecar asks for one
     key           OFFRAMP_KEY          its private key
-    server_name   OFFRAMP_SERVER_NAME  the name in the sidecar's certificate, where it is not the address's host, as
-                                       when pods are called by their IP addresses
+    server_name   OFFRAMP_SERVER_NAME  the name in the sidecar's certificate, if it is not the address's host, as when
+                                       pods are called by their IP addresses
 
-`ca`, `certificate` and `key` may also be the PEM text itself, for processes on machines that have no such file.
+`ca`, `certificate` and `key` may also be the PEM text itself, for processes on machines without the file.
 
-A sidecar beyond loopback speaks TLS only, so a connection to one is always TLS and a token never leaves this machine in
-the clear. To a socket or a loopback address it is TLS only if `ca` or `certificate` is given.
+A sidecar beyond loopback accepts TLS only, so a connection to one is always TLS, and a token never leaves this machine
+in clear text. To a socket or a loopback address it is TLS only if `ca` or `certificate` is given.
 """
 
 import os
@@ -32,14 +32,14 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 import grpc
 import grpc.aio
 
-from offramp import forking
+from offramp._internal import fork_safety
 from offramp.protocol import DEFAULT_ADDRESS, DEFAULT_MESSAGE_BYTES
 
 _NEVER_MS = 2**31 - 1
-#: servers take pings that are more frequent than every five minutes for an attack, unless they are told otherwise
+#: servers close connections that ping more often than every five minutes, unless they are configured otherwise
 _PING_MS = 330_000
 
-#: of targets that are gRPC's to understand
+#: of targets that are passed to gRPC as they are
 _SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")
 _HOST = re.compile(r"[^\s:/]+")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class ProofOptions(TypedDict, total=False):
-    """Who calls, and whom to trust; see the top of this file."""
+    """Credentials, and the authorities to trust; see the top of this file."""
 
     token: str | None
     token_file: str | None
@@ -91,12 +91,12 @@ class Access:
                 self._complete(name)
         address = self.address or os.environ.get("OFFRAMP_ADDRESS") or DEFAULT_ADDRESS
         object.__setattr__(self, "address", _target(address))
-        # Said now, rather than by the first call.
+        # Raise now, rather than from the first call.
         self.metadata()
         self._credentials()
 
     def __repr__(self) -> str:
-        # Whoever logs this must not log a token.
+        # A log of this must not show a token.
         return f"Access({self.target})"
 
     def _complete(self, name: str) -> None:
@@ -104,12 +104,12 @@ class Access:
 
     @property
     def target(self) -> str:
-        """Where the sidecar is, as gRPC writes it."""
+        """The sidecar's address in the form that gRPC expects."""
         assert self.address is not None
         return self.address
 
     def metadata(self) -> Metadata:
-        """What proves who calls, for a call on a channel of `open_aio`: empty without a token."""
+        """The token as metadata, for a call on a channel of `open_aio`. Empty without a token."""
         token = self.token if self.token is not None else self._token_of_file()
         if token is None:
             return ()
@@ -119,7 +119,7 @@ class Access:
 
     def open(self, max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> grpc.Channel:
         """A channel whose calls all carry the token."""
-        forking.begin()
+        fork_safety.check_can_open()
         credentials, options = self._credentials(), self._options(max_message_bytes)
         if credentials is None:
             channel = grpc.insecure_channel(self.target, options)
@@ -127,12 +127,12 @@ class Access:
             channel = grpc.secure_channel(self.target, credentials, options)
         if self.token is None and self.token_file is None:
             return channel
-        return grpc.intercept_channel(channel, _Shows(self.metadata))
+        return grpc.intercept_channel(channel, _TokenInterceptor(self.metadata))
 
     def open_aio(self, max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> grpc.aio.Channel:
-        """A channel for asyncio. Its calls are given `metadata()` by whoever makes them: an interceptor would stand
-        between a stream and every message of it."""
-        forking.begin()
+        """A channel for asyncio. Callers pass `metadata()` themselves: an interceptor would add work to every message
+        of a stream."""
+        fork_safety.check_can_open()
         credentials, options = self._credentials(), self._options(max_message_bytes)
         if credentials is None:
             return grpc.aio.insecure_channel(self.target, options)
@@ -154,14 +154,13 @@ class Access:
     def _options(self, max_message_bytes: int) -> Sequence[tuple[str, Any]]:
         options: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", max_message_bytes),
-            # What the sidecar takes is the sidecar's to say.
+            # The sidecar enforces its own limit.
             ("grpc.max_send_message_length", -1),
-            # A new channel tries at once, instead of waiting for the backoff of an earlier one; when to try is ours
-            # to say.
+            # A new channel connects at once, instead of waiting for the backoff of an earlier one: we have our own.
             ("grpc.use_local_subchannel_pool", 1),
-            # The sidecar is in this pod or in this cluster: a proxy for the world outside is not for it.
+            # The sidecar is in this pod or cluster; proxies are for traffic to the outside.
             ("grpc.enable_http_proxy", 0),
-            # Between processes of one host the kernel tells when the other is gone.
+            # Between processes of one host the kernel reports a closed connection.
             ("grpc.keepalive_time_ms", _NEVER_MS if is_local(self.target) else _PING_MS),
         ]
         if self.server_name:
@@ -184,8 +183,8 @@ def open_channel(
     max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
     **proof: Unpack[ProofOptions],
 ) -> grpc.Channel:
-    """A plain gRPC channel to a sidecar, for generated stubs: with TLS where it must be, and with the token in every
-    call. For the keyword arguments, and the environment that stands in for them, see the top of this file.
+    """A plain gRPC channel to a sidecar, for generated stubs: with TLS where it is needed, and with the token in every
+    call. For the keyword arguments and their environment variables see the top of this file.
 
     Does not wait for the sidecar. Close it, or use it in a `with` block; open it after a fork, never before. Raises
     `ValueError`, which names the argument.
@@ -194,7 +193,7 @@ def open_channel(
 
 
 def _target(address: str) -> str:
-    """As gRPC writes it. Raises `ValueError` for what gRPC would try to reach for ever."""
+    """In the form that gRPC expects. Raises `ValueError` for what gRPC would try to reach for ever."""
     if address.startswith(("/", "./", "../")):
         return f"unix:{address}"
     if address.startswith(_SCHEMES):
@@ -222,7 +221,7 @@ def is_local(to: str) -> bool:
 
 
 class _Details(NamedTuple):
-    """The call as it was, but for its metadata."""
+    """The details of a call, with other metadata."""
 
     method: str
     timeout: float | None
@@ -232,20 +231,20 @@ class _Details(NamedTuple):
     compression: Any
 
 
-class _Shows(
+class _TokenInterceptor(
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Shows the token with every call."""
+    """Adds the token to every call."""
 
     def __init__(self, metadata: Callable[[], Metadata]) -> None:
         self._metadata = metadata
 
     def _intercept(self, proceed: Callable[[Any, Any], T], details: Any, request: Any) -> T:
         metadata = (*(details.metadata or ()), *self._metadata())
-        shown = _Details(
+        with_token = _Details(
             details.method,
             details.timeout,
             metadata,
@@ -253,9 +252,9 @@ class _Shows(
             getattr(details, "wait_for_ready", None),
             getattr(details, "compression", None),
         )
-        return proceed(shown, request)
+        return proceed(with_token, request)
 
-    # One method serves all four, whose types differ only in what passes through.
+    # One method serves all four kinds, which differ only in the types that pass through.
     intercept_unary_unary: Any = _intercept
     intercept_unary_stream: Any = _intercept
     intercept_stream_unary: Any = _intercept

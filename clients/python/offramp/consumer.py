@@ -1,4 +1,4 @@
-"""Batches one after the other, for code that blocks."""
+"""Iterating over batches, for blocking code."""
 
 import contextlib
 import signal
@@ -7,48 +7,48 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self, Unpack
 
-from offramp.background import Background, shared
-from offramp.batches import Batch
+from offramp._internal.background_loop import BackgroundLoop, shared_loop
+from offramp._internal.connection import Connection
+from offramp._internal.handlers import outcome_on_exit
+from offramp._internal.inbox import ThreadInbox
+from offramp._internal.stop_signals import drain_on_signals
+from offramp.batch import Batch
 from offramp.errors import Closed
-from offramp.handling import verdict_on_exit
-from offramp.inbox import ThreadInbox
-from offramp.link import Link
 from offramp.options import ConnectOptions, Options
-from offramp.signals import draining_on
-from offramp.verdicts import RELEASE, Verdict
+from offramp.outcomes import RELEASE, Outcome
 
 
 def connect(subscription: str, *, credit: int = 2, **options: Unpack[ConnectOptions]) -> "Consumer":
     """A consumer of a subscription, to be used in a `with` block and iterated over.
 
-    `credit` is how many batches this process may have unsettled at a time, waiting ones included: with 2, the next
-    batch is there when the one in hand is done. Raise it if several threads take batches. For the other options see
+    `credit` is the number of batches that may be unsettled at a time, waiting ones included: with 2, the next batch is
+    there when the one in hand is done. Raise it if several threads take batches. For the other options see
     `ConnectOptions`. Does not wait for the sidecar.
     """
     return Consumer(Options(subscription=subscription, credit=credit, **options))
 
 
 class Consumer:
-    """An iterator over batches, for any number of threads. Each batch is to be settled by whoever took it.
+    """An iterator over batches, for any number of threads. Whoever takes a batch settles it.
 
     Iteration waits for the sidecar for as long as it takes, also when it restarts, and ends after `drain`. It raises
-    `Refused` when the sidecar says no. Open it after a fork, never before.
+    `Refused` when the sidecar refuses. Open it after a fork, never before.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._inbox = ThreadInbox()
-        self._background: Background | None = None
-        self._link: Link | None = None
+        self._loop: BackgroundLoop | None = None
+        self._connection: Connection | None = None
         self._draining = False
         self._closed = False
         self._signals = contextlib.ExitStack()
-        #: Not for `drain`, which a signal handler may call, nor for each `take`: a child must not inherit it locked.
+        #: not taken by `drain`, which a signal handler may call, nor by each `take`: a child must not inherit it locked
         self._opening = threading.Lock()
 
     def __enter__(self) -> Self:
-        if self._options.signals:
-            self._signals.enter_context(draining_on((signal.SIGTERM,), self.drain, polite=True))
+        enabled = self._options.signals
+        self._signals.enter_context(drain_on_signals((signal.SIGTERM,), self.drain, enabled=enabled, only_default=True))
         self.open()
         return self
 
@@ -56,7 +56,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._signals.close()
-        self._leave(verdict_on_exit(error))
+        self._close(outcome_on_exit(error))
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -70,52 +70,52 @@ class Consumer:
     @property
     def connected(self) -> bool:
         """There is a session with the sidecar now."""
-        return self._link is not None and self._link.connected
+        return self._connection is not None and self._connection.connected
 
     def open(self) -> None:
         """Start asking for batches. A `with` block does this, and so does the first `take`."""
-        if self._link is None:
+        if self._connection is None:
             with self._opening:
-                if self._link is None and not self._closed:
-                    self._background = shared.acquire()
-                    self._link = self._background.call(self._make_link())
+                if self._connection is None and not self._closed:
+                    self._loop = shared_loop.acquire()
+                    self._connection = self._loop.call(self._connect())
                     if self._draining:
-                        self._link.drain()
+                        self._connection.drain()
         if self._closed:
             raise Closed(f"the consumer of {self._options.subscription} is closed")
 
     def take(self, timeout: float | None = None) -> Batch | None:
-        """The next batch. None if none came within so many seconds, or if none will come since it drains.
+        """The next batch. None if none came within `timeout` seconds, or if it drains.
 
-        With a timeout of 0 it finds what has come since the last call, but not what has waited for `patience` seconds.
+        With a timeout of 0 it returns what came since the last call, unless that has waited for `patience` seconds.
         """
         self.open()
-        if self._link is not None:
-            self._link.check_process()
+        if self._connection is not None:
+            self._connection.check_process()
         return self._inbox.take(timeout)
 
     def drain(self) -> None:
         """End the iteration, in whichever thread. What is in hand can still be settled. Returns at once."""
         self._draining = True
-        if self._link is not None:
-            self._link.drain()
+        if self._connection is not None:
+            self._connection.drain()
 
     def close(self) -> None:
-        """Leave. Batches that are in hand and not settled are released: they are delivered again, without counting
-        as an attempt. Waits for the sidecar's last answers, for a few seconds at the most."""
-        self._leave(RELEASE)
+        """End the session. Batches that are in hand and not settled are released: they are delivered again, without
+        counting as an attempt. Waits for the sidecar's last answers, for a few seconds at most."""
+        self._close(RELEASE)
 
-    def _leave(self, in_hand: Verdict | None) -> None:
-        if self._link is not None and self._background is not None:
-            self._link.check_process()
+    def _close(self, in_hand: Outcome | None) -> None:
+        if self._connection is not None and self._loop is not None:
+            self._connection.check_process()
         with self._opening:
             self._closed = True
-            taken, self._background = self._background, None
-        if taken is not None and self._link is not None:
+            taken, self._loop = self._loop, None
+        if taken is not None and self._connection is not None:
             try:
-                taken.call(self._link.leave(in_hand))
+                taken.call(self._connection.close(in_hand))
             finally:
-                shared.release(taken)
+                shared_loop.release(taken)
 
-    async def _make_link(self) -> Link:
-        return Link(self._options, self._inbox)
+    async def _connect(self) -> Connection:
+        return Connection(self._options, self._inbox)

@@ -1,4 +1,4 @@
-"""What consumers and workers can be told."""
+"""The options of consumers and workers."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offramp.answers import SettleResult
-from offramp.batches import Batch
+from offramp.batch import Batch
 from offramp.channel import Access, AccessOptions
 from offramp.protocol import DEFAULT_MESSAGE_BYTES, NEEDS_PROTOCOL_MINOR, PROTOCOL_MINOR, VERSION
 from offramp.v1 import consumer_pb2 as pb
@@ -15,23 +15,22 @@ OnResult = Callable[[Batch, SettleResult], object]
 
 
 class ConnectOptions(AccessOptions, total=False):
-    """Keyword arguments that all consumers and workers take. Where the sidecar is, and how to prove who this is, is
-    explained in `offramp.channel`."""
+    """Keyword arguments of all consumers and workers. For the address and the credentials see `offramp.channel`."""
 
-    #: a name for people, shown in the status and in dead letters. Default: host and pid
+    #: shown to operators in the status and in dead letters. Default: host and pid
     name: str | None
     #: seconds; ask for leases with this deadline, to be extended by `batch.extend`. Default: a lease lasts as long as
     #: the session, up to the subscription's `lease.max`
     lease: float | None
-    #: bytes; the largest gRPC message that this process takes, and so the largest record
+    #: bytes; the largest gRPC message that this process accepts, and so the largest record
     max_message_bytes: int
-    #: bytes of batches that may be unsettled at a time. 0: no limit but the sidecar's
+    #: bytes of batches that may be unsettled at a time. 0: only the sidecar's own limit
     credit_bytes: int
     #: seconds that a prefetched batch may wait for a worker before it is given back
     patience: float
     #: drain on SIGTERM (workers: on SIGINT too) while running in the main thread
     signals: bool
-    #: called with every answer to a settlement, on the thread that talks to the sidecar: it must not block
+    #: called with the result of every settlement, on the thread that talks to the sidecar: it must not block
     on_result: OnResult | None
 
 
@@ -64,11 +63,11 @@ class Options(Access):
 
     @property
     def waiting_time(self) -> float:
-        """Seconds that a batch may wait here: a small part of its lease at the most."""
+        """Seconds that a batch may wait here: a small part of its lease at most."""
         return self.patience if self.lease is None else min(self.patience, self.lease / 4)
 
     def hello(self, batches: int) -> pb.ConsumeRequest:
-        """The first words of a session that asks for so many batches."""
+        """The first request of a session, with a credit of `batches`."""
         pid = os.getpid()
         return pb.ConsumeRequest(
             hello=pb.Hello(

@@ -1,16 +1,16 @@
-"""What this package speaks, in one place."""
+"""The versions and defaults of the protocol that this package speaks."""
 
-#: the package of the protocol: its major version is part of the name
+#: the package of the protocol; its major version is part of the name
 PROTOCOL = "offramp.v1"
-#: the minor version that these stubs were generated from
+#: the minor version that the generated stubs are from
 PROTOCOL_MINOR = 0
-#: the least minor version of a sidecar that this client can work with
+#: the lowest minor version of a sidecar that this client can work with
 NEEDS_PROTOCOL_MINOR = 0
 #: of this package
 VERSION = "0.1.0"
-#: where a sidecar listens unless it is told otherwise
+#: where a sidecar listens by default
 DEFAULT_ADDRESS = "unix:/run/offramp/offramp.sock"
-#: bytes; what a gRPC client takes unless it is told otherwise
+#: bytes; the largest message that a gRPC client accepts by default
 DEFAULT_MESSAGE_BYTES = 4 << 20
-#: bytes; what is kept of a reason
+#: bytes; longer reasons are cut
 MOST_REASON = 1024

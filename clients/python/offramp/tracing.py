@@ -1,6 +1,6 @@
-"""Continuing the trace that a record came with.
+"""Continuing the trace of a record's producer.
 
-A producer's W3C context travels in the headers `traceparent` and `tracestate`, which the sidecar hands on untouched.
+A producer's W3C context comes in the headers `traceparent` and `tracestate`, which the sidecar leaves as they are.
 
     from offramp import tracing
 
@@ -10,7 +10,7 @@ A producer's W3C context travels in the headers `traceparent` and `tracestate`, 
                 with tracing.process(record):             # a span in the trace of the record's producer
                     publisher.publish("invoices", make(record), headers=tracing.headers())
 
-`passed_on` needs nothing; everything else needs `opentelemetry-api`, and does nothing of note unless the app has
+`passed_on` has no dependency; everything else needs `opentelemetry-api`, and has no effect unless the app has
 configured an SDK.
 """
 
@@ -18,26 +18,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from offramp.batches import Batch
-from offramp.records import Record
+from offramp.batch import Batch, Record
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span
 
-#: the headers in which a context travels
+#: the headers that carry a context
 HEADERS = ("traceparent", "tracestate")
-#: links that a span carries: what SDKs keep
+#: links of a span: as many as SDKs keep
 _MOST_LINKS = 128
 
 
 def passed_on(record: Record) -> list[tuple[str, bytes | None]]:
-    """The headers of the record that carry its trace, to publish what follows from it with. Needs no OpenTelemetry."""
+    """The headers of the record that carry its trace, to publish with. Needs no OpenTelemetry."""
     return [(header.name, header.value) for header in record.headers if header.name in HEADERS]
 
 
 def context_of(record: Record) -> "Context":
-    """The context that the record's producer has left in it; an empty one if there is none."""
+    """The context of the record's producer; an empty one if the record has none."""
     from opentelemetry.context import Context  # noqa: PLC0415 - an app without OpenTelemetry must be able to import us
     from opentelemetry.propagate import extract  # noqa: PLC0415
 
@@ -48,7 +47,7 @@ def context_of(record: Record) -> "Context":
 
 
 def links(batch: Batch) -> "list[Link]":
-    """One to the context of each producer of the batch, for a span about all of it."""
+    """One link for each producer of the batch, for a span about the whole batch."""
     from opentelemetry.trace import Link, get_current_span  # noqa: PLC0415
 
     found = {}
@@ -65,8 +64,8 @@ def links(batch: Batch) -> "list[Link]":
 def process(work: Batch | Record) -> "Iterator[Span]":
     """A span about handling it, by the messaging conventions, current within the block.
 
-    Of a record it continues the trace of its producer. Of a batch it belongs to whatever is current, and links to all
-    producers: a batch has many, and a span one parent. An exception that leaves the block marks the span and goes on.
+    For a record it continues the trace of the producer. For a batch it is a child of the current span and links to all
+    producers: a batch has many, and a span one parent. An exception that leaves the block is recorded in the span.
     """
     from opentelemetry.trace import SpanKind, get_tracer  # noqa: PLC0415
 

@@ -1,19 +1,18 @@
-"""A handler that gets batches, run in threads."""
+"""Runs a handler for batches in threads."""
 
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Unpack
 
-from offramp.background import Background, shared
-from offramp.batches import Batch
-from offramp.handling import check_done, check_workers, conclude, is_asynchronous
-from offramp.inbox import ThreadInbox
-from offramp.link import Link
+from offramp._internal.background_loop import BackgroundLoop, shared_loop
+from offramp._internal.connection import Connection
+from offramp._internal.handlers import check_result, credit_for, is_coroutine_handler, settle_by_result
+from offramp._internal.inbox import ThreadInbox
+from offramp._internal.signal_safe import Event
+from offramp._internal.stop_signals import drain_on_signals
+from offramp.batch import Batch
 from offramp.options import ConnectOptions, Options
-from offramp.signals import draining_on
-from offramp.waiting import Flag
 
 Handler = Callable[[Batch], object]
 
@@ -21,14 +20,14 @@ Handler = Callable[[Batch], object]
 class Worker:
     """Calls `handler` with batches, in `workers` threads on one connection.
 
-    A handler that returns has done its batch: it is acked, except for records that it marked otherwise. One that
-    raises has not: what it did not mark is retried, with the exception as the reason, unless it raises `Retry`,
-    `Reject`, `Release` or `Overloaded`.
+    When a handler returns, its batch is acked, except for records that it marked otherwise. When it raises, the records
+    that it did not mark are retried with the exception as the reason, unless it raises `Retry`, `Reject`, `Release` or
+    `Overloaded`.
 
-    `prefetch` is how many further batches wait in this process, so that no worker idles for a round trip; default: one
-    for each worker. What waits here cannot be taken by another process; a batch that has waited for `patience` seconds
-    is given back. `drain_timeout` is how many seconds handlers get to finish once it drains; default: as long as
-    they take. For the other options see `ConnectOptions`.
+    `prefetch` is the number of further batches that wait in this process, so that no worker waits for a round trip;
+    default: one for each worker. No other process can take them; a batch that has waited for `patience` seconds is
+    given back. `drain_timeout` is the number of seconds that handlers have to finish once it drains; default: as
+    long as they take. For the other options see `ConnectOptions`.
     """
 
     def __init__(
@@ -41,18 +40,18 @@ class Worker:
         drain_timeout: float | None = None,
         **options: Unpack[ConnectOptions],
     ) -> None:
-        if is_asynchronous(handler):
+        if is_coroutine_handler(handler):
             raise TypeError("handler: it is a coroutine function (async def), which only offramp.aio.Worker can run")
         self._handler = handler
         self._workers = workers
         self._drain_timeout = drain_timeout
-        self._options = Options(subscription=subscription, credit=check_workers(workers, prefetch), **options)
-        self._background: Background | None = None
-        self._link: Link | None = None
+        self._options = Options(subscription=subscription, credit=credit_for(workers, prefetch), **options)
+        self._loop: BackgroundLoop | None = None
+        self._connection: Connection | None = None
         self._draining = False
-        #: somebody called `drain`, or all threads ended by themselves
-        self._told = Flag()
-        self._finished = Flag()
+        #: `drain` was called, or all threads have ended by themselves
+        self._stopping = Event()
+        self._finished = Event()
         self._lock = threading.Lock()
         self._running = workers
         self._failure: BaseException | None = None
@@ -60,22 +59,22 @@ class Worker:
     @property
     def connected(self) -> bool:
         """There is a session with the sidecar now."""
-        return self._link is not None and self._link.connected
+        return self._connection is not None and self._connection.connected
 
     def run(self) -> None:
         """Work until `drain` is called or, in the main thread, SIGTERM or SIGINT comes.
 
         Then no further batch is taken, those in hand are finished and settled, and the sidecar is told. Waits for the
-        sidecar for as long as it takes, also when it restarts. Raises `Refused` when the sidecar says no, and what
+        sidecar for as long as it takes, also when it restarts. Raises `Refused` when the sidecar refuses, and what
         a handler raises to end the process (SystemExit, for one). A worker runs once.
         """
-        if self._background is not None:
+        if self._loop is not None:
             raise RuntimeError("this worker has been run already; make a new one")
-        self._background = shared.acquire()
+        self._loop = shared_loop.acquire()
         try:
-            self._run(self._background)
+            self._run(self._loop)
         finally:
-            shared.release(self._background)
+            shared_loop.release(self._loop)
         if self._failure is not None:
             raise self._failure
 
@@ -83,14 +82,14 @@ class Worker:
         """Take no further batch, and let `run` return once those in hand are settled. Returns at once; any thread, and
         any signal handler, may call it."""
         self._draining = True
-        if self._link is not None:
-            self._link.drain()
-            self._told.set()
+        if self._connection is not None:
+            self._connection.drain()
+            self._stopping.set()
 
-    def _run(self, loop: Background) -> None:
+    def _run(self, loop: BackgroundLoop) -> None:
         inbox = ThreadInbox()
-        with self._signals():
-            link = self._link = loop.call(self._make_link(inbox))
+        with drain_on_signals((signal.SIGTERM, signal.SIGINT), self.drain, enabled=self._options.signals):
+            connection = self._connection = loop.call(self._connect(inbox))
             try:
                 if self._draining:
                     self.drain()
@@ -98,18 +97,13 @@ class Worker:
                     # Daemons: a handler that never ends must not keep the process from ending once `run` gave up on it.
                     name = f"{self._options.subscription}-{number}"
                     threading.Thread(target=self._work, args=(inbox,), name=name, daemon=True).start()
-                self._told.wait()
+                self._stopping.wait()
                 self._finished.wait(self._drain_timeout)
             finally:
-                loop.call(link.leave(None))
+                loop.call(connection.close(None))
 
-    async def _make_link(self, inbox: ThreadInbox) -> Link:
-        return Link(self._options, inbox)
-
-    def _signals(self) -> AbstractContextManager[None]:
-        if not self._options.signals:
-            return nullcontext()
-        return draining_on((signal.SIGTERM, signal.SIGINT), self.drain, polite=False)
+    async def _connect(self, inbox: ThreadInbox) -> Connection:
+        return Connection(self._options, inbox)
 
     def _work(self, inbox: ThreadInbox) -> None:
         try:
@@ -123,17 +117,17 @@ class Worker:
                 self._running -= 1
                 if not self._running:
                     self._finished.set()
-                    self._told.set()
+                    self._stopping.set()
 
     def _handle(self, batch: Batch) -> None:
         try:
-            check_done(self._handler(batch))
+            check_result(self._handler(batch))
         except Exception as error:
-            conclude(batch, error)
+            settle_by_result(batch, error)
         except BaseException as error:
-            # First, or the batch might come back to this very process.
+            # First, or this process might get the batch again.
             self.drain()
-            conclude(batch, error)
+            settle_by_result(batch, error)
             raise
         else:
-            conclude(batch, None)
+            settle_by_result(batch, None)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from offramp.background import shared
-from tests.clients.python.fake import FakeSidecar
+from offramp._internal.background_loop import shared_loop
+from tests.clients.python.fake_sidecar import FakeSidecar
 
 
 class Blocking:
@@ -31,7 +31,7 @@ class Blocking:
 
 @pytest.fixture
 def sidecar(tmp_path: Path) -> Iterator[Blocking]:
-    background = shared.acquire()
+    background = shared_loop.acquire()
 
     async def make() -> FakeSidecar:
         fake = FakeSidecar(tmp_path / "s")
@@ -44,4 +44,4 @@ def sidecar(tmp_path: Path) -> Iterator[Blocking]:
         assert fake.violations == []
     finally:
         background.call(fake.stop())
-        shared.release(background)
+        shared_loop.release(background)

@@ -10,7 +10,7 @@ import pytest
 import offramp
 from offramp import aio
 from offramp.v1 import consumer_pb2
-from tests.clients.python.fake import fake_sidecar
+from tests.clients.python.fake_sidecar import fake_sidecar
 
 
 def test_batches_come_one_after_the_other_and_the_session_ends_in_order(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from offramp.errors import AlreadySettled
 from offramp.v1 import record_pb2 as pb
 
 
-class Desk:
+class Settler:
     """Keeps what is handed in."""
 
     def __init__(self) -> None:
         self.settlements: list[pb.Settlement] = []
         self.extensions: list[float] = []
 
-    def settle(self, batch: offramp.Batch, settlement: pb.Settlement, *, ours: bool) -> Answer[SettleResult]:
+    def settle(self, batch: offramp.Batch, settlement: pb.Settlement, *, automatic: bool) -> Answer[SettleResult]:
         self.settlements.append(settlement)
         answer: Answer[SettleResult] = Answer()
         answer.resolve(SETTLED)
@@ -28,13 +28,13 @@ class Desk:
         return Answer()
 
 
-def batch_of(*records: pb.Record, desk: Desk | None = None, **about: object) -> offramp.Batch:
+def batch_of(*records: pb.Record, settler: Settler | None = None, **about: object) -> offramp.Batch:
     message = pb.Batch(lease=b"lease", topic="orders", lanes=[3], records=records, **about)  # type: ignore[arg-type]
-    return offramp.Batch(message, desk or Desk(), received_at=0.0)
+    return offramp.Batch(message, settler or Settler(), received_at=0.0)
 
 
-def ten(desk: Desk) -> offramp.Batch:
-    return batch_of(*(pb.Record(value=b"%d" % index) for index in range(10)), desk=desk)
+def ten(settler: Settler) -> offramp.Batch:
+    return batch_of(*(pb.Record(value=b"%d" % index) for index in range(10)), settler=settler)
 
 
 def test_a_null_value_is_not_an_empty_one() -> None:
@@ -61,7 +61,7 @@ def test_headers_keep_their_order_and_repeat_and_the_last_one_of_a_name_wins() -
 
 
 def test_a_batch_is_a_sequence_of_records() -> None:
-    batch = ten(Desk())
+    batch = ten(Settler())
     assert len(batch) == 10
     assert [record.value for record in batch] == [b"%d" % index for index in range(10)]
     assert batch[-1].value == b"9"
@@ -82,23 +82,23 @@ def test_attempts_are_those_of_the_ranges_that_were_delivered_before() -> None:
 
 
 def test_marks_travel_with_the_batch_and_the_last_one_counts() -> None:
-    desk = Desk()
-    batch = ten(desk)
+    settler = Settler()
+    batch = ten(settler)
     batch[3].reject("never")
     batch[3].nack(ValueError("soon"), after=2)
     batch[4].nack(ValueError("soon"), after=2)
     batch[5].ack()
-    assert desk.settlements == []
+    assert settler.settlements == []
     batch.ack()
-    (settlement,) = desk.settlements
+    (settlement,) = settler.settlements
     assert settlement.outcome == pb.OUTCOME_ACK
     (part,) = settlement.parts
     assert (part.first, part.count, part.reason, part.retry_after_ms) == (3, 2, "ValueError: soon", 2_000)
 
 
 def test_flushed_records_are_settled_while_the_rest_stays_in_hand() -> None:
-    desk = Desk()
-    batch = ten(desk)
+    settler = Settler()
+    batch = ten(settler)
     assert batch.flush() is None
     for record in batch[:4]:
         record.ack()
@@ -107,7 +107,7 @@ def test_flushed_records_are_settled_while_the_rest_stays_in_hand() -> None:
     with pytest.raises(AlreadySettled):
         batch[0].nack()
     batch.nack("the rest")
-    first, second = desk.settlements
+    first, second = settler.settlements
     assert first.partial
     assert [(part.first, part.count) for part in first.parts] == [(0, 4)]
     assert second.partial
@@ -115,18 +115,18 @@ def test_flushed_records_are_settled_while_the_rest_stays_in_hand() -> None:
 
 
 def test_a_batch_that_was_flushed_to_the_last_record_may_still_be_acked() -> None:
-    desk = Desk()
-    batch = ten(desk)
+    settler = Settler()
+    batch = ten(settler)
     for record in batch:
         record.ack()
     answer = batch.flush()
     assert batch.settled
     assert batch.ack() is answer
-    assert len(desk.settlements) == 1
+    assert len(settler.settlements) == 1
 
 
 def test_settling_twice_is_a_mistake_that_is_named() -> None:
-    batch = ten(Desk())
+    batch = ten(Settler())
     batch.ack()
     with pytest.raises(AlreadySettled, match="settled already"):
         batch.nack()
@@ -138,7 +138,7 @@ def test_settling_twice_is_a_mistake_that_is_named() -> None:
 
 @pytest.mark.parametrize("after", [-1.0, float("nan"), float("inf")])
 def test_a_time_that_nobody_can_wait_is_refused(after: float) -> None:
-    batch = ten(Desk())
+    batch = ten(Settler())
     with pytest.raises(ValueError, match="after"):
         batch.nack(after=after)
     with pytest.raises(ValueError, match="after"):
@@ -148,7 +148,7 @@ def test_a_time_that_nobody_can_wait_is_refused(after: float) -> None:
 
 def test_a_lease_is_not_extended_by_nothing() -> None:
     with pytest.raises(ValueError, match="extended"):
-        ten(Desk()).extend(0)
+        ten(Settler()).extend(0)
 
 
 def test_reasons_are_cut_and_cleaned_to_what_can_travel() -> None:
@@ -156,14 +156,14 @@ def test_reasons_are_cut_and_cleaned_to_what_can_travel() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    desk = Desk()
-    batch = batch_of(*[pb.Record()] * 4, desk=desk)
+    settler = Settler()
+    batch = batch_of(*[pb.Record()] * 4, settler=settler)
     batch[0].reject("é" * 5_000)
     batch[1].reject("half a character: \udc80")
     batch[2].reject(Mute())
     batch[3].reject(KeyError())
     batch.ack()
-    reasons = [part.reason for part in desk.settlements[0].parts]
+    reasons = [part.reason for part in settler.settlements[0].parts]
     assert reasons[0] == "é" * 512
     assert reasons[1] == "half a character: ?"
     assert reasons[2].startswith("Mute: ")

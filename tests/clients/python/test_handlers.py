@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import offramp
-from offramp import aio, process
-from tests.clients.python import crowd
+from offramp import aio, processes
+from tests.clients.python import process_handlers
 from tests.clients.python.conftest import Blocking
-from tests.clients.python.fake import fake_sidecar
+from tests.clients.python.fake_sidecar import fake_sidecar
 
 
 async def work(batch: offramp.Batch) -> None:
@@ -99,7 +99,7 @@ def test_a_handler_may_return_the_sidecar_s_answer(sidecar: Blocking, caplog: py
 
 def test_an_object_that_is_called_as_a_coroutine_is_no_handler_for_threads() -> None:
     with pytest.raises(TypeError, match=r"offramp\.aio\.Worker"):
-        offramp.Worker("orders", crowd.Asynchronous())
+        offramp.Worker("orders", process_handlers.Asynchronous())
 
 
 @pytest.mark.parametrize("handler", [generator, asynchronous_generator, wrapped])
@@ -108,12 +108,15 @@ def test_only_what_is_async_def_is_a_handler_for_tasks(handler: Callable[[offram
         aio.Worker("orders", handler)
 
 
-@pytest.mark.parametrize("handler", [crowd.do_in_a_task, crowd.Asynchronous(), functools.partial(crowd.do_in_a_task)])
+@pytest.mark.parametrize(
+    "handler",
+    [process_handlers.do_in_a_task, process_handlers.Asynchronous(), functools.partial(process_handlers.do_in_a_task)],
+)
 def test_a_process_runs_in_tasks_what_only_tasks_can_run(handler: Callable[[offramp.Batch], Any]) -> None:
-    worker, _ = process._worker(process.Job("orders", handler, {}, None, None))
+    worker, _ = processes._make_worker(processes.Job("orders", handler, {}, None, None))
     assert isinstance(worker, aio.Worker)
 
 
 def test_a_process_runs_plain_functions_in_threads() -> None:
-    worker, _ = process._worker(process.Job("orders", crowd.do, {}, None, None))
+    worker, _ = processes._make_worker(processes.Job("orders", process_handlers.do, {}, None, None))
     assert isinstance(worker, offramp.Worker)

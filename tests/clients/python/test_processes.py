@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import offramp
-from tests.clients.python import crowd
+from tests.clients.python import process_handlers
 from tests.e2e.harness import PATIENCE, Sidecar, eventually
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sidecar]:
-    monkeypatch.setenv(crowd.FOLDER, str(tmp_path))
+    monkeypatch.setenv(process_handlers.FOLDER, str(tmp_path))
     orders = {"topics": ["orders"], "batch": {"records": 1}, "retry": {"first": "1ms"}}
     with Sidecar(tmp_path, subscriptions={"orders": orders}) as sidecar:
         yield sidecar
@@ -50,7 +50,7 @@ def publish(sidecar: Sidecar, count: int) -> None:
 
 
 def test_one_lane_feeds_all_processes_and_each_has_a_session_of_its_own(sidecar: Sidecar) -> None:
-    with running(sidecar, crowd.do_slowly, processes=3, prefetch=0) as (crew, run):
+    with running(sidecar, process_handlers.do_slowly, processes=3, prefetch=0) as (crew, run):
         eventually(lambda: len(sidecar.status().sessions) == 3)
         assert {session.pid for session in sidecar.status().sessions} == set(crew.pids)
         publish(sidecar, 90)
@@ -62,7 +62,7 @@ def test_one_lane_feeds_all_processes_and_each_has_a_session_of_its_own(sidecar:
 
 
 def test_a_process_that_is_killed_is_replaced_and_its_batch_comes_again(sidecar: Sidecar) -> None:
-    with running(sidecar, crowd.get_stuck_once, processes=2) as (crew, _):
+    with running(sidecar, process_handlers.get_stuck_once, processes=2) as (crew, _):
         publish(sidecar, 1)
         eventually(lambda: notes(sidecar))
         victim = int(notes(sidecar)[0][0])
@@ -73,7 +73,9 @@ def test_a_process_that_is_killed_is_replaced_and_its_batch_comes_again(sidecar:
 
 
 def test_a_process_is_replaced_after_so_many_batches(sidecar: Sidecar) -> None:
-    with running(sidecar, crowd.do, processes=1, prefetch=0, max_batches=3, initializer=crowd.begin):
+    with running(
+        sidecar, process_handlers.do, processes=1, prefetch=0, max_batches=3, initializer=process_handlers.begin
+    ):
         publish(sidecar, 9)
         eventually(lambda: sidecar.status().counters.acked == 9)
     did = Counter(pid for pid, word, *_ in notes(sidecar) if word == "did")
@@ -85,13 +87,13 @@ def test_a_process_is_replaced_after_so_many_batches(sidecar: Sidecar) -> None:
 def test_a_process_whose_own_code_ends_it_is_not_started_again_and_again_without_a_word(
     sidecar: Sidecar, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with running(sidecar, crowd.do, processes=1, max_batches=1, initializer=crowd.leave):
+    with running(sidecar, process_handlers.do, processes=1, max_batches=1, initializer=process_handlers.leave):
         eventually(lambda: len(notes(sidecar)) >= 2)
     assert "a worker process ended with exit code 1; starting another" in caplog.text
 
 
 def test_draining_lets_all_finish_what_they_have_in_hand(sidecar: Sidecar) -> None:
-    with running(sidecar, crowd.wait_for_go, processes=2) as (crew, run):
+    with running(sidecar, process_handlers.wait_for_go, processes=2) as (crew, run):
         publish(sidecar, 10)
         eventually(lambda: len(notes(sidecar)) == 2)
         crew.drain()
@@ -107,7 +109,7 @@ def test_draining_lets_all_finish_what_they_have_in_hand(sidecar: Sidecar) -> No
 
 
 def test_those_that_do_not_end_in_time_are_killed(sidecar: Sidecar) -> None:
-    with running(sidecar, crowd.wait_for_go, processes=1, drain_timeout=0.2) as (crew, run):
+    with running(sidecar, process_handlers.wait_for_go, processes=1, drain_timeout=0.2) as (crew, run):
         publish(sidecar, 1)
         eventually(lambda: notes(sidecar))
         crew.drain()
@@ -116,20 +118,20 @@ def test_those_that_do_not_end_in_time_are_killed(sidecar: Sidecar) -> None:
 
 
 def test_a_coroutine_function_runs_in_tasks(sidecar: Sidecar) -> None:
-    with running(sidecar, crowd.do_in_a_task, processes=1, workers=4):
+    with running(sidecar, process_handlers.do_in_a_task, processes=1, workers=4):
         publish(sidecar, 20)
         eventually(lambda: sidecar.status().counters.acked == 20)
 
 
 def test_a_refusal_ends_all_of_them_and_is_raised(sidecar: Sidecar) -> None:
-    crew = offramp.Processes("ordrs", crowd.do, processes=2, address=sidecar.target)
+    crew = offramp.Processes("ordrs", process_handlers.do, processes=2, address=sidecar.target)
     with pytest.raises(offramp.errors.NotFound, match="orders"):
         crew.run()
     assert crew.pids == ()
 
 
 def test_processes_do_not_outlive_their_parent(sidecar: Sidecar) -> None:
-    command = [sys.executable, "-m", "tests.clients.python.crowd", "orders"]
+    command = [sys.executable, "-m", "tests.clients.python.process_handlers", "orders"]
     environment = {**os.environ, "OFFRAMP_ADDRESS": sidecar.target}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as parent:
         try:
@@ -140,7 +142,7 @@ def test_processes_do_not_outlive_their_parent(sidecar: Sidecar) -> None:
 
 
 def test_a_signal_drains_a_program(sidecar: Sidecar) -> None:
-    command = [sys.executable, "-m", "tests.clients.python.crowd", "orders"]
+    command = [sys.executable, "-m", "tests.clients.python.process_handlers", "orders"]
     environment = {**os.environ, "OFFRAMP_ADDRESS": sidecar.target}
     with subprocess.Popen(command, cwd=ROOT, env=environment) as parent:
         try:
@@ -164,7 +166,7 @@ def test_a_signal_drains_a_program(sidecar: Sidecar) -> None:
 )
 def test_an_option_that_makes_no_sense_is_named(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        offramp.Processes("orders", crowd.do, **options)
+        offramp.Processes("orders", process_handlers.do, **options)
 
 
 def test_a_handler_that_cannot_travel_is_refused() -> None:

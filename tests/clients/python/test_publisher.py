@@ -10,7 +10,7 @@ import offramp
 from offramp import aio
 from offramp.v1 import publish_pb2 as pb
 from tests.clients.python.conftest import Blocking
-from tests.clients.python.fake import FakeSidecar, fake_sidecar
+from tests.clients.python.fake_sidecar import FakeSidecar, fake_sidecar
 
 
 def test_a_message_travels_whole_and_its_place_comes_back(sidecar: Blocking) -> None:

@@ -10,7 +10,7 @@ import pytest
 import offramp
 from offramp import aio
 from offramp.v1 import record_pb2 as pb
-from tests.clients.python.fake import FakeSidecar, fake_sidecar
+from tests.clients.python.fake_sidecar import FakeSidecar, fake_sidecar
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:

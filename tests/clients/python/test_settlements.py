@@ -3,27 +3,27 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offramp import settlements
+from offramp._internal import settlements
+from offramp.outcomes import ACK, RELEASE, Outcome
 from offramp.v1 import record_pb2 as pb
-from offramp.verdicts import ACK, RELEASE, Verdict
 
 LEASE = bytes(16)
-NACK = Verdict(pb.OUTCOME_NACK, "no", 1_500)
-REJECT = Verdict(pb.OUTCOME_REJECT, "never")
+NACK = Outcome(pb.OUTCOME_NACK, "no", 1_500)
+REJECT = Outcome(pb.OUTCOME_REJECT, "never")
 
-verdicts = st.sampled_from([ACK, RELEASE, NACK, REJECT])
+outcomes = st.sampled_from([ACK, RELEASE, NACK, REJECT])
 records = st.integers(1, 40)
 
 
-def marks_of(count: int, least: int = 0) -> st.SearchStrategy[dict[int, Verdict]]:
-    return st.dictionaries(st.integers(0, count - 1), verdicts, min_size=least, max_size=count)
+def marks_of(count: int, least: int = 0) -> st.SearchStrategy[dict[int, Outcome]]:
+    return st.dictionaries(st.integers(0, count - 1), outcomes, min_size=least, max_size=count)
 
 
-def read(settlement: pb.Settlement, count: int) -> dict[int, Verdict]:
+def read(settlement: pb.Settlement, count: int) -> dict[int, Outcome]:
     """What a settlement says of each record, by the rules of the protocol."""
 
-    def said(one: pb.Settlement | pb.Part) -> Verdict:
-        return Verdict(one.outcome, one.reason, one.retry_after_ms if one.HasField("retry_after_ms") else None)
+    def said(one: pb.Settlement | pb.Part) -> Outcome:
+        return Outcome(one.outcome, one.reason, one.retry_after_ms if one.HasField("retry_after_ms") else None)
 
     out = {} if settlement.partial else dict.fromkeys(range(count), said(settlement))
     free_from = 0
@@ -36,13 +36,13 @@ def read(settlement: pb.Settlement, count: int) -> dict[int, Verdict]:
     return out
 
 
-@given(st.data(), records, verdicts)
+@given(st.data(), records, outcomes)
 def test_marked_records_fare_as_marked_and_all_others_as_the_batch(
-    data: st.DataObject, count: int, verdict: Verdict
+    data: st.DataObject, count: int, outcome: Outcome
 ) -> None:
     marks = data.draw(marks_of(count))
-    settlement = settlements.whole(LEASE, verdict, marks)
-    assert read(settlement, count) == {index: marks.get(index, verdict) for index in range(count)}
+    settlement = settlements.whole(LEASE, outcome, marks)
+    assert read(settlement, count) == {index: marks.get(index, outcome) for index in range(count)}
 
 
 @given(st.data(), records)
@@ -54,24 +54,24 @@ def test_only_marked_records_are_named_while_the_rest_stays_in_hand(data: st.Dat
     assert read(settlement, count) == marks
 
 
-@given(st.data(), records, verdicts)
+@given(st.data(), records, outcomes)
 def test_records_that_are_settled_already_are_not_named_again(
-    data: st.DataObject, count: int, verdict: Verdict
+    data: st.DataObject, count: int, outcome: Outcome
 ) -> None:
     settled = data.draw(st.sets(st.integers(0, count - 1), max_size=count - 1))
     marks = {index: said for index, said in data.draw(marks_of(count)).items() if index not in settled}
-    settlement = settlements.rest(LEASE, count, settled, verdict, marks)
+    settlement = settlements.rest(LEASE, count, settled, outcome, marks)
     left = set(range(count)) - settled
-    assert read(settlement, count) == {index: marks.get(index, verdict) for index in left}
+    assert read(settlement, count) == {index: marks.get(index, outcome) for index in left}
 
 
-@given(st.data(), records, verdicts, st.integers(80, 400))
+@given(st.data(), records, outcomes, st.integers(80, 400))
 def test_a_settlement_in_pieces_says_the_same_and_each_piece_is_small(
-    data: st.DataObject, count: int, verdict: Verdict, most: int
+    data: st.DataObject, count: int, outcome: Outcome, most: int
 ) -> None:
-    settlement = settlements.whole(LEASE, verdict, data.draw(marks_of(count)))
+    settlement = settlements.whole(LEASE, outcome, data.draw(marks_of(count)))
     pieces = settlements.split(settlement, count, most)
-    together: dict[int, Verdict] = {}
+    together: dict[int, Outcome] = {}
     for piece in pieces:
         assert piece.ByteSize() <= most
         said = read(piece, count)

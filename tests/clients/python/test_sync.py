@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 import offramp
-from offramp.background import shared
+from offramp._internal.background_loop import shared_loop
 from tests.clients.python.conftest import Blocking
 
 
@@ -243,8 +243,8 @@ def test_the_thread_that_talks_to_the_sidecar_is_there_only_while_it_is_used(sid
 
     with offramp.connect("orders", address=sidecar.address), offramp.connect("orders", address=sidecar.address):
         assert talking() == 1
-    background = shared.acquire()
-    shared.release(background)
+    background = shared_loop.acquire()
+    shared_loop.release(background)
     assert talking() == 1  # The fake sidecar lives there too.
 
 

@@ -1,4 +1,4 @@
-"""The same for asyncio: `connect`, `Worker` and `Publisher`. Batches, records and errors are those of `offramp`."""
+"""The asyncio versions of `connect`, `Worker` and `Publisher`. Batches, records and errors are those of `offramp`."""
 
 from offramp.aio.consumer import Consumer, connect
 from offramp.aio.publisher import Publisher

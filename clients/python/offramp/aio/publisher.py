@@ -1,4 +1,4 @@
-"""Sending messages to a broker through the sidecar, for asyncio."""
+"""Publishing to a broker through the sidecar, for asyncio."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -7,17 +7,16 @@ from typing import Self, Unpack
 import grpc.aio
 
 from offramp.channel import Access, AccessOptions
-from offramp.messages import METHOD, Data, Headers, Message, Place, Target, publish_error, read_places
+from offramp.publisher import METHOD, Data, Headers, Message, Place, PublishTarget, publish_error, read_places
 from offramp.v1 import publish_pb2 as pb
 
 
 class Publisher:
     """Publishes to the broker of a `subscription`, or to a `broker` by its name. Any number of tasks may use it.
 
-    Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It
-    raises `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds:
-    then some messages may have been published, and publishing again may duplicate them. For the other options see
-    `offramp.channel`.
+    Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It raises
+    `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds: then some messages
+    may have been published, and publishing again may duplicate them. For the other options see `offramp.channel`.
     """
 
     def __init__(
@@ -28,7 +27,7 @@ class Publisher:
         timeout: float = 30.0,
         **access: Unpack[AccessOptions],
     ) -> None:
-        self._to = Target(subscription, broker)
+        self._target = PublishTarget(subscription, broker)
         self._timeout = timeout
         self._access = Access(**access)
         self._channel = self._access.open_aio()
@@ -39,13 +38,13 @@ class Publisher:
     async def publish(
         self, topic: str, value: Data, *, key: Data = None, headers: Headers = (), lane: int | None = None
     ) -> Place:
-        """Publish one message, and say where it went."""
+        """Publish one message. Returns its lane and position."""
         places = await self.publish_many(topic, [Message(value, key, headers, lane)])
         return places[0]
 
     async def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
-        """Publish messages to one topic in one call, and say where they went, in their order."""
-        request = self._to.request(topic, messages)
+        """Publish messages to one topic in one call. Returns their lanes and positions, in their order."""
+        request = self._target.request(topic, messages)
         try:
             response = await self._publish(
                 request, timeout=self._timeout, wait_for_ready=True, metadata=self._access.metadata()

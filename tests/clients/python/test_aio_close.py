@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import offramp
-from offramp import aio, link
+from offramp import aio
+from offramp._internal import connection
 from offramp.v1 import record_pb2 as pb
-from tests.clients.python.fake import Parcel, fake_sidecar
+from tests.clients.python.fake_sidecar import Parcel, fake_sidecar
 
 
 def test_batches_in_hand_are_released_when_the_consumer_is_closed(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_a_sidecar_that_does_not_answer_keeps_nobody_from_leaving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body() -> None:
-        monkeypatch.setattr(link, "GOODBYE", 0.05)
+        monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.05)
         async with fake_sidecar(tmp_path) as sidecar:
             sidecar.deaf = True
             await sidecar.offer([b"1"])

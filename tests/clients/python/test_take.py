@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 import offramp
+from offramp._internal.inbox import TaskInbox
+from offramp._internal.outbox import Outbox, PendingSettlement, Wakeup
+from offramp._internal.session import Session
 from offramp.answers import Answer
-from offramp.bell import Bell
-from offramp.inbox import TaskInbox
 from offramp.options import Options
-from offramp.outbox import Outbox, Settling
-from offramp.session import Session
 from offramp.v1 import record_pb2
 from tests.clients.python.conftest import Blocking
-from tests.clients.python.fake import PATIENCE
+from tests.clients.python.fake_sidecar import PATIENCE
 
 
 def poll(consumer: offramp.Consumer, timeout: float) -> offramp.Batch:
@@ -64,14 +63,14 @@ def test_threads_that_take_their_first_batch_at_once_share_one_session(sidecar: 
     assert len(sidecar.fake.sessions) == 1
 
 
-class Desk:
-    """Takes settlements as a link does, but nobody writes them."""
+class Settler:
+    """Takes settlements as a connection does, but nothing writes them."""
 
     def __init__(self) -> None:
         self.outbox = Outbox(None)
 
-    def settle(self, batch: offramp.Batch, settlement: record_pb2.Settlement, *, ours: bool) -> Any:
-        self.outbox.settle(Settling(batch, settlement, ours=ours))
+    def settle(self, batch: offramp.Batch, settlement: record_pb2.Settlement, *, automatic: bool) -> Any:
+        self.outbox.settle(PendingSettlement(batch, settlement, automatic=automatic))
         return Answer()
 
     def extend(self, batch: offramp.Batch, seconds: float) -> Any:
@@ -80,11 +79,11 @@ class Desk:
 
 def test_one_who_comes_before_a_pause_was_told_to_the_sidecar_is_not_overlooked() -> None:
     async def body() -> None:
-        desk, inbox = Desk(), TaskInbox()
+        settler, inbox = Settler(), TaskInbox()
         options = Options(subscription="orders", credit=2, address="unix:/nowhere", patience=1e-9)
-        session = Session(options, desk, inbox, desk.outbox, Bell(), lambda welcome: None)
-        inbox.on_wait = session.wanted
-        session._take_in([record_pb2.Batch(lease=b"1", records=[record_pb2.Record()])])
+        session = Session(options, settler, inbox, settler.outbox, Wakeup(), lambda welcome: None)
+        inbox.on_wait = session.on_wait
+        session._on_batches([record_pb2.Batch(lease=b"1", records=[record_pb2.Record()])])
         session._check_patience()
         assert len(inbox) == 0
         taker = asyncio.create_task(inbox.take())

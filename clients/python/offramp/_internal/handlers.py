@@ -1,22 +1,22 @@
-"""What a handler is, and from how it ended to what becomes of its batch."""
+"""What a handler is, and how its end settles its batch."""
 
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Generator
 
 from offramp.answers import Answer
-from offramp.batches import Batch
-from offramp.verdicts import ACK, RELEASE, SettleAs, Verdict, verdict_of
+from offramp.batch import Batch
+from offramp.outcomes import ACK, RELEASE, Outcome, SettleAs, outcome_of
 
 logger = logging.getLogger("offramp")
 
 
-def is_asynchronous(handler: Callable[[Batch], object]) -> bool:
-    """A call of it does nothing until it is awaited: a coroutine function, or an object whose `__call__` is one."""
+def is_coroutine_handler(handler: Callable[[Batch], object]) -> bool:
+    """Whether calling it does nothing until awaited: a coroutine function, or an object whose `__call__` is one."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
-def check_done(result: object) -> None:
+def check_result(result: object) -> None:
     """Raises `TypeError` if a handler returned its work instead of doing it: an ack would lose the records."""
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         advice = "a handler must not yield"
@@ -31,30 +31,30 @@ def check_done(result: object) -> None:
     )
 
 
-def conclude(batch: Batch, error: BaseException | None) -> None:
-    """Settle what the handler has not settled itself: acked if it returned, as its exception says if it raised."""
+def settle_by_result(batch: Batch, error: BaseException | None) -> None:
+    """Settle what the handler has not settled itself: acked if it returned, by its exception if it raised."""
     if error is None:
         batch.settle_rest(ACK)
         return
     if not isinstance(error, SettleAs):
         what = "" if not batch.settled else ", which it had settled already"
         logger.warning("the handler failed for %r%s", batch, what, exc_info=error)
-    batch.settle_rest(verdict_of(error))
+    batch.settle_rest(outcome_of(error))
 
 
-def verdict_on_exit(error: BaseException | None) -> Verdict | None:
-    """What becomes of batches in hand when a consumer's `with` block ends.
+def outcome_on_exit(error: BaseException | None) -> Outcome | None:
+    """The outcome of batches in hand when a consumer's `with` block ends.
 
-    Left in order, it has not tried them. Left by an exception, it has failed with them: to call them untried would
-    bring a poisoned record back for ever. Interrupted (Ctrl-C, a cancelled task), nobody can say: None.
+    Without an exception they were not tried. With one they have failed: called untried, a poisoned record would come
+    back for ever. Interrupted (Ctrl-C, a cancelled task), nobody knows: None.
     """
     if error is None:
         return RELEASE
-    return verdict_of(error) if isinstance(error, Exception) else None
+    return outcome_of(error) if isinstance(error, Exception) else None
 
 
-def check_workers(workers: int, prefetch: int | None) -> int:
-    """The batches to ask for. Raises `ValueError`."""
+def credit_for(workers: int, prefetch: int | None) -> int:
+    """The number of batches to ask for. Raises `ValueError`."""
     if workers < 1:
         raise ValueError(f"workers: {workers} is less than 1")
     if prefetch is None:

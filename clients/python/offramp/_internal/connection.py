@@ -10,49 +10,49 @@ from collections.abc import Callable
 
 import grpc.aio
 
-from offramp import errors, forking
+from offramp import errors
+from offramp._internal import fork_safety
+from offramp._internal.backoff import LONGEST, Backoff
+from offramp._internal.inbox import Inbox
+from offramp._internal.outbox import Outbox, PendingExtension, PendingSettlement, Wakeup
+from offramp._internal.session import Session
 from offramp.answers import Answer, SettleResult
-from offramp.backoff import LONGEST, Backoff
-from offramp.batches import Batch
-from offramp.bell import Bell
-from offramp.inbox import Inbox
+from offramp.batch import Batch
 from offramp.options import Options
-from offramp.outbox import Extending, Outbox, Settling
-from offramp.session import Session
+from offramp.outcomes import Outcome
 from offramp.v1 import consumer_pb2 as pb
 from offramp.v1 import record_pb2
-from offramp.verdicts import Verdict
 
 logger = logging.getLogger("offramp")
 
-#: seconds that the sidecar gets to answer what was settled last
-GOODBYE = 5.0
-#: seconds that it gets if it has not said a word yet: it may be about to, with batches that are better given back
-NO_ANSWER = 1.0
+#: seconds that the sidecar has to answer the last settlements
+CLOSE_TIMEOUT = 5.0
+#: the same while it has not sent a welcome: one may be on its way, with batches that are better given back
+UNCONNECTED_CLOSE_TIMEOUT = 1.0
 
 
-class Link:
-    """One session after the other, until it is told to leave or is refused.
+class Connection:
+    """One session after another, until `close` or a refusal.
 
-    Made on an event loop, and lives there. `settle`, `extend`, `drain` and `wanted` may be called by any thread.
+    Made on an event loop, and runs there. `settle`, `extend`, `drain` and `on_wait` may be called by any thread.
     """
 
     def __init__(self, options: Options, inbox: Inbox) -> None:
-        forking.begin()
+        fork_safety.check_can_open()
         self._options = options
         self._inbox = inbox
-        inbox.on_wait = self.wanted
+        inbox.on_wait = self.on_wait
         self._outbox = Outbox(options.on_result)
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._leaving = asyncio.Event()
+        self._draining = asyncio.Event()
         self._session: Session | None = None
-        #: on the monotonic clock; None while all is well
+        #: on the monotonic clock; None while connected, and before the first failure
         self._lost_at: float | None = None
-        self._over = False
-        self._giving_up = threading.Lock()
+        self._ended = False
+        self._give_up_lock = threading.Lock()
         self._task = self._loop.create_task(self._run())
 
     @property
@@ -62,76 +62,76 @@ class Link:
 
     # For batches
 
-    def settle(self, batch: Batch, settlement: record_pb2.Settlement, *, ours: bool) -> Answer[SettleResult]:
+    def settle(self, batch: Batch, settlement: record_pb2.Settlement, *, automatic: bool) -> Answer[SettleResult]:
         self.check_process()
-        settling = Settling(batch, settlement, ours=ours)
-        self._outbox.settle(settling)
-        self._news()
-        return settling.answer
+        pending = PendingSettlement(batch, settlement, automatic=automatic)
+        self._outbox.settle(pending)
+        self._wake_writer()
+        return pending.answer
 
     def extend(self, batch: Batch, seconds: float) -> Answer[float]:
         self.check_process()
         extension = record_pb2.Extension(lease=batch.lease, lease_for_ms=round(seconds * 1_000))
-        extending = Extending(extension, Answer())
-        self._outbox.extend(extending)
-        self._news()
-        return extending.answer
+        pending = PendingExtension(extension, Answer())
+        self._outbox.extend(pending)
+        self._wake_writer()
+        return pending.answer
 
-    def _news(self) -> None:
-        self._bell.ring()
-        # Looked at last: whoever ends the link looks into the outbox after it has set this.
-        if self._over:
+    def _wake_writer(self) -> None:
+        self._wakeup.wake()
+        # Last: `_run` sets this before it empties the outbox, so one of the two sees what was just queued.
+        if self._ended:
             self._give_up()
 
     # For whoever takes batches
 
     def check_process(self) -> None:
         """Raises `Forked`."""
-        forking.check(self._pid)
+        fork_safety.check_opened_here(self._pid)
 
-    def wanted(self) -> None:
+    def on_wait(self) -> None:
         """A worker waits for a batch and there is none."""
         if threading.get_ident() == self._thread:
             if self._session is not None:
-                self._session.wanted()
+                self._session.on_wait()
         else:
-            self._call_soon(self.wanted)
+            self._call_soon(self.on_wait)
 
     def drain(self) -> None:
-        """Bring no further batch; takers get None. What is in hand can still be settled.
+        """Deliver no further batch; takers get None. What is in hand can still be settled.
 
-        Takes effect soon. Signal handlers may call this: they run in the loop's own thread, but behind the loop's back,
-        so that it must be woken as if by another thread.
+        Takes effect soon. Safe in a signal handler: those run in the loop's own thread but outside of the loop, which
+        must be woken as by another thread.
         """
         self._call_soon(self._drain)
 
-    async def leave(self, in_hand: Verdict | None) -> None:
-        """Settle what workers still hold as `in_hand` and leave in order. Returns within about `GOODBYE` seconds.
+    async def close(self, in_hand: Outcome | None) -> None:
+        """Settle what workers still hold with `in_hand`, and end the session. Returns within about `CLOSE_TIMEOUT`.
 
-        None says that the workers were interrupted: what they hold is left to the sidecar, which takes it for
-        possibly processed.
+        None: the workers were interrupted. What they hold is left to the sidecar, which treats it as possibly
+        processed.
         """
         self._drain()
-        patience = GOODBYE if self.connected else NO_ANSWER
+        timeout = CLOSE_TIMEOUT if self.connected else UNCONNECTED_CLOSE_TIMEOUT
         if self._session is not None:
-            self._session.leave(in_hand)
+            self._session.close(in_hand)
         try:
-            await asyncio.wait({self._task}, timeout=patience)
+            await asyncio.wait({self._task}, timeout=timeout)
             if not self._task.done():
-                logger.warning("the sidecar did not answer within %g seconds; leaving without", patience)
+                logger.warning("the sidecar did not answer within %g seconds; leaving without", timeout)
         finally:
             self._task.cancel()
         await asyncio.wait({self._task})
 
     def _drain(self) -> None:
-        if not self._leaving.is_set():
-            self._leaving.set()
+        if not self._draining.is_set():
+            self._draining.set()
             self._inbox.close()
             if self._session is not None:
                 self._session.drain()
 
     def _call_soon(self, call: Callable[[], None]) -> None:
-        # A loop that is closed has no batches, and nothing to drain.
+        # A closed loop has no batches, and nothing to drain.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
@@ -143,39 +143,39 @@ class Link:
             await self._stay_connected()
         except Exception as error:
             failure = error
-            if self._leaving.is_set():
-                logger.warning("the connection to the sidecar ended badly: %s", error)
+            if self._draining.is_set():
+                logger.warning("the connection to the sidecar failed while draining: %s", error)
         finally:
-            self._over = True
+            self._ended = True
             self._inbox.close(failure)
             self._give_up()
 
     async def _stay_connected(self) -> None:
         backoff = Backoff()
-        while not self._leaving.is_set():
+        while not self._draining.is_set():
             session = self._session = Session(
-                self._options, self, self._inbox, self._outbox, self._bell, self._on_welcome
+                self._options, self, self._inbox, self._outbox, self._wakeup, self._on_welcome
             )
             try:
                 await session.run()
-                trouble = "the sidecar ended the stream"
+                reason = "the sidecar ended the stream"
             except grpc.aio.AioRpcError as error:
                 refusal = errors.refusal(error.code(), error.details() or "", self._options.target)
                 if refusal is not None:
                     raise refusal from error
-                trouble = error.details() or error.code().name
+                reason = error.details() or error.code().name
             except errors.Unavailable as error:
-                trouble = str(error)
+                reason = str(error)
             finally:
                 self._session = None
-            if self._leaving.is_set():
+            if self._draining.is_set():
                 return
-            self._on_loss(trouble, session.lasted)
+            self._on_loss(reason, session.lasted)
             if session.lasted > LONGEST:
                 backoff.reset()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(backoff.next()):
-                    await self._leaving.wait()
+                    await self._draining.wait()
 
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         where = (self._options.subscription, self._options.target, welcome.sidecar_version)
@@ -186,8 +186,8 @@ class Link:
             logger.info("%s: connected to the sidecar at %s (version %s) after %.1f seconds", *where, away)
             self._lost_at = None
 
-    def _on_loss(self, trouble: str, lasted: float) -> None:
-        """One line for each time that the sidecar is away, however often it is tried."""
+    def _on_loss(self, reason: str, lasted: float) -> None:
+        """One line for each outage, however many attempts it takes."""
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             what = "lost the sidecar" if lasted else "cannot reach the sidecar"
@@ -196,9 +196,9 @@ class Link:
                 self._options.subscription,
                 what,
                 self._options.target,
-                trouble,
+                reason,
             )
 
     def _give_up(self) -> None:
-        with self._giving_up:
+        with self._give_up_lock:
             self._outbox.give_up("the connection is closed")

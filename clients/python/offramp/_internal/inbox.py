@@ -1,4 +1,4 @@
-"""Batches that wait for a worker, for tasks of an event loop and for threads.
+"""Batches that wait for a worker: for tasks of an event loop, and for threads.
 
 Both kinds keep the order of arrival, and end in the same way: after `close` a taker gets None, or the error.
 """
@@ -10,29 +10,29 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from offramp.batches import Batch
-from offramp.waiting import Waiters
+from offramp._internal.signal_safe import WaitQueue
+from offramp.batch import Batch
 
 
 class Inbox(Protocol):
     """What the connection puts batches into, on its event loop."""
 
-    #: called when a taker finds nothing, by the taker
+    #: called by a taker that finds no batch
     on_wait: Callable[[], None]
 
     def put(self, batch: Batch) -> None: ...
 
     def take_back(self, leases: Collection[bytes] | None = None) -> list[Batch]:
-        """Those of these leases that nobody has taken; None: all."""
+        """Removes the batches of these leases that no worker has taken; None: all."""
 
     def oldest(self) -> float | None:
-        """When the batch came that waits longest."""
+        """When the batch was received that waits longest."""
 
     def waiting(self) -> int:
-        """Workers that wait for a batch, or left without one since the last came."""
+        """Workers that wait for a batch, or left without one since the last was received."""
 
     def close(self, error: BaseException | None = None) -> None:
-        """No batch comes any more. Takers get the error, if there is one. The first call counts."""
+        """No further batch comes. Takers get the error, if there is one. Further calls do nothing."""
 
     def __len__(self) -> int: ...
 
@@ -41,7 +41,7 @@ class TaskInbox:
     """For tasks of one event loop."""
 
     def __init__(self) -> None:
-        self.on_wait: Callable[[], None] = _ignore
+        self.on_wait: Callable[[], None] = _not_connected
         self._ready: deque[Batch] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
@@ -55,7 +55,7 @@ class TaskInbox:
         self._wake_one()
 
     async def take(self) -> Batch | None:
-        """The next batch; None when there will be none. Raises the error it was closed with."""
+        """The next batch; None once the inbox is closed. Raises the error it was closed with."""
         while not self._ready:
             if self._closed:
                 if self._error is not None:
@@ -71,7 +71,7 @@ class TaskInbox:
                     with contextlib.suppress(ValueError):
                         self._waiters.remove(waiter)
                 elif self._ready:
-                    # It was this one's turn, so that the batch would lie there with others waiting for it.
+                    # It was woken for this batch; another must take it.
                     self._wake_one()
                 raise
         batch = self._ready.popleft()
@@ -105,10 +105,10 @@ class ThreadInbox:
     """For threads. `take` may be called by any number of them; a signal handler may raise inside of it."""
 
     def __init__(self) -> None:
-        self.on_wait: Callable[[], None] = _ignore
+        self.on_wait: Callable[[], None] = _not_connected
         self._ready: deque[Batch] = deque()
-        self._waiters = Waiters()
-        #: somebody did not wait, or no longer, and has not got one since
+        self._waiters = WaitQueue()
+        #: a taker did not wait, or its timeout ended, and none has got a batch since
         self._polled = False
         self._closed = False
         self._error: BaseException | None = None
@@ -122,7 +122,8 @@ class ThreadInbox:
         self._waiters.wake_one()
 
     def take(self, timeout: float | None = None) -> Batch | None:
-        """The next batch; None when there will be none, or none came in time. Raises the error it was closed with."""
+        """The next batch; None once the inbox is closed, or when none came in time. Raises the error it was closed
+        with."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             with contextlib.suppress(IndexError):
@@ -135,7 +136,7 @@ class ThreadInbox:
                 return None
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                # Else nothing would be asked for on behalf of one who comes back, but never waits.
+                # Counts as waiting: else nothing would be asked for on behalf of a taker that only polls.
                 self._polled = True
                 self.on_wait()
                 return None
@@ -169,12 +170,12 @@ def _take_back(ready: deque[Batch], leases: Collection[bytes] | None) -> list[Ba
     taken = []
     for batch in ready.copy():
         if leases is None or batch.lease in leases:
-            # Unless a thread has taken it just now.
+            # Unless a thread has taken it in this moment.
             with contextlib.suppress(ValueError):
                 ready.remove(batch)
                 taken.append(batch)
     return taken
 
 
-def _ignore() -> None:
-    """Nobody is connected yet."""
+def _not_connected() -> None:
+    """Until a connection sets `on_wait`."""

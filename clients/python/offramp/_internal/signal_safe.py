@@ -1,7 +1,7 @@
-"""Waiting in threads, where a signal handler may raise at any moment: SystemExit, or KeyboardInterrupt.
+"""Waiting in threads that stays correct when a signal handler raises at any moment (SystemExit, KeyboardInterrupt).
 
-The conditions and events of `threading` take their lock in a method written in Python. An exception that strikes there
-leaves it locked for ever, and whoever needs it next hangs. Here nobody holds a lock that another may want.
+The conditions and events of `threading` take their lock in a method written in Python. An exception raised there leaves
+the lock taken for ever, and the next thread that needs it hangs. Here no thread holds a lock that another may want.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-#: seconds. A signal that comes in the very moment in which the main thread begins to wait is not seen until it wakes
-_LOOK_UP = 1.0
+#: seconds. A signal that arrives just as the main thread begins to wait is not handled until the thread wakes
+_SIGNAL_CHECK_INTERVAL = 1.0
 
 
-class Waiters:
-    """Threads that wait for something, each for a lock of its own, in the order in which they came."""
+class WaitQueue:
+    """Waiting threads, each with a lock of its own, in the order in which they came."""
 
     def __init__(self) -> None:
         self._locks: deque[threading.Lock] = deque()
@@ -25,18 +25,18 @@ class Waiters:
         return len(self._locks)
 
     def wait(self, seconds: float | None, unless: Callable[[], bool]) -> None:
-        """Until this one is woken, or so many seconds have passed. Not at all if `unless`, which is asked after this
-        one can be woken."""
+        """Blocks until this thread is woken, or for `seconds`. Returns at once if `unless()`, which is called when the
+        thread can be woken already."""
         lock = threading.Lock()
         lock.acquire()
         try:
             self._locks.append(lock)
             if not unless():
                 _acquire(lock, seconds)
-            self._forget(lock)
+            self._remove(lock)
         except BaseException:
-            if not self._forget(lock):
-                # It was this one's turn, so that another would wait for what nobody takes.
+            if not self._remove(lock):
+                # This thread was woken and cannot act on it: wake the next.
                 self.wake_one()
             raise
 
@@ -48,8 +48,8 @@ class Waiters:
         while self._locks:
             self.wake_one()
 
-    def _forget(self, lock: threading.Lock) -> bool:
-        """Whether it had not been woken."""
+    def _remove(self, lock: threading.Lock) -> bool:
+        """False if it was woken already."""
         try:
             self._locks.remove(lock)
         except ValueError:
@@ -57,12 +57,12 @@ class Waiters:
         return True
 
 
-class Flag:
+class Event:
     """Set once, by any thread or signal handler."""
 
     def __init__(self) -> None:
         self._set = False
-        self._waiters = Waiters()
+        self._waiters = WaitQueue()
 
     def set(self) -> None:
         self._set = True
@@ -72,7 +72,7 @@ class Flag:
         return self._set
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it is set, after no longer than so many seconds."""
+        """Blocks until it is set, or for `seconds`. Returns whether it is set."""
         if not self._set:
             self._waiters.wait(seconds, self.is_set)
         return self._set
@@ -83,6 +83,6 @@ def _acquire(lock: threading.Lock, seconds: float | None) -> None:
         lock.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
         return
     ends = math.inf if seconds is None else time.monotonic() + seconds
-    while not lock.acquire(timeout=max(0.0, min(_LOOK_UP, ends - time.monotonic()))):
+    while not lock.acquire(timeout=max(0.0, min(_SIGNAL_CHECK_INTERVAL, ends - time.monotonic()))):
         if time.monotonic() >= ends:
             return

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from offramp.batches import Batch
-from offramp.inbox import ThreadInbox
+from offramp._internal.inbox import ThreadInbox
+from offramp._internal.signal_safe import Event, WaitQueue
+from offramp.batch import Batch
 from offramp.v1 import record_pb2 as pb
-from offramp.waiting import Flag, Waiters
 
 
 class Struck(Exception):
@@ -58,7 +58,7 @@ def test_an_exception_of_a_signal_handler_leaves_an_inbox_usable() -> None:
 
 
 def test_one_who_is_struck_when_woken_lets_another_have_the_turn() -> None:
-    waiters, woken = Waiters(), Flag()
+    waiters, woken = WaitQueue(), Event()
     lock = threading.Lock()
     lock.acquire()
     waiters._locks.append(lock)  # Another one, who waits.
@@ -79,7 +79,7 @@ def test_one_who_is_struck_when_woken_lets_another_have_the_turn() -> None:
 
 def test_a_signal_in_the_moment_in_which_the_main_thread_begins_to_wait_is_seen() -> None:
     # A signal that another thread takes does not interrupt the wait, just as one that comes in that moment does not.
-    seen = Flag()
+    seen = Event()
     before = signal.signal(signal.SIGALRM, lambda *_: seen.set())
     try:
         threading.Timer(0.2, signal.raise_signal, (signal.SIGALRM,)).start()
@@ -89,7 +89,7 @@ def test_a_signal_in_the_moment_in_which_the_main_thread_begins_to_wait_is_seen(
 
 
 def test_a_flag_wakes_all_who_wait_for_it() -> None:
-    flag = Flag()
+    flag = Event()
     seen: list[bool] = []
     threads = [threading.Thread(target=lambda: seen.append(flag.wait(60)), daemon=True) for _ in range(5)]
     for thread in threads:
@@ -99,4 +99,4 @@ def test_a_flag_wakes_all_who_wait_for_it() -> None:
         thread.join(60)
     assert seen == [True] * 5
     assert flag.wait(0)
-    assert not Flag().wait(0)
+    assert not Event().wait(0)

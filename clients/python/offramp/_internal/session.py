@@ -1,0 +1,293 @@
+"""One Consume stream, from hello to its end."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+import grpc.aio
+
+from offramp._internal.credit import CreditControl
+from offramp._internal.inbox import Inbox
+from offramp._internal.outbox import Outbox, Wakeup
+from offramp.batch import Batch, Settler
+from offramp.channel import Metadata
+from offramp.errors import Unavailable
+from offramp.options import Options
+from offramp.outcomes import RELEASE, Outcome
+from offramp.v1 import consumer_pb2 as pb
+from offramp.v1 import record_pb2
+
+logger = logging.getLogger("offramp")
+
+_METHOD = "/offramp.v1.ConsumerService/Consume"
+#: bytes of a request, for a sidecar that does not say what it accepts
+_DEFAULT_REQUEST_BYTES = 4 << 20
+#: seconds between requests, in which settlements of other workers gather: a request costs as much as many settlements
+_GATHER_INTERVAL = 0.001
+#: with less credit than this, too few settlements gather to be worth the wait
+_GATHER_CREDIT = 64
+
+_NOTICES = {
+    pb.NOTICE_KIND_DRAINING: "the sidecar is stopping; what is in hand can still be settled",
+    pb.NOTICE_KIND_REVOKED: "lanes moved to another sidecar; batches of theirs are lost",
+    pb.NOTICE_KIND_PAUSED: "the subscription is paused",
+    pb.NOTICE_KIND_RESUMED: "the subscription is resumed",
+}
+
+Consume = grpc.aio.StreamStreamMultiCallable[pb.ConsumeRequest, pb.ConsumeResponse]
+Call = grpc.aio.StreamStreamCall[pb.ConsumeRequest, pb.ConsumeResponse]
+
+
+class Session:
+    """One task reads the stream and one writes it: two concurrent writes would break it.
+
+    Settlements outlive a session, in the outbox; the batches that it delivered do not.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        settler: Settler,
+        inbox: Inbox,
+        outbox: Outbox,
+        wakeup: Wakeup,
+        on_welcome: Callable[[pb.Welcome], None],
+    ) -> None:
+        self._options = options
+        self._on_welcome = on_welcome
+        self._settler = settler
+        self._inbox = inbox
+        self._outbox = outbox
+        self._wakeup = wakeup
+        self._control = CreditControl(options.credit, options.waiting_time)
+        #: batches that were delivered and are not settled, by lease
+        self._unsettled: dict[bytes, Batch] = {}
+        self._call: Call | None = None
+        self._welcomed = asyncio.Event()
+        #: on the monotonic clock
+        self._welcomed_at = 0.0
+        self._max_request_bytes = _DEFAULT_REQUEST_BYTES
+        #: the credit that the sidecar was last given
+        self._sent_credit = self._control.credit
+        self._draining = False
+        self._sent_draining = False
+        #: end the stream once everything is sent
+        self._half_close = False
+        #: cancel the stream once everything is answered
+        self._cut_when_answered = False
+        self._cut = False
+        self._patience_timer: asyncio.TimerHandle | None = None
+        self._warned = False
+
+    @property
+    def welcomed(self) -> bool:
+        return self._welcomed.is_set()
+
+    @property
+    def lasted(self) -> float:
+        """Seconds since the sidecar's welcome; 0 without one."""
+        return time.monotonic() - self._welcomed_at if self.welcomed else 0.0
+
+    async def run(self) -> None:
+        """Returns when the stream has ended in order. Raises `grpc.aio.AioRpcError`, `ProtocolBroken`, and
+        `Unavailable` if a credentials file cannot be used now."""
+        try:
+            async with self._open() as channel:
+                consume: Consume = channel.stream_stream(
+                    _METHOD, pb.ConsumeRequest.SerializeToString, pb.ConsumeResponse.FromString
+                )
+                self._call = call = consume(metadata=self._metadata())
+                await self._read(call)
+        except asyncio.CancelledError:
+            # gRPC raises this in the reader of a cancelled call, too: only the task's own cancellation goes on.
+            task = asyncio.current_task()
+            if not self._cut or (task is not None and task.cancelling()):
+                raise
+        finally:
+            self._end()
+
+    # The files were good when the options were made, but may be being rewritten now: that is worth a retry.
+
+    def _open(self) -> grpc.aio.Channel:
+        try:
+            return self._options.open_aio(self._options.max_message_bytes)
+        except ValueError as error:
+            raise Unavailable(str(error)) from error
+
+    def _metadata(self) -> Metadata:
+        try:
+            return self._options.metadata()
+        except ValueError as error:
+            raise Unavailable(str(error)) from error
+
+    async def _read(self, call: Call) -> None:
+        writer = asyncio.create_task(self._write(call))
+        try:
+            while isinstance(response := await call.read(), pb.ConsumeResponse):
+                self._on_response(response)
+        finally:
+            writer.cancel()
+            (failure,) = await asyncio.gather(writer, return_exceptions=True)
+            if isinstance(failure, Exception):
+                raise failure
+
+    def _end(self) -> None:
+        """Leases end with their session: drops waiting batches, and marks those in hand as lost."""
+        if self._patience_timer is not None:
+            self._patience_timer.cancel()
+        self._inbox.take_back()
+        for batch in self._unsettled.values():
+            batch.lost = True
+        self._unsettled.clear()
+        self._outbox.on_disconnect()
+
+    # Closing
+
+    def drain(self) -> None:
+        """Ask for no further batch and give back those that no worker has taken."""
+        self._draining = True
+        self._give_back(self._inbox.take_back())
+        self._wakeup.wake()
+
+    def close(self, in_hand: Outcome | None) -> None:
+        """Settle what is in hand with `in_hand`, and end the stream once everything is sent. None: cut the stream once
+        everything is answered, so that the sidecar treats what is in hand as possibly processed."""
+        self.drain()
+        if in_hand is not None:
+            for batch in list(self._unsettled.values()):
+                batch.settle_rest(in_hand, automatic=True)
+        if in_hand is None and self._in_hand():
+            self._cut_when_answered = True
+            self._cut_if_answered()
+        else:
+            self._half_close = True
+        self._wakeup.wake()
+
+    def _cut_if_answered(self) -> None:
+        if self._cut_when_answered and self._outbox.answered_all and self._call is not None:
+            self._cut = True
+            self._call.cancel()
+
+    # Writing
+
+    async def _write(self, call: Call) -> None:
+        try:
+            await call.write(self._options.hello(self._sent_credit))
+            # The limits in the welcome hold for everything after the hello.
+            await self._welcomed.wait()
+            while True:
+                while (request := self._next_request()) is not None:
+                    await call.write(request)
+                    if self._options.credit >= _GATHER_CREDIT:
+                        await asyncio.sleep(_GATHER_INTERVAL)
+                if self._half_close:
+                    await call.done_writing()
+                    return
+                await self._wakeup.wait()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # The stream has ended; its reader gets the reason.
+            return
+        except Exception:
+            call.cancel()
+            raise
+
+    def _next_request(self) -> pb.ConsumeRequest | None:
+        # `draining` and `credit` go alone, and before settlements: else what is given back would be sent here again.
+        if self._draining and not self._sent_draining:
+            self._sent_draining = True
+            return pb.ConsumeRequest(draining=True)
+        if self._sent_credit != self._control.credit and not self._draining:
+            self._sent_credit = self._control.credit
+            return pb.ConsumeRequest(credit=self._options.as_credit(self._sent_credit))
+        return self._outbox.next_request(self._max_request_bytes, self._on_settled)
+
+    def _on_settled(self, batch: Batch) -> None:
+        if self._unsettled.pop(batch.lease, None) is not None and batch.taken_at:
+            self._control.settled(time.monotonic() - batch.taken_at)
+
+    # Reading
+
+    def _on_response(self, response: pb.ConsumeResponse) -> None:
+        if response.HasField("welcome"):
+            self._max_request_bytes = response.welcome.limits.max_request_bytes or _DEFAULT_REQUEST_BYTES
+            self._welcomed_at = time.monotonic()
+            self._welcomed.set()
+            self._on_welcome(response.welcome)
+        if response.results:
+            self._outbox.on_results(response.results)
+            self._cut_if_answered()
+        if response.extended:
+            self._outbox.on_extended(response.extended)
+        for notice in response.notices:
+            self._on_notice(notice)
+        if response.batches:
+            self._on_batches(response.batches)
+
+    def _on_batches(self, messages: Iterable[record_pb2.Batch]) -> None:
+        now = time.monotonic()
+        batches = [Batch(message, self._settler, now) for message in messages]
+        self._unsettled |= {batch.lease: batch for batch in batches}
+        if self._draining:
+            # They crossed with our `draining`.
+            self._give_back(batches)
+            return
+        for batch in batches:
+            self._inbox.put(batch)
+        self._watch_patience()
+
+    def _on_notice(self, notice: pb.Notice) -> None:
+        if notice.kind == pb.NOTICE_KIND_REVOKED:
+            for lease in notice.leases:
+                if (batch := self._unsettled.get(lease)) is not None:
+                    batch.lost = True
+            self._give_back(self._inbox.take_back(notice.leases))
+        what = _NOTICES.get(notice.kind)
+        if what is not None:
+            logger.info("%s: %s%s", self._options.subscription, what, f": {notice.detail}" if notice.detail else "")
+
+    # Credit
+
+    def on_wait(self) -> None:
+        """A worker waits for a batch and there is none."""
+        control = self._control
+        # The sent credit may be more than what is wanted by now, and about to be withdrawn.
+        if len(self._unsettled) < self._sent_credit == control.credit == control.limit:
+            return
+        in_hand = self._in_hand()
+        control.grow(in_hand, self._inbox.waiting())
+        if control.credit != self._sent_credit:
+            self._wakeup.wake()
+        if in_hand >= control.limit and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s: %d batches are in hand and unsettled, which is all that was asked for: no further one will come "
+                "until one of them is settled",
+                self._options.subscription,
+                in_hand,
+            )
+
+    def _in_hand(self) -> int:
+        return sum(not batch.settled for batch in self._unsettled.values()) - len(self._inbox)
+
+    def _watch_patience(self) -> None:
+        """Schedules the check that no batch waits longer than `patience`."""
+        oldest = self._inbox.oldest()
+        if self._patience_timer is None and oldest is not None:
+            left = oldest + self._control.patience - time.monotonic()
+            self._patience_timer = asyncio.get_running_loop().call_later(max(left, 0.0), self._check_patience)
+
+    def _check_patience(self) -> None:
+        self._patience_timer = None
+        oldest = self._inbox.oldest()
+        if oldest is not None and time.monotonic() - oldest >= self._control.patience:
+            in_hand = self._in_hand()
+            waited = self._inbox.take_back()
+            self._control.shrink(in_hand)
+            self._give_back(waited)
+            logger.debug("%s: gave back %d batches that no worker took", self._options.subscription, len(waited))
+        self._watch_patience()
+
+    def _give_back(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            batch.settle_rest(RELEASE, automatic=True)

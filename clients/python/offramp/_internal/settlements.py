@@ -1,0 +1,85 @@
+"""Turns outcomes of a batch's records into the settlements that are sent. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from offramp.outcomes import Outcome
+from offramp.v1 import record_pb2 as pb
+
+
+def whole(lease: bytes, outcome: Outcome, marks: Mapping[int, Outcome]) -> pb.Settlement:
+    """Marked records as marked, all others with `outcome`. No record of the lease may be settled yet."""
+    settlement = pb.Settlement(
+        lease=lease, outcome=outcome.kind, reason=outcome.reason, retry_after_ms=outcome.retry_after_ms
+    )
+    if marks:
+        settlement.parts.extend(_parts((index, mark) for index, mark in sorted(marks.items()) if mark != outcome))
+    return settlement
+
+
+def marked(lease: bytes, marks: Mapping[int, Outcome]) -> pb.Settlement:
+    """The marked records only; the others stay leased."""
+    return pb.Settlement(lease=lease, partial=True, parts=_parts(sorted(marks.items())))
+
+
+def rest(
+    lease: bytes, records: int, settled: Collection[int], outcome: Outcome, marks: Mapping[int, Outcome]
+) -> pb.Settlement:
+    """Like `whole`, when some records are settled already: those must not be sent again with another outcome."""
+    left = ((index, marks.get(index, outcome)) for index in range(records) if index not in settled)
+    return pb.Settlement(lease=lease, partial=True, parts=_parts(left))
+
+
+def split(settlement: pb.Settlement, records: int, max_bytes: int) -> list[pb.Settlement]:
+    """The same as several settlements of at most about `max_bytes` each; a single one if it is small enough."""
+    if settlement.ByteSize() <= max_bytes:
+        return [settlement]
+    pieces: list[pb.Settlement] = []
+    size = max_bytes
+    for part in settlement.parts if settlement.partial else _all_parts(settlement, records):
+        # Plus the tag and the length of the part.
+        added = part.ByteSize() + 4
+        if size + added > max_bytes:
+            pieces.append(pb.Settlement(lease=settlement.lease, partial=True))
+            size = pieces[-1].ByteSize()
+        pieces[-1].parts.append(part)
+        size += added
+    return pieces
+
+
+def _parts(outcomes: Iterable[tuple[int, Outcome]]) -> Iterator[pb.Part]:
+    """Ascending outcomes of records as ranges: neighbours with the same outcome share one."""
+    first = count = 0
+    current: Outcome | None = None
+    for index, outcome in outcomes:
+        if current is not None and index == first + count and outcome == current:
+            count += 1
+            continue
+        if current is not None:
+            yield _part(first, count, current)
+        first, count, current = index, 1, outcome
+    if current is not None:
+        yield _part(first, count, current)
+
+
+def _part(first: int, count: int, outcome: Outcome) -> pb.Part:
+    return pb.Part(
+        first=first,
+        count=count,
+        outcome=outcome.kind,
+        reason=outcome.reason,
+        retry_after_ms=outcome.retry_after_ms,
+    )
+
+
+def _all_parts(settlement: pb.Settlement, records: int) -> Iterator[pb.Part]:
+    """The parts of a settlement, and its own outcome as parts for the records between them."""
+    at = 0
+    for part in [*settlement.parts, pb.Part(first=records)]:
+        if part.first > at:
+            between = pb.Part(first=at, count=part.first - at, outcome=settlement.outcome, reason=settlement.reason)
+            if settlement.HasField("retry_after_ms"):
+                between.retry_after_ms = settlement.retry_after_ms
+            yield between
+        if part.count:
+            yield part
+        at = part.first + part.count
