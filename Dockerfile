@@ -28,7 +28,7 @@ RUN rm -rf /usr/local/lib/python3*/site-packages/* /usr/local/lib/python3*/ensur
  && mkdir -p /etc/offramp /run/offramp /var/lib/offramp \
  && chown 65532:0 /run/offramp /var/lib/offramp \
  && chmod 0770 /run/offramp /var/lib/offramp \
- && python3 -c 'import sidecar.cli.run, sidecar.cli.health, sidecar.brokers.kafka, sidecar.brokers.local, sidecar.brokers.pulsar'
+ && python3 -c 'import sidecar.cli.commands.run, sidecar.cli.commands.health, sidecar.brokers.kafka, sidecar.brokers.local, sidecar.brokers.pulsar'
 ARG VERSION=dev
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Offramp" \

@@ -1,9 +1,8 @@
-"""The annotated example and the tables of the reference, made from the settings classes.
+"""Generates `docs/configuration.md` (its tables) and `examples/offramp.yaml` from the settings classes.
 
-`python -m tools.config_reference` writes both into the repository; a test fails when they are stale.
+`python -m tools.config_reference` writes both; a test fails while they are stale.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import Field
 from pathlib import Path
@@ -11,55 +10,28 @@ from typing import Any
 
 from sidecar import brokers
 from sidecar.config.build import keys_of
-from sidecar.config.forms import Group, MapOf, form_of
-from sidecar.config.writing import default_text, group_lines, named_lines, takes
-from sidecar.settings import BrokerSettings, ClientSettings, Settings, SubscriptionSettings
+from sidecar.config.formats import Group, MapOf, format_of
+from sidecar.config.yaml_writer import default_text, example, takes
+from sidecar.settings import Settings
 
 _BEGIN = "<!-- made by `python -m tools.config_reference`: change sidecar/settings/ instead -->\n"
 _END = "<!-- end of what is made -->\n"
-
-_HEAD = """\
-# Every setting of Offramp with its default. Keep what you change; the rest may go.
-# `offramp lint` checks a file, and says of every mistake where it is and what is allowed.
-#
-# ${NAME} and ${NAME:default} stand for variables of the environment. OFFRAMP_LISTEN__SOCKET=... overrides
-# listen.socket of this file, and `--set listen.socket=...` overrides both.
-
-"""
-
-
-def example() -> str:
-    """A configuration that holds every key, each with what it means. It loads as it is."""
-    settings = Settings(
-        brokers={"local": _broker("local")},
-        subscriptions={"orders": _sample(SubscriptionSettings)},
-    )
-    lines: list[str] = []
-    for line in group_lines(settings, annotate=True):
-        if line == "subscriptions:":
-            # Back to where the brokers end: before the blank line and the comment of this key.
-            at = len(lines) - lines[::-1].index("")
-            lines[at - 1 : at - 1] = _other_brokers()
-        lines.append(line)
-        if line == "clients: {}":
-            lines.extend(_commented("billing", _sample(ClientSettings)))
-    return _HEAD + "".join(f"{line}\n" for line in lines)
 
 
 def tables() -> str:
     """The reference: a table for each part of the file."""
     parts = []
     for key, (field, hint) in keys_of(Settings).items():
-        form, doc = form_of(hint), field.metadata["doc"]
-        if isinstance(form, Group):
-            parts.append(_table(f"`{key}`", doc, form.cls))
+        fmt, doc = format_of(hint), field.metadata["doc"]
+        if isinstance(fmt, Group):
+            parts.append(_table(f"`{key}`", doc, fmt.cls))
         elif key == "brokers":
             parts.append(f"### `brokers`\n\n{doc}\n\n`type` may be left out where the name is that of a type.\n")
             for kind in brokers.kinds():
                 cls = brokers.options_class(kind)
                 parts.append(_table(f"`brokers.NAME` with `type: {kind}`", _first_paragraph(cls), cls))
-        elif isinstance(form, MapOf):
-            parts.append(_table(f"`{key}.NAME`", doc, form.value))
+        elif isinstance(fmt, MapOf):
+            parts.append(_table(f"`{key}.NAME`", doc, fmt.value))
     return "\n".join(parts)
 
 
@@ -75,9 +47,9 @@ def with_tables(document: str) -> str:
 def key_rows(cls: type, prefix: str = "") -> Iterator[tuple[str, Field[Any], Any]]:
     """Every key below a settings class that has a value of its own: name, field, type."""
     for key, (field, hint) in keys_of(cls).items():
-        form = form_of(hint)
-        if isinstance(form, Group):
-            yield from key_rows(form.cls, f"{prefix}{key}.")
+        fmt = format_of(hint)
+        if isinstance(fmt, Group):
+            yield from key_rows(fmt.cls, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", field, hint
 
@@ -94,33 +66,6 @@ def _table(title: str, doc: str, cls: type) -> str:
         shown = "required" if default is None else f"`{default}`"
         rows.append(f"| `{key}` | {takes(field, hint)} | {shown} | {field.metadata['doc']} |")
     return "\n".join(rows) + "\n"
-
-
-def _broker(kind: str) -> BrokerSettings:
-    return BrokerSettings(name=kind, type=kind, options=_sample(brokers.options_class(kind)))
-
-
-def _other_brokers() -> Iterator[str]:
-    """The other types, commented out: each is one to choose, not one more to run."""
-    for kind in brokers.kinds():
-        if kind != "local":
-            yield "  #"
-            yield from _commented(kind, _broker(kind))
-
-
-def _commented(name: str, settings: Any) -> Iterator[str]:
-    for line in named_lines(name, settings, annotate=True, indent=""):
-        yield f"  # {line}".rstrip()
-
-
-def _sample(cls: type) -> Any:
-    """An instance with defaults, and with the examples of what has none."""
-    required = {
-        key: field.metadata["example"]
-        for key, (field, _) in keys_of(cls).items()
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    }
-    return cls(**required)
 
 
 def _first_paragraph(cls: type) -> str:

@@ -1,7 +1,14 @@
-"""The `offramp` command. A command's module is loaded when it is called, so that each starts fast.
+"""The `offramp` command.
 
-A module of a command has `arguments(parser)`, which says what it takes, and `run(args)`, which does it and answers
-the exit code. Its docstring is its help: a sentence, then examples.
+commands/     one module for each command
+demo/         what `offramp demo` runs; not part of the container image
+parser        arguments that several commands share; help and usage errors
+connection    calls to a running sidecar; gRPC errors as sentences
+json_lines    records and messages as lines of JSON
+status_text   a status as text: the report of `status`, the screen and the lines of `top`
+terminal      colours, and a screen that is drawn in place
+
+A command's module is imported when the command is called, so that each starts fast.
 """
 
 import difflib
@@ -23,30 +30,32 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("sidecar.cli.run", "run the sidecar"),
-    "demo": Command("sidecar.cli.demo", "see it work: a sidecar, workers, failures, and a verdict"),
-    "lint": Command("sidecar.cli.lint", "check a configuration, or print an example of one"),
-    "health": Command("sidecar.cli.health", "whether the sidecar beside it is alive, for probes"),
-    "status": Command("sidecar.cli.status", "what a running sidecar is doing"),
-    "top": Command("sidecar.cli.top", "the same, live"),
-    "publish": Command("sidecar.cli.publish", "send messages from a file or a pipe"),
-    "consume": Command("sidecar.cli.consume", "write records to a pipe and ack what the reader took"),
-    "dead-letters": Command("sidecar.cli.dead_letters", "list or show the records that failed for good"),
-    "redrive": Command("sidecar.cli.redrive", "send dead letters back to their group"),
-    "pause": Command("sidecar.cli.pause", "stop the deliveries of a subscription"),
-    "resume": Command("sidecar.cli.resume", "go on with a subscription"),
-    "seek": Command("sidecar.cli.seek", "move a subscription to another position"),
-    "delete-group": Command("sidecar.cli.delete_group", "forget a group of the local broker"),
-    "version": Command("sidecar.cli.version", "the versions of Offramp and what it runs on"),
+    "run": Command("sidecar.cli.commands.run", "run the sidecar"),
+    "demo": Command(
+        "sidecar.cli.commands.demo", "watch a sidecar and its workers survive failures, then check the result"
+    ),
+    "lint": Command("sidecar.cli.commands.lint", "check a configuration, or print an example"),
+    "health": Command("sidecar.cli.commands.health", "check that the sidecar of this pod is alive, for probes"),
+    "status": Command("sidecar.cli.commands.status", "show what a running sidecar is doing"),
+    "top": Command("sidecar.cli.commands.top", "show the same, live"),
+    "publish": Command("sidecar.cli.commands.publish", "publish messages from a file or a pipe"),
+    "consume": Command("sidecar.cli.commands.consume", "write records to a pipe and ack what its reader took"),
+    "dead-letters": Command("sidecar.cli.commands.dead_letters", "list dead letters, or show one"),
+    "redrive": Command("sidecar.cli.commands.redrive", "send dead letters back to their group"),
+    "pause": Command("sidecar.cli.commands.pause", "stop the deliveries of a subscription"),
+    "resume": Command("sidecar.cli.commands.resume", "resume the deliveries of a subscription"),
+    "seek": Command("sidecar.cli.commands.seek", "move a subscription to another position"),
+    "delete-group": Command("sidecar.cli.commands.delete_group", "delete a group of the local broker"),
+    "version": Command("sidecar.cli.commands.version", "show the versions of Offramp and its libraries"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and answers its exit code: 0 done, 1 failed, 2 called wrongly."""
+    """Runs a command and returns its exit code: 0 success, 1 failure, 2 wrong usage."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _call(arguments)
-        # What is still buffered may meet a closed pipe, too.
+        # Flush here: what is still buffered may meet a closed pipe, too.
         print(end="", flush=True)
         return code
     except OfframpError as error:
@@ -54,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"offramp: {line}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
-        # The reader has seen enough (`| head`). Python would complain once more when it closes stdout.
+        # The reader closed the pipe (`| head`). Without this, Python would report it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return OK
     except KeyboardInterrupt:
@@ -69,9 +78,6 @@ def _call(arguments: list[str]) -> int:
     if command is None:
         _no_command(arguments)
     module = import_module(command.module)
-    if name == "demo":
-        # It has options of its own, and its own help.
-        return int(module.main(arguments[1:]))
     parser = Parser(prog=f"offramp {name}", help_text=module.__doc__ or command.summary)
     module.arguments(parser)
     code: int = module.run(parser.parse_args(arguments[1:]))
@@ -84,9 +90,9 @@ def _no_command(arguments: list[str]) -> NoReturn:
     parser = Parser(
         prog="offramp",
         usage="offramp COMMAND [...]",
-        help_text="Gets messages from a broker into your code, over gRPC, in any language.\n\n"
+        help_text="Delivers messages from a broker to your code, over gRPC, in any language.\n\n"
         f"Commands:\n{listing}\n\n"
-        "`offramp COMMAND --help` says more. Exit codes: 0 done, 1 failed, 2 called wrongly.",
+        "`offramp COMMAND --help` shows the options of a command. Exit codes: 0 success, 1 failure, 2 wrong usage.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     if not arguments:
@@ -97,5 +103,5 @@ def _no_command(arguments: list[str]) -> NoReturn:
             print(import_module("sidecar.model.version").VERSION)
         parser.exit(OK)
     close = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
-    hint = f'Did you mean "{close[0]}"?' if close else f"There is {', '.join(COMMANDS)}."
+    hint = f'Did you mean "{close[0]}"?' if close else f"The commands are {', '.join(COMMANDS)}."
     parser.error(f'"{arguments[0]}" is not a command. {hint}')

@@ -1,4 +1,4 @@
-"""Calling a running sidecar: its address, a channel, and errors as sentences."""
+"""Calls to a running sidecar: its address, a channel, and gRPC errors as sentences."""
 
 import argparse
 import errno
@@ -16,29 +16,29 @@ from sidecar import config
 from sidecar.model.addresses import split_address
 from sidecar.model.errors import OfframpError
 
-#: the largest message that the command line takes
+#: the largest message that a command accepts
 MAX_MESSAGE_BYTES = 256 << 20
-#: seconds for a call that should be answered at once
-TIMEOUT = 30.0
-#: how to prove who calls: what the client's library takes, and the argument that says it
-_PROOF = {
+#: seconds for a call that the sidecar answers at once
+CALL_TIMEOUT = 30.0
+_CONNECT_TIMEOUT = 3.0
+#: credentials: parameters of the client library, and the options of the command line that set them
+_CREDENTIAL_OPTIONS = {
     "token_file": "--token-file",
     "ca": "--tls-ca",
     "certificate": "--tls-certificate",
     "key": "--tls-key",
     "server_name": "--tls-server-name",
 }
-_CONNECT_TIMEOUT = 3.0
 _HINT = 'Start one with "offramp run", or name another with --address or OFFRAMP_ADDRESS'
 
 
 class CallError(OfframpError):
-    """The sidecar is not there, or says no. The text is for people."""
+    """The sidecar cannot be reached, or returned an error. The text is for people."""
 
-    def __init__(self, text: str, *, gone: bool = False) -> None:
+    def __init__(self, text: str, *, connection_lost: bool = False) -> None:
         super().__init__(text)
-        #: the connection is lost, as opposed to an answer that is an error
-        self.gone = gone
+        #: there is no connection any more, as opposed to an error that the sidecar returned
+        self.connection_lost = connection_lost
 
 
 class Stubs(NamedTuple):
@@ -51,25 +51,25 @@ class Stubs(NamedTuple):
 
 
 def address_of(args: argparse.Namespace, environ: Mapping[str, str] | None = None) -> str:
-    """Where the sidecar is, as a gRPC target: as said, as OFFRAMP_ADDRESS says, or as the configuration does."""
+    """The sidecar's address as a gRPC target: from --address, else OFFRAMP_ADDRESS, else the configuration."""
     environ = os.environ if environ is None else environ
-    said = args.address or environ.get("OFFRAMP_ADDRESS")
-    if said:
-        return _target(said)
+    given = args.address or environ.get("OFFRAMP_ADDRESS")
+    if given:
+        return _target(given)
     path = args.config or config.find(environ)
     listen = config.listen_settings(path, options=args.options, environ=environ)
-    # The operators' own socket first: apps may have been denied what this is about to ask for.
+    # The admin socket first: the socket for apps may not grant the rights that a command needs.
     socket_path = listen.admin_socket or listen.socket
     return f"unix:{os.path.abspath(socket_path)}" if socket_path else _target(listen.tcp)
 
 
 @contextmanager
 def connect(args: argparse.Namespace) -> Iterator[Stubs]:
-    """A sidecar that answers. Raises `CallError` if there is none."""
+    """A reachable sidecar. Raises `CallError` if there is none, and for errors of calls within the context."""
     address = address_of(args)
     access = _access(args, address)
-    knock(address)
-    with access.open(MAX_MESSAGE_BYTES) as channel, answered(address):
+    check_reachable(address)
+    with access.open(MAX_MESSAGE_BYTES) as channel, errors_as_sentences(address):
         yield Stubs(
             address,
             admin_pb2_grpc.AdminServiceStub(channel),  # type: ignore[no-untyped-call]
@@ -79,25 +79,25 @@ def connect(args: argparse.Namespace) -> Iterator[Stubs]:
 
 
 def _access(args: argparse.Namespace, address: str) -> Access:
-    given = {name: getattr(args, flag[2:].replace("-", "_"), None) for name, flag in _PROOF.items()}
+    given = {name: getattr(args, flag[2:].replace("-", "_"), None) for name, flag in _CREDENTIAL_OPTIONS.items()}
     try:
         return Access(address=address, **given)
     except ValueError as error:
         name, _, text = str(error).partition(": ")
-        raise CallError(f"{_PROOF.get(name, name)}: {text}") from None
+        raise CallError(f"{_CREDENTIAL_OPTIONS.get(name, name)}: {text}") from None
 
 
 @contextmanager
-def answered(address: str) -> Iterator[None]:
-    """Turns gRPC's errors into `CallError`."""
+def errors_as_sentences(address: str) -> Iterator[None]:
+    """Translates gRPC errors into `CallError`."""
     try:
         yield
     except grpc.RpcError as error:
         raise _call_error(error, address) from error
 
 
-def knock(address: str) -> None:
-    """Connects once, since the system says in a word what gRPC says in a paragraph. Raises `CallError`."""
+def check_reachable(address: str) -> None:
+    """Connects once without gRPC, because the system's own error is short and exact. Raises `CallError`."""
     path = address.removeprefix("unix:")
     try:
         if path != address:
@@ -107,39 +107,40 @@ def knock(address: str) -> None:
         else:
             socket.create_connection(split_address(address) or ("", 0), _CONNECT_TIMEOUT).close()
     except OSError as error:
-        raise CallError(f"no sidecar at {address}: {_why(error, path != address)}. {_HINT}", gone=True) from None
+        reason = _reason(error, path != address)
+        raise CallError(f"no sidecar at {address}: {reason}. {_HINT}", connection_lost=True) from None
 
 
-def _why(error: OSError, unix: bool) -> str:
+def _reason(error: OSError, unix: bool) -> str:
     if unix and error.errno == errno.ENOENT:
         return "there is no such socket"
     if unix and error.errno == errno.ECONNREFUSED:
-        return "the socket was left over, nobody listens"
+        return "no process listens on the socket; it was left over"
     if unix and error.errno in (errno.EACCES, errno.EPERM):
         return f"user {os.geteuid()} may not use the socket"
     return (error.strerror or str(error) or type(error).__name__).lower()
 
 
-def _target(said: str) -> str:
-    if said.startswith("unix:"):
-        return "unix:" + os.path.abspath(said.removeprefix("unix:").removeprefix("//"))
-    if said.startswith(("/", "./", "../")):
-        return f"unix:{os.path.abspath(said)}"
-    if split_address(said) is None:
-        raise CallError(f'"{said}" is not an address such as unix:/run/offramp/offramp.sock or 127.0.0.1:4770')
-    return said
+def _target(given: str) -> str:
+    if given.startswith("unix:"):
+        return "unix:" + os.path.abspath(given.removeprefix("unix:").removeprefix("//"))
+    if given.startswith(("/", "./", "../")):
+        return f"unix:{os.path.abspath(given)}"
+    if split_address(given) is None:
+        raise CallError(f'"{given}" is not an address such as unix:/run/offramp/offramp.sock or 127.0.0.1:4770')
+    return given
 
 
 def _call_error(error: grpc.RpcError, address: str) -> CallError:
-    # Every error of a call is a Call, too, which the types of gRPC do not say.
+    # Every error of a call is also a grpc.Call, which the type stubs do not say.
     code, details = (error.code(), error.details() or "") if isinstance(error, grpc.Call) else (None, str(error))
-    said = " ".join(details.split()) or "no reason given"
+    text = " ".join(details.split()) or "no reason given"
     if code is grpc.StatusCode.UNAVAILABLE:
-        return CallError(f"the sidecar at {address} is stopping or gone: {said}", gone=True)
+        return CallError(f"the sidecar at {address} is stopping or gone: {text}", connection_lost=True)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return CallError(f"the sidecar at {address} did not answer in time")
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return CallError(f"the sidecar at {address} does not know this call; is it another version?")
     if code is grpc.StatusCode.CANCELLED:
-        return CallError(f"the sidecar at {address} ended the call: {said}", gone=True)
-    return CallError(said)
+        return CallError(f"the sidecar at {address} ended the call: {text}", connection_lost=True)
+    return CallError(text)

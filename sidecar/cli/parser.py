@@ -1,17 +1,17 @@
-"""Arguments: help for people, and mistakes in one line."""
+"""Command-line arguments that several commands share. A usage error is one line and exit code 2."""
 
 import argparse
 import inspect
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from sidecar.model.units import FormError, parse_duration
+from sidecar.model.units import FormatError, parse_duration
 
 _T = TypeVar("_T")
 
 
 class Parser(argparse.ArgumentParser):
-    """Shows its text as it is written, and fails with one line and code 2."""
+    """Prints its help text as it is written, and reports an error in one line with exit code 2."""
 
     def __init__(self, *, prog: str, help_text: str, usage: str | None = None) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
         "-c",
         "--config",
         metavar="FILE",
-        help="the configuration (default: $OFFRAMP_CONFIG, ./offramp.yaml or /etc/offramp/offramp.yaml)",
+        help="the configuration file (default: $OFFRAMP_CONFIG, ./offramp.yaml or /etc/offramp/offramp.yaml)",
     )
     parser.add_argument(
         "--set",
@@ -45,22 +45,22 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:
-    """--address, for commands that call a running sidecar."""
+    """--address and credentials, for commands that call a running sidecar."""
     parser.add_argument(
         "--address",
         metavar="ADDRESS",
-        help="unix:/path/to.sock or host:port of the sidecar (default: $OFFRAMP_ADDRESS, or as configured)",
+        help="unix:/path/to.sock or host:port of the sidecar (default: $OFFRAMP_ADDRESS, else from the configuration)",
     )
     parser.add_argument(
-        "--token-file", metavar="FILE", help="the token to show, where one is needed (default: $OFFRAMP_TOKEN_FILE)"
+        "--token-file", metavar="FILE", help="file with the token to send, if one is required ($OFFRAMP_TOKEN_FILE)"
     )
     parser.add_argument(
-        "--tls-ca", metavar="FILE", help="whom to trust, for a sidecar that speaks TLS (default: $OFFRAMP_CA)"
+        "--tls-ca", metavar="FILE", help="certificate authorities to trust, for a sidecar with TLS ($OFFRAMP_CA)"
     )
     parser.add_argument(
-        "--tls-certificate", metavar="FILE", help="the certificate to show, if asked for one ($OFFRAMP_CERTIFICATE)"
+        "--tls-certificate", metavar="FILE", help="client certificate, if one is required ($OFFRAMP_CERTIFICATE)"
     )
-    parser.add_argument("--tls-key", metavar="FILE", help="its private key ($OFFRAMP_KEY)")
+    parser.add_argument("--tls-key", metavar="FILE", help="private key of the client certificate ($OFFRAMP_KEY)")
     parser.add_argument(
         "--tls-server-name", metavar="NAME", help="the name in the sidecar's certificate ($OFFRAMP_SERVER_NAME)"
     )
@@ -80,18 +80,18 @@ def count(text: str) -> int:
 def _duration(text: str) -> float:
     seconds = parse_duration(text)
     if seconds < 0:
-        raise FormError("is less than nothing")
+        raise FormatError("is negative")
     return seconds
 
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 16 and int(text)):
-        raise FormError("is not a whole number of at least 1")
+        raise FormatError("is not a whole number of at least 1")
     return int(text)
 
 
 def _converted(convert: Callable[[str], _T], text: str) -> _T:
     try:
         return convert(text)
-    except FormError as error:
+    except FormatError as error:
         raise argparse.ArgumentTypeError(f'"{text}" {error}') from None

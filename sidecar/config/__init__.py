@@ -1,13 +1,16 @@
-"""YAML, environment and `--set` to frozen settings. The file is weakest, `--set` is strongest.
+"""Reads the configuration: YAML, environment and `--set` to frozen settings. `--set` wins over the environment, the
+environment over the file.
 
-    forms       how each kind of value is written: durations, sizes, modes, choices
-    document    YAML to a tree that knows its lines (`tree`), `${VAR}` filled in
-    overrides   OFFRAMP_* and --set change the tree
-    build       the tree to settings, by walking the settings classes
-    checks      what settings must be to each other
-    reference   the annotated example and the tables of docs/configuration.md, made from the same classes
+yaml_reader   YAML text to a tree, with `${VAR}` filled in
+tree          the configuration as it is written: nodes that know their line, and the problems found
+overrides     applies OFFRAMP_* variables and --set to the tree
+formats       how each type of value is written: durations, sizes, modes, choices
+build         the tree to settings, by walking the fields of the settings classes
+checks        rules between settings
+yaml_writer   settings back to YAML, and the annotated example
+wording       how names, values and secrets appear in error messages
 
-An error names the key, the value, what is allowed and the nearest right word, and all of them come at once.
+All errors are reported at once. Each names the key, the value, what is allowed and the closest valid word.
 """
 
 import os
@@ -24,22 +27,22 @@ from sidecar.config.checks import (
     check_together,
     check_tracing,
 )
-from sidecar.config.document import parse, read_file
 from sidecar.config.overrides import with_environment, with_options
 from sidecar.config.tree import Node, Nothing, Origin, Problems, Table, origin_of
+from sidecar.config.yaml_reader import parse, read_file
 from sidecar.model.errors import ConfigError
 from sidecar.settings import HttpSettings, ListenSettings, Settings, SubscriptionSettings, TracingSettings
 
-__all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "http_settings", "listen_settings", "load"]
+__all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "find_and_load", "http_settings", "listen_settings", "load"]
 
 _Group = TypeVar("_Group")
 
-#: where a configuration is looked for that nobody named, the first that is there
+#: where to look for a configuration file if none is named; the first that exists is used
 DEFAULT_PATHS = ("offramp.yaml", "/etc/offramp/offramp.yaml")
 
 
 class InvalidConfigError(ConfigError):
-    """Everything that is wrong with a configuration, one line each."""
+    """All mistakes of a configuration, one line each."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -47,18 +50,18 @@ class InvalidConfigError(ConfigError):
 
 
 def find(environ: Mapping[str, str] | None = None) -> str | None:
-    """The configuration file to use when none was named: OFFRAMP_CONFIG, or the first of `DEFAULT_PATHS`."""
-    named = _or_own(environ).get("OFFRAMP_CONFIG")
+    """The configuration file to use if none is named: OFFRAMP_CONFIG, or the first of `DEFAULT_PATHS` that exists."""
+    named = _or_process(environ).get("OFFRAMP_CONFIG")
     return named or next((path for path in DEFAULT_PATHS if os.path.exists(path)), None)
 
 
 def load(path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of a file, of the environment and of `--set`, in rising order of precedence.
+    """The settings of a file, the environment and `--set`, in rising order of precedence.
 
-    Without a path there is no file, and the others are all there is. Raises `ConfigError`.
+    Without a path there is no file. Raises `ConfigError`.
     """
     problems = Problems()
-    environ = _or_own(environ)
+    environ = _or_process(environ)
     tree = _read(path, options, environ, problems)
     builder = Builder(problems)
     values = builder.values(Settings, tree, ())
@@ -70,25 +73,37 @@ def load(path: str | None, *, options: Iterable[str] = (), environ: Mapping[str,
     return Settings(**cast(dict[str, Any], values))
 
 
+def find_and_load(path: str | None, *, options: Iterable[str] = ()) -> tuple[str, Settings]:
+    """The name of the source and its settings. Raises `ConfigError`, also if nothing is configured at all."""
+    path = path or find()
+    settings = load(path, options=options)
+    if path is None and not settings.subscriptions:
+        raise ConfigError(
+            f"no configuration: neither {' nor '.join(DEFAULT_PATHS)} exists; name a file with -c, "
+            "or start from the output of `offramp lint --example`"
+        )
+    return path or "the environment", settings
+
+
 def listen_settings(
     path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None
 ) -> ListenSettings:
-    """Only where the sidecar of this configuration listens, for those who want to call it.
+    """Only `listen`, for commands that call the sidecar: the rest may need variables that they do not have.
 
-    They may lack the variables that the rest of the file needs. Raises `ConfigError`.
+    Raises `ConfigError`.
     """
-    return _only(ListenSettings, "listen", _read(path, options, _or_own(environ), Problems()))
+    return _only(ListenSettings, "listen", _read(path, options, _or_process(environ), Problems()))
 
 
 def http_settings(
     path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None
 ) -> HttpSettings:
-    """Only where its probes are answered, in the same way. Raises `ConfigError`."""
-    return _only(HttpSettings, "http", _read(path, options, _or_own(environ), Problems()))
+    """Only `http`, in the same way. Raises `ConfigError`."""
+    return _only(HttpSettings, "http", _read(path, options, _or_process(environ), Problems()))
 
 
 def _only(cls: type[_Group], key: str, tree: Node) -> _Group:
-    """One group of settings, whatever is wrong with the others."""
+    """One group of settings, whatever mistakes the others have."""
     problems = Problems()
     entry = tree.entries.get(key) if isinstance(tree, Table) else None
     group = Builder(problems).group(cls, entry.node, (key,)) if entry else cls()
@@ -97,7 +112,7 @@ def _only(cls: type[_Group], key: str, tree: Node) -> _Group:
     return cls() if group is WRONG else cast(_Group, group)
 
 
-def _or_own(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+def _or_process(environ: Mapping[str, str] | None) -> Mapping[str, str]:
     return os.environ if environ is None else environ
 
 
@@ -111,7 +126,10 @@ def _read(path: str | None, options: Iterable[str], environ: Mapping[str, str], 
 
 
 def _with_local_broker(values: dict[str, Any], builder: Builder, tree: Node) -> None:
-    """Adds the broker that needs no entry, unless nobody could want it: it needs a folder to write to."""
+    """Adds `local`, which needs no entry, if a subscription uses it or there is no other broker.
+
+    Not otherwise, because it needs a folder to write to.
+    """
     brokers, subscriptions = values.setdefault("brokers", {}), values.get("subscriptions", {})
     if brokers is WRONG or "local" in brokers:
         return
@@ -140,7 +158,7 @@ def _check(values: Mapping[str, Any], tree: Node, environ: Mapping[str, str], pr
         return
     sound: dict[str, SubscriptionSettings] = {name: s for name, s in subscriptions.items() if s is not WRONG}
     for name, subscription in sound.items():
-        # A broker that is wrong is there all the same: its own problem is on record.
+        # A broker with mistakes counts as existing: its own mistakes are reported already.
         check_subscription(name, subscription, {*brokers, "local"} if brokers is not WRONG else None, report)
         broker = brokers.get(subscription.broker, WRONG) if brokers is not WRONG else WRONG
         if broker is not WRONG:

@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from sidecar import brokers
-from sidecar.config.forms import Form, Group, ListOf, MapOf, form_of
+from sidecar.config.formats import Format, Group, ListOf, MapOf, format_of
 from sidecar.config.tree import Broken, Entry, Listing, Node, Nothing, Problems, Table, Text
 from sidecar.config.wording import HIDDEN, did_you_mean, join_words, looks_secret, quoted
 from sidecar.model.errors import ConfigError
-from sidecar.model.units import FormError
+from sidecar.model.units import FormatError
 from sidecar.settings import BrokerSettings
 
 #: dots would blur `--set a.b=c`, double underscores the variables
@@ -35,9 +35,9 @@ def keys_of(cls: type) -> Mapping[str, tuple[Field[Any], Any]]:
     return {f.name: (f, hints[f.name]) for f in dataclasses.fields(cls) if "doc" in f.metadata}
 
 
-def show_range(field: Field[Any], form: Form | ListOf) -> str:
+def show_range(field: Field[Any], fmt: Format | ListOf) -> str:
     """`100ms to 1h`, `at least 1`, or nothing where there are no bounds."""
-    show = str if isinstance(form, ListOf) else form.show
+    show = str if isinstance(fmt, ListOf) else fmt.show
     least, most = field.metadata.get("at_least"), field.metadata.get("at_most")
     if least is not None and most is not None:
         return f"{show(least)} to {show(most)}"
@@ -79,31 +79,31 @@ class Builder:
         return values
 
     def _field(self, field: Field[Any], hint: Any, entry: Entry, path: Path) -> Any:
-        form, node = form_of(hint), entry.node
-        if isinstance(node, Nothing) and isinstance(form, Form | ListOf):
+        fmt, node = format_of(hint), entry.node
+        if isinstance(node, Nothing) and isinstance(fmt, Format | ListOf):
             if type(None) in get_args(hint):
                 return None
-            self._problems.add(entry.origin, path, f"has no value; it takes {_takes(field, form)}")
+            self._problems.add(entry.origin, path, f"has no value; it takes {_takes(field, fmt)}")
             return WRONG
-        if isinstance(form, Group):
-            return self.group(form.cls, node, path)
-        if isinstance(form, MapOf):
-            return self._map(form.value, node, path)
-        value = self._value(form, field, node, path)
-        return value if value is WRONG else self._bounded(form, field, value, node, path)
+        if isinstance(fmt, Group):
+            return self.group(fmt.cls, node, path)
+        if isinstance(fmt, MapOf):
+            return self._map(fmt.value, node, path)
+        value = self._value(fmt, field, node, path)
+        return value if value is WRONG else self._bounded(fmt, field, value, node, path)
 
-    def _value(self, form: Form | ListOf, field: Field[Any], node: Node, path: Path) -> Any:
-        if isinstance(form, ListOf):
-            return self._list(form, field, node, path)
+    def _value(self, fmt: Format | ListOf, field: Field[Any], node: Node, path: Path) -> Any:
+        if isinstance(fmt, ListOf):
+            return self._list(fmt, field, node, path)
         if isinstance(node, Broken):
             return WRONG
         if not isinstance(node, Text):
-            self._problems.add(node.origin, path, f"{_kind(node)} is not {form.takes}")
+            self._problems.add(node.origin, path, f"{_kind(node)} is not {fmt.takes}")
             return WRONG
         try:
             node.text.encode()
-            return form.parse(node.text)
-        except FormError as error:
+            return fmt.parse(node.text)
+        except FormatError as error:
             hint = did_you_mean(node.text, error.choices)
             text = f"{_shown(node, field, path)} {error}" + (f". {hint}" if hint else "")
         except UnicodeEncodeError:
@@ -111,7 +111,7 @@ class Builder:
         self._problems.add(node.origin, path, text)
         return WRONG
 
-    def _list(self, form: ListOf, field: Field[Any], node: Node, path: Path) -> Any:
+    def _list(self, fmt: ListOf, field: Field[Any], node: Node, path: Path) -> Any:
         if isinstance(node, Text):
             parts = [part.strip() for part in node.text.split(",")] if node.text.strip() else []
             node = Listing(node.origin, tuple(Text(node.origin, part, node.secret) for part in parts))
@@ -126,22 +126,22 @@ class Builder:
                 self._problems.add(item.origin, path, "has an empty item")
                 values.append(WRONG)
                 continue
-            value = self._value(form.item, field, item, path)
+            value = self._value(fmt.item, field, item, path)
             if value is not WRONG and value in values:
                 assert isinstance(item, Text)
                 self._problems.add(item.origin, path, f"{_shown(item, field, path)} is there twice")
             values.append(value)
         return WRONG if any(value is WRONG for value in values) else tuple(values)
 
-    def _bounded(self, form: Form | ListOf, field: Field[Any], value: Any, node: Node, path: Path) -> Any:
+    def _bounded(self, fmt: Format | ListOf, field: Field[Any], value: Any, node: Node, path: Path) -> Any:
         least, most = field.metadata.get("at_least"), field.metadata.get("at_most")
-        measured = len(value) if isinstance(form, ListOf) else value
+        measured = len(value) if isinstance(fmt, ListOf) else value
         too_small = least is not None and measured < least
         if not too_small and (most is None or measured <= most):
             return value
-        shown = f"{measured} items" if isinstance(form, ListOf) else _shown(node, field, path)
+        shown = f"{measured} items" if isinstance(fmt, ListOf) else _shown(node, field, path)
         self._problems.add(
-            node.origin, path, f"{shown} is too {'small' if too_small else 'large'}; it takes {show_range(field, form)}"
+            node.origin, path, f"{shown} is too {'small' if too_small else 'large'}; it takes {show_range(field, fmt)}"
         )
         return WRONG
 
@@ -149,11 +149,11 @@ class Builder:
         entries = self._entries(node, path, "takes names, each with a group of keys below it")
         if entries is None:
             return WRONG
-        form = form_of(hint)
+        fmt = format_of(hint)
         values: dict[str, Any] = {}
         for name, entry in entries.items():
             here = (*path, name)
-            if isinstance(form, Group) and not _NAME.fullmatch(name):
+            if isinstance(fmt, Group) and not _NAME.fullmatch(name):
                 self._problems.add(
                     entry.origin,
                     here,
@@ -162,9 +162,9 @@ class Builder:
                 values[name] = WRONG
             elif hint is BrokerSettings:
                 values[name] = self.broker(name, entry.node, here)
-            elif isinstance(form, Group):
-                values[name] = self.group(form.cls, entry.node, here, name=name)
-            elif isinstance(form, Form):
+            elif isinstance(fmt, Group):
+                values[name] = self.group(fmt.cls, entry.node, here, name=name)
+            elif isinstance(fmt, Format):
                 values[name] = self._field(_PLAIN, hint, entry, here)
         return values
 
@@ -216,16 +216,16 @@ class Builder:
 
 
 _PLAIN: Field[Any] = dataclasses.field()
-_TEXT = Form("text", "text", str, str)
+_TEXT = Format("text", "text", str, str)
 
 
 def _is_required(field: Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _takes(field: Field[Any], form: Form | ListOf) -> str:
-    takes = "a list such as [a, b]" if isinstance(form, ListOf) else form.takes
-    bounds = show_range(field, form)
+def _takes(field: Field[Any], fmt: Format | ListOf) -> str:
+    takes = "a list such as [a, b]" if isinstance(fmt, ListOf) else fmt.takes
+    bounds = show_range(field, fmt)
     return f"{takes}, {bounds}" if bounds else takes
 
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from sidecar.brokers.base import BrokerOptions, is_pattern
 from sidecar.config.build import keys_of
-from sidecar.config.forms import Form, form_of
+from sidecar.config.formats import Format, format_of
 from sidecar.config.wording import did_you_mean, quoted
 from sidecar.model.addresses import MAX_SOCKET_PATH, is_loopback, split_address
 from sidecar.observability.tracing.choice import wrong_with
@@ -129,9 +129,9 @@ def check_subscription(
     _check_topics(s, wrong)
     _check_mode(s, wrong)
     for low, high, share in _NOT_ABOVE:
-        (value, form), (limit, _) = _value_of(s, low), _value_of(s, high)
+        (value, fmt), (limit, _) = _value_of(s, low), _value_of(s, high)
         if value * share > limit:
-            wrong(low, f"{form.show(value)} is more than {_SHARES[share]}{high}, which is {form.show(limit)}")
+            wrong(low, f"{fmt.show(value)} is more than {_SHARES[share]}{high}, which is {fmt.show(limit)}")
 
 
 def _check_mode(s: SubscriptionSettings, wrong: Callable[[str, str], None]) -> None:
@@ -204,10 +204,10 @@ def _check_topics(s: SubscriptionSettings, wrong: Callable[[str, str], None]) ->
         wrong("dead_letter.topic", f"{quoted(s.dead_letter_topic)} is the retry topic, too; they must differ")
 
 
-def _value_of(subscription: SubscriptionSettings, key: str) -> tuple[float, Form]:
+def _value_of(subscription: SubscriptionSettings, key: str) -> tuple[float, Format]:
     group, name = key.split(".")
     settings = getattr(subscription, group)
     cls: type = type(settings)
-    form = form_of(keys_of(cls)[name][1])
-    assert isinstance(form, Form)
-    return getattr(settings, name), form
+    fmt = format_of(keys_of(cls)[name][1])
+    assert isinstance(fmt, Format)
+    return getattr(settings, name), fmt

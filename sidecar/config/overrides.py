@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sidecar.config.document import parse
 from sidecar.config.tree import Broken, Node, Nothing, Origin, Problems, Table, Text, with_value
 from sidecar.config.wording import quoted
+from sidecar.config.yaml_reader import parse
 from sidecar.model.errors import ConfigError
 
 _PREFIX = "OFFRAMP_"

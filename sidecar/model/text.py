@@ -1,37 +1,6 @@
-"""Numbers, ages, bars and tables for a terminal."""
+"""Numbers, ages, sizes and tables as text for people."""
 
 from collections.abc import Collection, Sequence
-
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-_BOLD, _DIM, _RED, _GREEN, _YELLOW, _CYAN = "1", "2", "31", "32", "33", "36"
-
-
-class Ink:
-    """Colours, or none."""
-
-    def __init__(self, enabled: bool) -> None:
-        self._enabled = enabled
-
-    def _paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._enabled and text else text
-
-    def bold(self, text: str) -> str:
-        return self._paint(text, _BOLD)
-
-    def dim(self, text: str) -> str:
-        return self._paint(text, _DIM)
-
-    def red(self, text: str) -> str:
-        return self._paint(text, _RED)
-
-    def green(self, text: str) -> str:
-        return self._paint(text, _GREEN)
-
-    def yellow(self, text: str) -> str:
-        return self._paint(text, _YELLOW)
-
-    def cyan(self, text: str) -> str:
-        return self._paint(text, _CYAN)
 
 
 def short(number: float) -> str:
@@ -65,17 +34,8 @@ def size(number: int) -> str:
     return f"{number} B"
 
 
-def bar(share: float, width: int) -> str:
-    """A bar of `width` characters, filled by a share of 0 to 1. Anything above nothing shows."""
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    if share > 0:
-        eighths = max(eighths, 1)
-    whole, rest = divmod(eighths, 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
-
-
 def fit(text: str, width: int) -> str:
-    """On one line and no wider than `width`."""
+    """The text on one line, cut to `width`."""
     flat = "".join(char if char.isprintable() else " " for char in text)
     if len(flat) <= width:
         return flat
@@ -83,7 +43,7 @@ def fit(text: str, width: int) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), gap: str = "  ") -> list[str]:
-    """Rows as lines of aligned columns; those in `right` align right."""
+    """Rows as lines of aligned columns; the columns in `right` align right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         gap.join(

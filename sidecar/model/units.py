@@ -20,7 +20,7 @@ _MOST_SECONDS = 100 * 365 * 86400.0
 _MOST_BYTES = 1 << 60
 
 
-class FormError(ValueError):
+class FormatError(ValueError):
     """The text is not of the form. Its words follow the quoted text: `is not a duration ...`."""
 
     def __init__(self, text: str, choices: tuple[str, ...] = ()) -> None:
@@ -35,16 +35,16 @@ def without_underscores(text: str) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `200ms`, `5s`, `1h30m` or a plain number. Raises `FormError`."""
+    """Seconds of `200ms`, `5s`, `1h30m` or a plain number. Raises `FormatError`."""
     if _NUMBER.fullmatch(text):
         seconds = float(text)
     elif _DURATION.fullmatch(text):
         # Rounded, so that 1m200ms is 60.2 and not a hair beside it.
         seconds = round(math.fsum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(text)), 9)
     else:
-        raise FormError("is not a duration such as 200ms, 5s, 10m or 1h")
+        raise FormatError("is not a duration such as 200ms, 5s, 10m or 1h")
     if seconds > _MOST_SECONDS:
-        raise FormError("is longer than a lifetime")
+        raise FormatError("is longer than a lifetime")
     return seconds
 
 
@@ -58,16 +58,16 @@ def show_duration(seconds: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `512KiB`, `1MiB`, `10MB` or a plain number. Raises `FormError`."""
+    """Bytes of `512KiB`, `1MiB`, `10MB` or a plain number. Raises `FormatError`."""
     found = _SIZE.fullmatch(without_underscores(text))
     factor = _SIZES.get((found[2] or "b").lower()) if found else None
     if found is None or factor is None:
-        raise FormError("is not a size such as 4096, 512KiB, 1MiB or 10MB")
+        raise FormatError("is not a size such as 4096, 512KiB, 1MiB or 10MB")
     size = float(found[1]) * factor if "." in found[1] else int(found[1]) * factor
     if size != int(size):
-        raise FormError("is not a whole number of bytes")
+        raise FormatError("is not a whole number of bytes")
     if size > _MOST_BYTES:
-        raise FormError("is larger than any disk")
+        raise FormatError("is larger than any disk")
     return int(size)
 
 

@@ -19,12 +19,11 @@ import pytest
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.cli.demo import orders
-from sidecar.cli.demo.accounts import Accounts, reckon
-from sidecar.cli.demo.books import Books, read_books
-from sidecar.cli.demo.journal import Entry, Journal, Word
+from sidecar.cli.demo.audit import AuditResult, audit
+from sidecar.cli.demo.broker_state import BrokerState, read_broker_state
+from sidecar.cli.demo.journal import Action, Journal, JournalEntry, JournalSummary, read_journals
 from sidecar.cli.demo.orders import Kind
 from sidecar.cli.demo.plan import SUBSCRIPTION, TOPIC, Folder, Plan
-from sidecar.cli.demo.stock import Stock, take_stock
 from sidecar.model.records import Commit, Lane, Message, Run
 from tests.e2e.harness import PATIENCE, eventually
 
@@ -60,20 +59,20 @@ def test_every_order_of_a_quick_demo_is_accounted_for(demo: Demo) -> None:
     assert re.search(r"^ \+ +0  unaccounted for$", demo.output, re.MULTILINE)
 
 
-def test_the_demo_tells_each_act_in_a_line_that_fits_a_terminal(demo: Demo) -> None:
-    story = [line for line in demo.output.splitlines() if re.match(r"\d:\d\d  \S", line)]
+def test_the_demo_tells_each_event_in_a_line_that_fits_a_terminal(demo: Demo) -> None:
+    events = [line for line in demo.output.splitlines() if re.match(r"\d:\d\d  \S", line)]
     for said in ("kill -9 worker-", "Back at once", "slow on purpose", "parked on disk", "came back", "torn order"):
-        assert any(said in line for line in story), f"{said!r} is not in {story}"
-    assert max(map(len, story)) <= 80
+        assert any(said in line for line in events), f"{said!r} is not in {events}"
+    assert max(map(len, events)) <= 80
 
 
 def test_the_killed_worker_had_orders_in_its_hands_and_others_acked_them(demo: Demo) -> None:
     killed = re.search(r"kill -9 (worker-\d), with ([\d,]+) orders in its hands", demo.output)
     assert killed
-    books = read_books(demo.folder.journals)
-    assert books.died == {killed[1]}
+    journals = read_journals(demo.folder.journals)
+    assert journals.killed == {killed[1]}
     assert int(killed[2].replace(",", "")) > 0
-    assert any(books.taken_again.values())
+    assert any(journals.received_again.values())
 
 
 @pytest.fixture
@@ -134,7 +133,7 @@ def test_a_demo_that_makes_no_sense_is_refused_in_one_line(arguments: list[str],
     assert ended.stderr.count("\n") == 1
 
 
-# The checker must find what is wrong, wherever it is wrong.
+# The audit must find what is wrong, wherever it is.
 
 
 @pytest.fixture
@@ -146,7 +145,7 @@ def doctored(demo: Demo, tmp_path: Path) -> Folder:
 
 def _judge(folder: Folder) -> tuple[int, str]:
     ended = subprocess.run(
-        [sys.executable, "-m", "sidecar.cli.demo.checker", str(folder.path)],
+        [sys.executable, "-m", "sidecar.cli.demo.audit", str(folder.path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -156,12 +155,12 @@ def _judge(folder: Folder) -> tuple[int, str]:
     return ended.returncode, ended.stdout
 
 
-def test_the_checker_passes_what_nobody_tampered_with(doctored: Folder) -> None:
+def test_the_audit_passes_what_nobody_tampered_with(doctored: Folder) -> None:
     code, output = _judge(doctored)
     assert code == 0, output
 
 
-def test_the_checker_finds_an_order_that_no_worker_acked_although_it_is_committed(doctored: Folder) -> None:
+def test_the_audit_finds_an_order_that_no_worker_acked_although_it_is_committed(doctored: Folder) -> None:
     journal = max(doctored.journals.glob("worker-*.log"), key=lambda path: path.stat().st_size)
     found = re.search(r"^.* acked (orders/1) (\d+)-(\d+)\n", journal.read_text(), re.MULTILINE)
     assert found
@@ -175,7 +174,7 @@ def test_the_checker_finds_an_order_that_no_worker_acked_although_it_is_committe
     assert re.search(rf"^ \+ +{missing}  unaccounted for$", output, re.MULTILINE)
 
 
-def test_the_checker_finds_an_order_that_was_committed_without_ever_being_delivered(doctored: Folder) -> None:
+def test_the_audit_finds_an_order_that_was_committed_without_ever_being_delivered(doctored: Folder) -> None:
     position = asyncio.run(_publish_and_commit(doctored, Lane(TOPIC, 1)))
     code, output = _judge(doctored)
     assert code == 1
@@ -186,7 +185,7 @@ async def _publish_and_commit(folder: Folder, lane: Lane) -> int:
     """One more order, over which the group is moved."""
     broker = LocalBroker(LocalOptions(directory=str(folder.data)))
     await broker.open()
-    value = orders.write(999_999, Kind.PLAIN, 0.0)
+    value = orders.encode(999_999, Kind.PLAIN, 0.0)
     (place,) = await broker.publish(lane.topic, [Message(None, value, lane=lane.number)])
     source = broker.subscribe(SourceSpec(SUBSCRIPTION, (lane.topic,)))
     await source.open()
@@ -198,122 +197,124 @@ async def _publish_and_commit(folder: Folder, lane: Lane) -> int:
 
 class Found(NamedTuple):
     plan: Plan
-    stock: Stock
-    books: Books
+    broker: BrokerState
+    journals: JournalSummary
 
-    def accounts(self) -> Accounts:
-        return reckon(self.plan, self.stock, self.books)
+    def audit(self) -> AuditResult:
+        return audit(self.plan, self.broker, self.journals)
 
 
 @pytest.fixture(scope="module")
 def taken(demo: Demo) -> Found:
-    return Found(Plan.load(demo.folder), asyncio.run(take_stock(demo.folder)), read_books(demo.folder.journals))
+    return Found(
+        Plan.load(demo.folder), asyncio.run(read_broker_state(demo.folder)), read_journals(demo.folder.journals)
+    )
 
 
 @pytest.fixture
 def found(taken: Found) -> Found:
-    """What the checker reads, to be tampered with in memory."""
+    """What the audit reads, to be tampered with in memory."""
     return copy.deepcopy(taken)
 
 
 def _first_of(found: Found, kind: Kind) -> tuple[Lane, int]:
-    return next(spot for spot, known in found.stock.kinds.items() if known is kind)
+    return next(spot for spot, known in found.broker.kinds.items() if known is kind)
 
 
 def _lose_from_the_broker(found: Found) -> None:
-    found.stock.published[Lane(TOPIC, 0)].discard(Run(7, 8))
+    found.broker.published[Lane(TOPIC, 0)].discard(Run(7, 8))
 
 
 def _forget_a_commit(found: Found) -> None:
-    found.stock.committed[Lane(TOPIC, 0)].discard(Run(7, 8))
+    found.broker.committed[Lane(TOPIC, 0)].discard(Run(7, 8))
 
 
 def _ack_again(found: Found) -> None:
     for name in ("worker-8", "worker-9"):
-        found.books.add(name, Entry(0.0, Word.ACKED, Lane(TOPIC, 0), (Run(7, 8),)))
+        found.journals.add(name, JournalEntry(0.0, Action.ACKED, Lane(TOPIC, 0), (Run(7, 8),)))
 
 
 def _ack_a_dead_letter(found: Found) -> None:
     lane, position = _first_of(found, Kind.REFUND)
-    found.books.add("worker-9", Entry(0.0, Word.ACKED, lane, (Run(position, position + 1),)))
+    found.journals.add("worker-9", JournalEntry(0.0, Action.ACKED, lane, (Run(position, position + 1),)))
 
 
-def _ack_what_cannot_be_handled(found: Found) -> None:
+def _ack_what_cannot_be_processed(found: Found) -> None:
     _ack_a_dead_letter(found)
-    del found.stock.dead[_first_of(found, Kind.REFUND)]
+    del found.broker.dead[_first_of(found, Kind.REFUND)]
 
 
 def _dead_letter_a_good_order(found: Found) -> None:
-    letter = found.stock.dead[_first_of(found, Kind.TORN)]
-    found.stock.dead[Lane(TOPIC, 0), 7] = letter
-    found.books.acked[Lane(TOPIC, 0)].discard(Run(7, 8))
+    letter = found.broker.dead[_first_of(found, Kind.TORN)]
+    found.broker.dead[Lane(TOPIC, 0), 7] = letter
+    found.journals.acked[Lane(TOPIC, 0)].discard(Run(7, 8))
 
 
-def _dead_letter_without_a_word_of_a_worker(found: Found) -> None:
+def _dead_letter_without_enough_attempts(found: Found) -> None:
     lane, position = _first_of(found, Kind.TORN)
-    del found.books.nacked[lane, position]
-    found.books.taken_again[lane].discard(Run(position, position + 1))
+    del found.journals.nacked[lane, position]
+    found.journals.received_again[lane].discard(Run(position, position + 1))
 
 
 def _ack_what_was_never_published(found: Found) -> None:
-    found.books.add("worker-9", Entry(0.0, Word.ACKED, Lane(TOPIC, 0), (Run(999_000, 999_001),)))
+    found.journals.add("worker-9", JournalEntry(0.0, Action.ACKED, Lane(TOPIC, 0), (Run(999_000, 999_001),)))
 
 
 def _leave_it_parked(found: Found) -> None:
-    found.stock.still_parked.add(_first_of(found, Kind.PRE_ORDER))
+    found.broker.still_parked.add(_first_of(found, Kind.PRE_ORDER))
 
 
 def _lose_a_dead_letter(found: Found) -> None:
-    del found.stock.dead[_first_of(found, Kind.TORN)]
+    del found.broker.dead[_first_of(found, Kind.TORN)]
 
 
 @pytest.mark.parametrize(
     ("tamper", "complaint"),
     [
-        (_lose_from_the_broker, "its publisher was told it is on disk, and it is not there"),
+        (_lose_from_the_broker, "confirmed to its publisher, but the broker does not have it"),
         (_forget_a_commit, "settled, but not committed"),
-        (_ack_again, "acked 3 times without need, by worker-"),
+        (_ack_again, "acked 3 times without reason, by worker-"),
         (_ack_a_dead_letter, "a dead letter, but a worker acked it"),
-        (_ack_what_cannot_be_handled, "acked, but it is refund and cannot have been handled"),
-        (_dead_letter_a_good_order, "but there is nothing wrong with it"),
-        (_dead_letter_without_a_word_of_a_worker, "but workers rejected it never and tried it only 0 times"),
+        (_ack_what_cannot_be_processed, "acked, but it is refund and cannot have been processed"),
+        (_dead_letter_a_good_order, "but nothing is wrong with it"),
+        (_dead_letter_without_enough_attempts, "but no worker rejected it and it was tried only 0 times"),
         (_ack_what_was_never_published, "a worker acked it, but it was never published"),
         (_leave_it_parked, "acked, but still parked"),
         (_lose_a_dead_letter, "lost: committed, but no worker acked it"),
     ],
 )
-def test_the_checker_finds_what_does_not_fit_together(
+def test_the_audit_finds_what_does_not_fit_together(
     found: Found, tamper: Callable[[Found], None], complaint: str
 ) -> None:
-    assert found.accounts().balanced
+    assert found.audit().balanced
     tamper(found)
-    accounts = found.accounts()
-    assert not accounts.balanced
-    assert complaint in "\n".join(map(str, accounts.problems))
+    result = found.audit()
+    assert not result.balanced
+    assert complaint in "\n".join(map(str, result.problems))
 
 
 def test_an_order_may_be_acked_twice_if_the_first_worker_died_before_it_could_say_so(found: Found) -> None:
-    (victim,) = found.books.died
-    before = found.accounts().excused
+    (victim,) = found.journals.killed
+    before = found.audit().acked_twice_allowed
     lane, position = next(
         (lane, run.start)
-        for lane, runs in found.books.taken_again.items()
+        for lane, runs in found.journals.received_again.items()
         for run in runs
-        if run.start in found.books.acked[lane]
-        and not {(lane, run.start)} & (found.books.repeated.keys() | found.stock.parked)
+        if run.start in found.journals.acked[lane]
+        and not {(lane, run.start)} & (found.journals.repeated.keys() | found.broker.parked)
     )
-    found.books.add(victim, Entry(0.0, Word.ACKED, lane, (Run(position, position + 1),)))
-    accounts = found.accounts()
-    assert accounts.excused == accounts.acked_twice == before + 1
-    assert accounts.balanced
+    found.journals.add(victim, JournalEntry(0.0, Action.ACKED, lane, (Run(position, position + 1),)))
+    result = found.audit()
+    assert result.acked_twice_allowed == result.acked_twice == before + 1
+    assert result.balanced
 
 
 def test_a_line_that_its_writer_could_not_finish_counts_for_nothing(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "worker-1.log")
-    journal.note(Word.ACKED, TOPIC, [(0, 1), (0, 2), (0, 5), (3, 9)])
+    journal.write(Action.ACKED, TOPIC, [(0, 1), (0, 2), (0, 5), (3, 9)])
     with (tmp_path / "worker-1.log").open("a") as file:
         file.write("12.5 acked orders/0 100-2")
-    books = read_books(tmp_path)
-    assert [*books.acked[Lane(TOPIC, 0)]] == [Run(1, 3), Run(5, 6)]
-    assert [*books.acked[Lane(TOPIC, 3)]] == [Run(9, 10)]
-    assert books.died == {"worker-1"}
+    journals = read_journals(tmp_path)
+    assert [*journals.acked[Lane(TOPIC, 0)]] == [Run(1, 3), Run(5, 6)]
+    assert [*journals.acked[Lane(TOPIC, 3)]] == [Run(9, 10)]
+    assert journals.killed == {"worker-1"}

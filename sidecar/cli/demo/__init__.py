@@ -1,18 +1,16 @@
-"""`offramp demo`: the main job for real, in a temporary folder, with a verdict.
+"""What `offramp demo` runs: a real sidecar, workers and publishers in a temporary folder, failures, and an audit.
 
-command                      what can be asked for
-plan, orders                 what is done, and to what
-worker, publisher, journal   the processes, and what they note
-show, acts, cast, comeback   the whole of it, what happens, who does it
-picture, frame, audience     what is seen of it
-checker                      what came of it, by stock, books and accounts
+runner         the demo from start to end
+plan, orders   the numbers of the demo, and the records it publishes
+worker         the worker process
+publisher      the publisher process
+journal        what these two write down, and what all journals together say
+processes      starts, watches, kills and stops processes
+script         what happens when: a worker is killed, a lane is slow, orders are parked
+snapshot       the state of the sidecar at a moment
+display        what is shown of it, on a terminal or as lines
+broker_state   what the broker has stored at the end
+audit          compares that with the journals; the verdict
+
+The container image leaves this package out; nothing but `commands.demo` imports it.
 """
-
-from importlib import import_module
-
-
-def main(argv: list[str]) -> int:
-    """Answers the exit code: 0 if every record is accounted for."""
-    # Loaded here, because workers are modules of this package too and need none of it.
-    code: int = import_module("sidecar.cli.demo.command").main(argv)
-    return code

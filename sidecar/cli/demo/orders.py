@@ -1,4 +1,4 @@
-"""The demo's records: orders of a shop, most of them plain, a few not."""
+"""The records of the demo: orders of a shop. Most are plain; a few fail on purpose."""
 
 import json
 import re
@@ -9,18 +9,18 @@ _NUMBER = re.compile(rb'"order": (\d+)')
 
 class Kind(StrEnum):
     PLAIN = "plain"
-    #: fails the first time it is tried, and works the second time
+    #: fails at the first attempt and succeeds at the second
     FLAKY = "flaky"
-    #: may not be handled before some time has passed
+    #: asks to wait before it is processed
     PRE_ORDER = "pre-order"
-    #: will never work, and the worker can tell
+    #: can never be processed; the worker rejects it
     REFUND = "refund"
-    #: will never work, and the worker only sees that its whole batch fails: half of the message is missing
+    #: can never be processed, because half of it is missing; the worker only notices that the whole batch fails
     TORN = "torn"
 
 
-def write(number: int, kind: Kind, wait: float) -> bytes:
-    """An order as it is published, about a hundred bytes."""
+def encode(number: int, kind: Kind, wait: float) -> bytes:
+    """The value of an order, about 100 bytes."""
     cents = 100 + number * 7919 % 90_000
     order: dict[str, object] = {
         "order": number,
@@ -39,7 +39,7 @@ def write(number: int, kind: Kind, wait: float) -> bytes:
 
 
 def kind_of(text: bytes) -> Kind:
-    """What an order is, by its text alone."""
+    """The kind of an order, by its text alone."""
     if b'"cents": ' not in text:
         return Kind.TORN
     if b'"cents": -' in text:
@@ -50,6 +50,6 @@ def kind_of(text: bytes) -> Kind:
 
 
 def number_of(text: bytes) -> int | None:
-    """The number of an order, also of a torn one. None: it is no order."""
+    """The number of an order, also of a torn one. None if it is no order."""
     found = _NUMBER.search(text)
     return int(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""The demo in numbers, and the folder in which all of it happens."""
+"""The numbers of the demo, and the folder that it runs in."""
 
 import json
 from collections.abc import Mapping
@@ -10,41 +10,41 @@ from typing import Self
 from sidecar.cli.demo.orders import Kind
 
 TOPIC = "orders"
-#: the name of the subscription, and so of its group
+#: name of the subscription and of its group
 SUBSCRIPTION = "shop"
 BROKER = "local"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is published, by whom it is handled, and what goes wrong on purpose."""
+    """How much is published and processed, and what fails on purpose."""
 
     records: int = 320_000
     workers: int = 4
     lanes: int = 8
-    #: the share of them that is published before the first worker comes
+    #: the share of the records that is published before the first worker starts
     backlog: float = 0.4
     #: seconds over which the others are published
     live_for: float = 24.0
-    #: the lane whose orders take long, and about how many seconds it is at work
+    #: the lane whose orders take long, and about how many seconds its work takes
     slow_lane: int = 3
     slow_for: float = 24.0
-    #: records of a batch, and how far a lane may be delivered past its commit
+    #: `batch.records` and `window.records`
     batch: int = 250
     window: int = 4_000
-    #: a pre-order asks to come back after so many seconds; what must wait longer than `park_after` is parked
+    #: seconds that a pre-order asks to wait; a record that waits longer than `park_after` is parked
     wait: float = 12.0
     park_after: float = 5.0
     attempts: int = 3
     pre_orders: int = 60
     refunds: int = 12
     torn: int = 5
-    #: seconds between the death of a worker and its return
+    #: seconds between the kill of a worker and the start of its replacement
     absence: float = 4.0
 
     @classmethod
     def quick(cls) -> Self:
-        """The same in small, for tests."""
+        """A small plan of a few seconds."""
         return cls(
             records=24_000,
             workers=3,
@@ -66,27 +66,27 @@ class Plan:
 
     @property
     def slow_batches(self) -> int:
-        """How many batches of the slow lane can be in workers' hands: the window bounds it."""
+        """How many batches of the slow lane can be in flight: the window limits it."""
         return self.window // self.batch
 
     @property
     def slow_seconds(self) -> float:
-        """What an order of the slow lane takes, so that the lane is at work for `slow_for`."""
+        """Processing time of an order of the slow lane, so that the lane takes `slow_for`."""
         return self.slow_for * self.slow_batches / (self.records / self.lanes)
 
     @property
     def handlers(self) -> int:
-        """Threads of a worker. With one worker killed, half of those that are left suffice for the slow lane."""
+        """Threads of a worker. While one worker is killed, half of the remaining threads suffice for the slow lane."""
         return max(8, -(-2 * self.slow_batches // (self.workers - 1)))
 
     @property
-    def patience(self) -> float:
-        """Seconds after which the demo stops waiting and lets the checker say what is missing."""
+    def timeout(self) -> float:
+        """Seconds after which the demo stops waiting, and the audit shows what is missing."""
         return 60.0 + self.live_for + self.slow_for + self.records / 8_000
 
     @cached_property
     def kinds(self) -> Mapping[int, Kind]:
-        """The orders that are not plain, by their numbers. Shares say when in the demo their time comes."""
+        """The orders that are not plain, by number. `start` and `stop` are shares of all orders."""
         kinds: dict[int, Kind] = {}
         for kind, count, start, stop in (
             (Kind.PRE_ORDER, self.pre_orders, 0.42, 0.44),
@@ -111,7 +111,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Folder:
-    """Everything of one demo is in here."""
+    """The files of a demo."""
 
     path: Path
 
@@ -129,17 +129,17 @@ class Folder:
 
     @property
     def data(self) -> Path:
-        """The embedded broker."""
+        """The embedded broker's folder."""
         return self.path / "data"
 
     @property
     def journals(self) -> Path:
-        """What publishers and workers noted themselves."""
+        """What publishers and workers wrote down themselves."""
         return self.path / "journals"
 
     @property
     def output(self) -> Path:
-        """What the processes printed."""
+        """The output of the processes."""
         return self.path / "output"
 
     def journal(self, name: str) -> Path:
@@ -155,7 +155,7 @@ class Folder:
 
 
 def configuration(plan: Plan, folder: Folder) -> str:
-    """What the sidecar is started with."""
+    """The configuration file of the sidecar."""
     return f"""\
 listen:
   socket: {folder.socket}

@@ -1,4 +1,4 @@
-"""The demo's publisher: sends its share of the orders, and notes what it was promised to be on disk."""
+"""The publisher process: publishes its share of the orders, and writes down which of them are confirmed."""
 
 import sys
 import time
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from offramp import Message, Publisher
 from sidecar.cli.demo import orders
-from sidecar.cli.demo.journal import Journal, Word
+from sidecar.cli.demo.journal import Action, Journal
 from sidecar.cli.demo.orders import Kind
 from sidecar.cli.demo.plan import BROKER, TOPIC, Folder, Plan
 
-#: publishers at a time
+#: number of publishers that run at the same time
 SHARES = 2
-#: messages of a call: many where they are to be there soon, fewer where they trickle
+#: messages of a call: many for speed, fewer for an even rate
 _BACKLOG_BATCH, _LIVE_BATCH = 1_000, 200
 
 
@@ -23,24 +23,24 @@ def main(argv: list[str]) -> None:
     journal = Journal(folder.journal(f"publisher-{part}-{share}"))
     with Publisher(broker=BROKER, address=folder.address) as publisher:
         for numbers in backlog(plan, share) if part == "backlog" else paced(plan, live(plan, share)):
-            # Answered when the broker has them on disk.
+            # Returns when the broker has them on disk.
             places = publisher.publish_many(TOPIC, [_message(plan, number) for number in numbers])
-            journal.note(Word.PUBLISHED, TOPIC, places)
-    journal.farewell()
+            journal.write(Action.PUBLISHED, TOPIC, places)
+    journal.write_end()
 
 
 def backlog(plan: Plan, share: int) -> list[range]:
-    """The orders that are there before the first worker, in batches, by their numbers."""
+    """Numbers of the orders that are published before the first worker starts, in batches."""
     return _batches(0, plan.backlog_records, _BACKLOG_BATCH, share)
 
 
 def live(plan: Plan, share: int) -> list[range]:
-    """The orders that come while the workers work."""
+    """Numbers of the orders that are published while the workers run."""
     return _batches(plan.backlog_records, plan.records, _LIVE_BATCH, share)
 
 
 def paced(plan: Plan, batches: list[range]) -> Iterator[range]:
-    """Evenly over the time that the plan has for it."""
+    """Spreads batches evenly over the time that the plan has for them."""
     began = time.monotonic()
     for index, numbers in enumerate(batches):
         due = began + plan.live_for * index / len(batches)
@@ -54,7 +54,7 @@ def _batches(start: int, stop: int, size: int, share: int) -> list[range]:
 
 
 def _message(plan: Plan, number: int) -> Message:
-    value = orders.write(number, plan.kinds.get(number, Kind.PLAIN), plan.wait)
+    value = orders.encode(number, plan.kinds.get(number, Kind.PLAIN), plan.wait)
     return Message(value, lane=number % plan.lanes)
 
 

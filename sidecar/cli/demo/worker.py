@@ -1,7 +1,6 @@
-"""The demo's worker: an app that handles orders. It runs in a process of its own, as an app of yours would.
+"""The worker process: an app that processes orders, as an app of yours would.
 
-`handle` is what you would write. What it notes in its journal is for the checker, which believes neither the sidecar
-nor its counters.
+`handle` is what you would write. The journal is for the audit, which relies neither on the sidecar nor on its counters.
 """
 
 import json
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 
 from offramp import Batch, Record, Worker
-from sidecar.cli.demo.journal import Journal, Word
+from sidecar.cli.demo.journal import Action, Journal
 from sidecar.cli.demo.plan import SUBSCRIPTION, Folder, Plan
 
 
@@ -22,18 +21,18 @@ class Shop:
 
     def handle(self, batch: Batch) -> None:
         """Returning acks the batch, except for records that were marked otherwise; raising fails all of it."""
-        self._note_taken(batch)
+        self._write_received(batch)
         try:
             orders = [json.loads(record.value or b"") for record in batch]
         except ValueError:
-            # Which record it is? The sidecar finds out: it halves the batch until the bad one is alone.
-            self._note(Word.NACKED, [*batch])
+            # Which record is it? The sidecar finds out: it splits the batch until the bad one is alone.
+            self._write(Action.NACKED, [*batch])
             raise
-        done, failed, refused = [], [], []
+        done, failed, rejected = [], [], []
         for record, order in zip(batch, orders, strict=True):
             if order["cents"] < 0:
                 record.reject("a refund is not an order")
-                refused.append(record)
+                rejected.append(record)
             elif order.get("bank") == "flaky" and record.attempt == 1:
                 record.nack("the bank did not answer")
                 failed.append(record)
@@ -43,24 +42,24 @@ class Shop:
             else:
                 done.append(record)
         self._work(done)
-        self._note(Word.REJECTED, refused)
-        self._note(Word.NACKED, failed)
-        self._note(Word.ACKED, done)
+        self._write(Action.REJECTED, rejected)
+        self._write(Action.NACKED, failed)
+        self._write(Action.ACKED, done)
 
     def _work(self, records: list[Record]) -> None:
-        """Stands in for the database: fast, but for the orders of one lane."""
+        """In place of a database: fast, except for the orders of one lane."""
         slow = sum(record.lane == self._plan.slow_lane for record in records)
         time.sleep(0.002 + slow * self._plan.slow_seconds * random.uniform(0.8, 1.2))
 
-    def _note_taken(self, batch: Batch) -> None:
+    def _write_received(self, batch: Batch) -> None:
         again = [record for record in batch if record.possibly_processed and record.attempt > 1]
-        self._note(Word.TOOK_AGAIN, again)
+        self._write(Action.RECEIVED_AGAIN, again)
         if len(again) < len(batch):
-            self._note(Word.TOOK, [*batch])
+            self._write(Action.RECEIVED, [*batch])
 
-    def _note(self, word: Word, records: list[Record]) -> None:
+    def _write(self, action: Action, records: list[Record]) -> None:
         if records:
-            self._journal.note(word, records[0].topic, ((record.lane, record.position) for record in records))
+            self._journal.write(action, records[0].topic, ((record.lane, record.position) for record in records))
 
 
 def main(argv: list[str]) -> None:
@@ -68,9 +67,9 @@ def main(argv: list[str]) -> None:
     plan = Plan.load(folder)
     journal = Journal(folder.journal(name))
     shop = Shop(plan, journal)
-    # Works until SIGTERM, then finishes what it has in hand.
+    # Runs until SIGTERM, then finishes what it holds.
     Worker(SUBSCRIPTION, shop.handle, workers=plan.handlers, address=folder.address, name=name).run()
-    journal.farewell()
+    journal.write_end()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sidecar import cli
-from tools.config_reference import example
+from sidecar.config.yaml_writer import example
 
 OFFRAMP = [sys.executable, "-m", "sidecar"]
 
@@ -45,7 +45,7 @@ def test_no_command_shows_the_help_and_fails_as_usage(capsys: pytest.CaptureFixt
     ("arguments", "said"),
     [
         (["stauts"], '"stauts" is not a command. Did you mean "status"? (see offramp --help)'),
-        (["zzz"], '"zzz" is not a command. There is run, demo, lint,'),
+        (["zzz"], '"zzz" is not a command. The commands are run, demo, lint,'),
         (["status", "--nope"], "unrecognized arguments: --nope (see offramp status --help)"),
         (["--nope"], "unrecognized arguments: --nope (see offramp --help)"),
         (["consume", "orders", "--count", "0"], 'argument --count: "0" is not a whole number of at least 1'),
@@ -82,7 +82,7 @@ def test_a_socket_that_was_left_over_is_told_from_one_that_is_missing(
     left_over.bind(str(folder / "old.sock"))
     left_over.close()
     assert cli.main(["status", "--address", "./old.sock"]) == 1
-    assert "the socket was left over, nobody listens" in capsys.readouterr().err
+    assert "no process listens on the socket; it was left over" in capsys.readouterr().err
 
 
 def test_a_port_where_nobody_listens_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,6 +181,17 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly() -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_without_its_package_the_demo_says_how_to_run_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sidecar.cli.commands.demo.find_spec", lambda name: None)
+    assert cli.main(["demo", "--quick"]) == 1
+    assert capsys.readouterr().err == (
+        "offramp: the demo is not part of the container image; run `make demo` in a clone of the repository, "
+        "or `offramp demo` where offramp-sidecar is installed with pip\n"
+    )
 
 
 def test_help_loads_no_heavy_module() -> None:

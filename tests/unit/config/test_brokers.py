@@ -9,7 +9,7 @@ import pytest
 
 from sidecar import brokers, config
 from sidecar.brokers.base import BrokerOptions, Traits
-from sidecar.config.writing import write
+from sidecar.config.yaml_writer import write
 from sidecar.model.errors import ConfigError
 from sidecar.settings import BrokerSettings, Settings, setting
 from tests.memory_broker import MemoryOptions

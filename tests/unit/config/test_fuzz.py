@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from sidecar import config
 from sidecar.config.build import keys_of
-from sidecar.config.forms import Group, form_of
-from sidecar.config.writing import write
+from sidecar.config.formats import Group, format_of
+from sidecar.config.yaml_writer import write
 from sidecar.model.errors import ConfigError
 from sidecar.settings import Settings, SubscriptionSettings
 
@@ -26,9 +26,9 @@ ROUNDS = 1000 if os.environ.get("OFFRAMP_TEST_LONG") else 100
 def words(cls: type) -> Iterator[str]:
     for key, (_, hint) in keys_of(cls).items():
         yield key
-        form = form_of(hint)
-        if isinstance(form, Group):
-            yield from words(form.cls)
+        fmt = format_of(hint)
+        if isinstance(fmt, Group):
+            yield from words(fmt.cls)
 
 
 WORDS = sorted({*words(Settings), *words(SubscriptionSettings), "type", "local", "<<"})
@@ -97,10 +97,10 @@ def values_of(cls: type) -> st.SearchStrategy[Any]:
     """Settings with any values that each by itself is allowed."""
     fields: dict[str, st.SearchStrategy[Any]] = {}
     for key, (field, hint) in keys_of(cls).items():
-        form = form_of(hint)
+        fmt = format_of(hint)
         default = field.default
-        if isinstance(form, Group):
-            fields[key] = values_of(form.cls)
+        if isinstance(fmt, Group):
+            fields[key] = values_of(fmt.cls)
         elif isinstance(default, bool):
             fields[key] = st.booleans()
         elif isinstance(default, int | float):

@@ -1,0 +1,98 @@
+"""
+List the dead letters of a subscription, oldest first, or show one of them.
+
+  offramp dead-letters orders
+  offramp dead-letters orders --id orders/3/1200
+  offramp dead-letters orders --json | jq -r .id
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from offramp.v1 import admin_pb2
+from sidecar.cli.connection import CALL_TIMEOUT, Stubs, connect
+from sidecar.cli.json_lines import payload, to_json
+from sidecar.cli.parser import add_address, count
+from sidecar.model.errors import OfframpError
+from sidecar.model.text import columns, fit, plural
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("subscription", metavar="SUBSCRIPTION")
+    parser.add_argument("--id", default="", help="show this dead letter with its key, value and headers")
+    parser.add_argument("--limit", type=count, default=100, metavar="N", help="at most N (default: 100)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line, with payloads")
+    add_address(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect(args) as sidecar:
+        letters = _letters(sidecar, args)
+        if args.json:
+            for letter in letters:
+                sys.stdout.write(to_json(_as_json(letter)) + "\n")
+            return 0
+        found = list(letters)
+    if args.id and not found:
+        raise OfframpError(f"{args.subscription} has no dead letter {args.id}")
+    if not found:
+        print(f"{args.subscription} has no dead letters")
+    elif args.id:
+        print("\n".join(_details(found[0])))
+    else:
+        print("\n".join(_table(found)))
+        if len(found) == args.limit:
+            print(f"(the first {plural(len(found), 'dead letter')}; --limit shows more)")
+    return 0
+
+
+def _letters(sidecar: Stubs, args: argparse.Namespace) -> Iterator[admin_pb2.DeadLetter]:
+    request = admin_pb2.ListDeadLettersRequest(
+        subscription=args.subscription,
+        limit=args.limit,
+        id=args.id,
+        without_payload=not (args.json or args.id),
+    )
+    for response in sidecar.admin.ListDeadLetters(request, timeout=10 * CALL_TIMEOUT):
+        yield from response.dead_letters
+
+
+def _table(letters: list[admin_pb2.DeadLetter]) -> list[str]:
+    rows = [("id", "when", "attempts", "worker", "reason")]
+    for letter in letters:
+        rows.append((letter.id, _when(letter), str(letter.attempts), letter.worker or "-", fit(letter.reason, 80)))
+    return columns(rows, right=(2,))
+
+
+def _details(letter: admin_pb2.DeadLetter) -> list[str]:
+    content = payload(letter.record)
+    rows = [
+        ("id", letter.id),
+        ("when", _when(letter)),
+        ("attempts", str(letter.attempts)),
+        ("worker", letter.worker or "-"),
+        ("reason", fit(letter.reason, 1024)),
+    ]
+    rows += [(name, to_json(value)) for name, value in content.items() if name != "headers"]
+    rows += [("header", to_json(header)) for header in content["headers"]]
+    return columns(rows)
+
+
+def _as_json(letter: admin_pb2.DeadLetter) -> dict[str, object]:
+    return {
+        "id": letter.id,
+        "topic": letter.topic,
+        "lane": letter.lane,
+        "position": letter.position,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "worker": letter.worker,
+        "dead_lettered_ms": letter.dead_lettered_ms,
+        **payload(letter.record),
+    }
+
+
+def _when(letter: admin_pb2.DeadLetter) -> str:
+    return datetime.fromtimestamp(letter.dead_lettered_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,45 @@
+"""
+Show the versions of Offramp, its protocol, Python and the libraries.
+
+  offramp version
+  offramp version --json
+"""
+
+import argparse
+import platform
+import sqlite3
+from importlib import metadata
+
+from sidecar.cli.json_lines import to_json
+from sidecar.model.text import columns
+from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR, VERSION
+
+#: by display name; libraries of brokers are shown only where they are installed
+_LIBRARIES = {"grpcio": "grpcio", "protobuf": "protobuf", "PyYAML": "pyyaml"}
+_BROKER_LIBRARIES = {"confluent-kafka": "confluent-kafka", "pulsar-client": "pulsar-client"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = versions()
+    print(to_json(found) if args.json else "\n".join(columns(list(found.items()))))
+    return 0
+
+
+def versions() -> dict[str, str]:
+    found = {
+        "offramp": VERSION,
+        "protocol": f"{PROTOCOL}, minor {PROTOCOL_MINOR}",
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+    }
+    for name, package in (_LIBRARIES | _BROKER_LIBRARIES).items():
+        try:
+            found[name] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            if name in _LIBRARIES:
+                found[name] = "not installed"
+    return found

@@ -1,0 +1,31 @@
+"""Numbers, ages and text for people."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.model.text import age, fit, short
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0"), (999, "999"), (1000, "1.0k"), (12_345, "12.3k"), (999_999, "1.0M"), (4.5e9, "4.5G")]
+)
+def test_numbers_are_short(number: float, said: str) -> None:
+    assert short(number) == said
+
+
+@given(st.floats(0, 1e11))
+def test_short_numbers_are_never_longer_than_five(number: float) -> None:
+    assert len(short(number)) <= 5
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(0, "0.0s"), (42_000, "42s"), (192_000, "3m12s"), (7_500_000, "2h05m"), (356_400_000, "4d03h")]
+)
+def test_ages_are_short(ms: int, said: str) -> None:
+    assert age(ms) == said
+
+
+def test_text_that_does_not_fit_is_cut_and_stays_on_its_line() -> None:
+    assert fit("a\nbcdef", 4) == "a b…"
+    assert fit("abc", 0) == ""
