@@ -1,7 +1,7 @@
-"""What is counted and measured while records pass, and the names that logs use.
+"""What is counted and measured while records pass, and the fields of log lines.
 
-The owner of the state increments these directly: they are plain integers on one event loop, so that counting
-costs next to nothing. How Prometheus sees them is in `metrics`.
+The owner of the state increments these directly: they are plain integers on one event loop, so counting costs next to
+nothing. `metrics` shows them to Prometheus, and `AdminService` in a status.
 """
 
 from bisect import bisect_left
@@ -11,35 +11,41 @@ from dataclasses import dataclass, field, replace
 from sidecar.model.records import ClosedBy
 
 
+def _counter(metric: str, text: str) -> int:
+    """The default of a counter, with the name of its metric (behind `offramp_`) and the help text of that."""
+    return field(default=0, metadata={"metric": metric, "help": text})
+
+
 @dataclass(slots=True)
 class Counters:
-    """Records of one subscription since the sidecar started, unless said otherwise. As in `offramp.v1.Counters`."""
+    """Counters of one subscription since the sidecar started.
 
-    fetched: int = 0
-    delivered: int = 0
-    redelivered: int = 0
-    acked: int = 0
-    nacked: int = 0
-    released: int = 0
-    rejected: int = 0
-    overloaded: int = 0
-    expired: int = 0
-    #: in the hands of sessions that ended
-    abandoned: int = 0
-    parked: int = 0
-    unparked: int = 0
-    dead_lettered: int = 0
-    dropped: int = 0
+    This table is the only place for a new counter, except for the field of the same name that `offramp.v1.Counters`
+    must have: the metrics and the status are made from it.
+    """
+
+    fetched: int = _counter("fetched_records_total", "Records read from the broker.")
+    delivered: int = _counter("delivered_records_total", "Records written to workers.")
+    redelivered: int = _counter("redelivered_records_total", "Those of the delivered that were delivered before.")
+    acked: int = _counter("acked_records_total", "Records that workers acked.")
+    nacked: int = _counter("nacked_records_total", "Records that workers nacked.")
+    released: int = _counter("released_records_total", "Records that workers gave back untried.")
+    rejected: int = _counter("rejected_records_total", "Records that workers rejected.")
+    overloaded: int = _counter("overloaded_records_total", "Records that workers gave back because of overload.")
+    expired: int = _counter("expired_records_total", "Records whose lease expired.")
+    abandoned: int = _counter("abandoned_records_total", "Records in the hands of workers whose session ended.")
+    parked: int = _counter("parked_records_total", "Records put aside in the retry topic.")
+    unparked: int = _counter("unparked_records_total", "Records that came back from the retry topic.")
+    dead_lettered: int = _counter("dead_lettered_records_total", "Records written to the dead-letter topic.")
+    dropped: int = _counter("dropped_records_total", "Records dropped because the settings say so.")
     #: settlements that were answered STALE or UNKNOWN
-    stale_settlements: int = 0
-    unknown_settlements: int = 0
-    #: batches, and how often a failing one was split
-    batches: int = 0
-    splits: int = 0
-    commits: int = 0
-    failed_commits: int = 0
-    #: by the broker, before they could be read
-    removed: int = 0
+    stale_settlements: int = _counter("stale_settlements_total", "Settlements that came too late.")
+    unknown_settlements: int = _counter("unknown_settlements_total", "Settlements of leases that are not known.")
+    batches: int = _counter("batches_total", "Batches delivered.")
+    splits: int = _counter("splits_total", "Failing batches that were split to find the record that fails.")
+    commits: int = _counter("commits_total", "Commits that the broker took.")
+    failed_commits: int = _counter("failed_commits_total", "Commits that failed; they are tried again.")
+    removed: int = _counter("removed_records_total", "Records that the broker removed before they could be read.")
 
     def snapshot(self) -> "Counters":
         """A copy that no longer changes."""
@@ -47,7 +53,7 @@ class Counters:
 
 
 class Histogram:
-    """Counts of values up to fixed bounds, and of those beyond the last."""
+    """Counts of values in buckets with fixed upper bounds, and of those above the last bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -80,15 +86,15 @@ class Meters:
     batch_records: Histogram = field(default_factory=lambda: Histogram(BATCH_RECORDS_BOUNDS))
     #: from the writing of a batch to its settlement
     settle_seconds: Histogram = field(default_factory=lambda: Histogram(SETTLE_SECONDS_BOUNDS))
-    #: bytes that were fetched from the broker and thrown away, because lanes were paused, moved or revoked
+    #: bytes that were fetched from the broker and discarded, because lanes were paused, moved or revoked
     refetched_bytes: int = 0
-    #: seconds in which nothing was fetched because revoked lanes were waited for
+    #: seconds in which nothing was fetched while revoked lanes were drained
     revoke_seconds: float = 0.0
     #: batches by the reason for their size
     closed_by: dict[ClosedBy, int] = field(default_factory=_none_closed)
 
 
-#: every field of a structured log line besides time, level, logger and message. No payloads, ever.
+#: every field of a structured log line besides time, level, logger and message. Never a payload.
 LOG_FIELDS: Mapping[str, str] = {
     "address": "host and port",
     "broker": "a broker's name in the configuration",

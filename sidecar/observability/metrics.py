@@ -1,15 +1,16 @@
-"""Every metric, and how Prometheus reads it.
+"""Every metric, and the text that Prometheus scrapes.
 
-One table says name, type, help and labels of each metric and where its value comes from; the text is made from the
-table alone, so that the documentation can be checked against it. Nothing is kept here between two scrapes.
+The table `METRICS` has the name, type, help text and labels of each metric and says where its value comes from. The
+text is made from the table alone, and a test checks the documentation against it. Counters of subscriptions come from
+the table in `counters`. Nothing is kept here between two scrapes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
 
-from sidecar.observability.counters import Histogram, Meters
+from sidecar.observability.counters import Counters, Histogram, Meters
 from sidecar.observability.status import LaneStatus, Status, SubscriptionState, SubscriptionStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -17,9 +18,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What the process itself shows."""
+    """Measurements of the process."""
 
-    #: seconds by which the event loop was late, at the worst, since the scrape before
+    #: the worst lag of the event loop since the previous scrape, in seconds
     loop_lag: float = 0.0
     resident_bytes: int = 0
     cpu_seconds: float = 0.0
@@ -28,9 +29,9 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What the listeners show."""
+    """What the listeners know."""
 
-    #: calls without a token, or with a wrong one, by the setting that opened the listener
+    #: calls without a token or with a wrong one, by the setting of the listener
     refused: Mapping[str, int] = field(default_factory=dict)
     #: seconds since 1970: when the certificate in use expires; None without TLS
     certificate_expires: float | None = None
@@ -38,7 +39,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """All that the metrics of one scrape are made of."""
+    """The input of one scrape."""
 
     status: Status
     #: by subscription
@@ -78,8 +79,10 @@ def _subscription(name: str, kind: Kind, text: str, value: Callable[[Subscriptio
     return Metric(f"offramp_{name}", kind, text, ("subscription",), samples)
 
 
-def _counted(attribute: str, name: str, text: str) -> Metric:
-    return _subscription(name, Kind.COUNTER, text, attrgetter(f"counters.{attribute}"))
+def _counter(counter: Field[int]) -> Metric:
+    """The metric of a field of `Counters`."""
+    about = counter.metadata
+    return _subscription(about["metric"], Kind.COUNTER, about["help"], attrgetter(f"counters.{counter.name}"))
 
 
 def _gauge(name: str, text: str, value: Callable[[SubscriptionStatus], float]) -> Metric:
@@ -87,7 +90,7 @@ def _gauge(name: str, text: str, value: Callable[[SubscriptionStatus], float]) -
 
 
 def _lane(name: str, text: str, value: Callable[[LaneStatus], float | None]) -> Metric:
-    """A gauge of each lane; None where it is not known."""
+    """A gauge of each lane. The metric is left out of lanes for which `value` returns None."""
 
     def samples(scrape: Scrape) -> Iterator[Sample]:
         for status in scrape.status.subscriptions:
@@ -99,28 +102,18 @@ def _lane(name: str, text: str, value: Callable[[LaneStatus], float | None]) -> 
     return Metric(f"offramp_lane_{name}", Kind.GAUGE, text, ("subscription", "topic", "lane"), samples)
 
 
-def _histogram(name: str, text: str, value: Callable[[Meters], Histogram]) -> Metric:
+def _meter(name: str, kind: Kind, text: str, value: Callable[[Meters], float | Histogram]) -> Metric:
     def samples(scrape: Scrape) -> Iterator[Sample]:
         for subscription, meters in scrape.meters.items():
             yield (subscription,), value(meters)
 
-    return Metric(f"offramp_{name}", Kind.HISTOGRAM, text, ("subscription",), samples)
+    return Metric(f"offramp_{name}", kind, text, ("subscription",), samples)
 
 
 def _closed_by(scrape: Scrape) -> Iterator[Sample]:
     for subscription, meters in scrape.meters.items():
         for reason, count in meters.closed_by.items():
             yield (subscription, reason.name.lower()), count
-
-
-def _refetched(scrape: Scrape) -> Iterator[Sample]:
-    for subscription, meters in scrape.meters.items():
-        yield (subscription,), meters.refetched_bytes
-
-
-def _revoking(scrape: Scrape) -> Iterator[Sample]:
-    for subscription, meters in scrape.meters.items():
-        yield (subscription,), meters.revoke_seconds
 
 
 def _states(scrape: Scrape) -> Iterator[Sample]:
@@ -151,7 +144,7 @@ def _brokers_up(scrape: Scrape) -> Iterator[Sample]:
 
 
 def _known(attribute: str) -> Callable[[LaneStatus], float | None]:
-    """The statuses say -1 for what is not known; a metric is better left out."""
+    """A status has -1 for what is not known; the metric is left out then."""
 
     def value(lane: LaneStatus) -> float | None:
         number: int = getattr(lane, attribute)
@@ -200,38 +193,18 @@ METRICS: tuple[Metric, ...] = (
     _gauge("would_be_replayed_records", "Records that would be delivered again if the sidecar were killed now.",
            lambda s: s.would_be_replayed),
     _gauge("paused_lanes", "Lanes from which nothing is fetched now.", lambda s: sum(lane.paused for lane in s.lanes)),
-    _counted("fetched", "fetched_records_total", "Records read from the broker."),
-    _counted("delivered", "delivered_records_total", "Records written to workers."),
-    _counted("redelivered", "redelivered_records_total", "Those of the delivered that were delivered before."),
-    _counted("acked", "acked_records_total", "Records that workers acked."),
-    _counted("nacked", "nacked_records_total", "Records that workers nacked."),
-    _counted("released", "released_records_total", "Records that workers gave back untried."),
-    _counted("rejected", "rejected_records_total", "Records that workers rejected."),
-    _counted("overloaded", "overloaded_records_total", "Records that workers gave back because of overload."),
-    _counted("expired", "expired_records_total", "Records whose lease expired."),
-    _counted("abandoned", "abandoned_records_total", "Records in the hands of workers whose session ended."),
-    _counted("parked", "parked_records_total", "Records put aside in the retry topic."),
-    _counted("unparked", "unparked_records_total", "Records that came back from the retry topic."),
-    _counted("dead_lettered", "dead_lettered_records_total", "Records written to the dead-letter topic."),
-    _counted("dropped", "dropped_records_total", "Records dropped because the settings say so."),
-    _counted("stale_settlements", "stale_settlements_total", "Settlements that came too late."),
-    _counted("unknown_settlements", "unknown_settlements_total", "Settlements of leases that are not known."),
-    _counted("batches", "batches_total", "Batches delivered."),
-    _counted("splits", "splits_total", "Failing batches that were split to find the record that fails."),
-    _counted("commits", "commits_total", "Commits that the broker took."),
-    _counted("failed_commits", "failed_commits_total", "Commits that failed; they are tried again."),
-    _counted("removed", "removed_records_total", "Records that the broker removed before they could be read."),
+    *(_counter(counter) for counter in fields(Counters)),
     Metric("offramp_batches_closed_total", Kind.COUNTER, "Batches by the reason for their size.",
            ("subscription", "closed_by"), _closed_by),
-    Metric("offramp_refetched_bytes_total", Kind.COUNTER,
-           "Bytes that were fetched and thrown away because lanes were paused, moved or revoked.", ("subscription",),
-           _refetched),
-    Metric("offramp_revoke_seconds_total", Kind.COUNTER,
+    _meter("refetched_bytes_total", Kind.COUNTER,
+           "Bytes that were fetched and thrown away because lanes were paused, moved or revoked.",
+           lambda meters: meters.refetched_bytes),
+    _meter("revoke_seconds_total", Kind.COUNTER,
            "Seconds in which nothing was fetched because lanes that move away were waited for; the others lived from "
-           "what was fetched already.", ("subscription",), _revoking),
-    _histogram("batch_records", "Records in a batch.", lambda meters: meters.batch_records),
-    _histogram("settle_seconds", "Time from the writing of a batch to its settlement.",
-               lambda meters: meters.settle_seconds),
+           "what was fetched already.", lambda meters: meters.revoke_seconds),
+    _meter("batch_records", Kind.HISTOGRAM, "Records in a batch.", lambda meters: meters.batch_records),
+    _meter("settle_seconds", Kind.HISTOGRAM, "Time from the writing of a batch to its settlement.",
+           lambda meters: meters.settle_seconds),
     Metric("offramp_reader_attached_seconds", Kind.GAUGE,
            "Seconds since the reader of a subscription with mode ranges attached.", ("subscription", "reader"),
            _readers),
@@ -246,7 +219,7 @@ METRICS: tuple[Metric, ...] = (
 
 
 def render(scrape: Scrape) -> str:
-    """The text that Prometheus reads."""
+    """The text that Prometheus scrapes."""
     lines: list[str] = []
     for metric in METRICS:
         lines.append(f"# HELP {metric.name} {_escape(metric.help)}")
@@ -276,7 +249,7 @@ def _line(name: str, labels: list[str], value: float) -> str:
 def _number(value: float) -> str:
     if value == float("inf"):
         return "+Inf"
-    # Counters beyond 2^53 are kept whole, and 5 reads better than 5.0.
+    # Integers stay exact beyond 2^53, and 5 reads better than 5.0.
     return str(int(value)) if value == int(value) else repr(float(value))
 
 

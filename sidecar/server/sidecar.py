@@ -22,16 +22,15 @@ from sidecar.ranges.subscription import RangeSubscription
 from sidecar.server import process
 from sidecar.server.auth.caller import current
 from sidecar.server.auth.credential_store import CredentialStore
-from sidecar.server.grpc.admin import AdminService
-from sidecar.server.grpc.consumer import ConsumerService
-from sidecar.server.grpc.health import HealthService
-from sidecar.server.grpc.listeners import GrpcListeners
-from sidecar.server.grpc.log import LogService
-from sidecar.server.grpc.publish import PublishService
-from sidecar.server.grpc.registry import BOOT_BYTES, AnySubscription, SubscriptionRegistry, lease_prefix
-from sidecar.server.grpc.services import NAMES, Services
+from sidecar.server.grpc.admin_service import AdminService
+from sidecar.server.grpc.consumer_service import ConsumerService
+from sidecar.server.grpc.health_service import HealthService
+from sidecar.server.grpc.listeners import NAMES, GrpcListeners, Services
+from sidecar.server.grpc.log_service import LogService
+from sidecar.server.grpc.publish_service import PublishService
 from sidecar.server.http import HttpServer, Response, Route
 from sidecar.server.status_page import StatusPage
+from sidecar.server.subscriptions import BOOT_BYTES, AnySubscription, SubscriptionRegistry, lease_prefix
 from sidecar.settings import Right, Settings, SubscriptionMode
 from sidecar.subscription.subscription import Subscription
 

@@ -7,9 +7,9 @@ from offramp.v1 import consumer_pb2 as pb
 from offramp.v1 import record_pb2
 from sidecar.model.errors import OutOfTurn, Stopping, Superseded
 from sidecar.model.records import ClientInfo, SessionEnd, Settlement
-from sidecar.server.grpc.clients import Terms
-from sidecar.server.grpc.fetch import FetchSession, fetch_alone
-from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
+from sidecar.server.grpc.sessions import Terms
+from sidecar.server.subscriptions import SubscriptionRegistry
 from tests.simulation.handler import Handler
 from tests.simulation.truth import Truth
 from tests.simulation.watched import WatchedSubscription

@@ -11,7 +11,7 @@ from typing import Any
 from sidecar.brokers.base import AtPosition, SeekTo
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Lane, Message, Order
-from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import Exhausted
 from sidecar.subscription.dead_letters import redrive
 from tests.simulation.broker import Redriver, SimBroker

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from sidecar.model.records import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
-from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.session import Consumer, Session
 from sidecar.subscription.subscription import Subscription
 from tests.simulation.broker import SimBroker

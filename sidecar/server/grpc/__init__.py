@@ -1,19 +1,16 @@
-"""gRPC: stream <-> subscription, nothing else.
+"""The gRPC services: they translate between calls and subscriptions.
 
-services      all services on one server, and the server's options
-rpc           how a call begins and ends: bytes in, bytes out, errors as statuses
-writer        answers to a client that may not read
-directory     which subscription a name or a lease belongs to
-consumer      ConsumerService: who may come in, and which way
-  consume     one stream for a process with many workers; its frames come from `outbox`
-  fetch       sessions for processes that block, and calls without one; both wait in `pull`
-  clients     who a client is and what it takes
-  settlements what workers say, checked
-  encode      answers as fields of responses
-  notices     what a client is told when it next looks
-  ending      how a session ends
-publish       PublishService
-admin         AdminService, with `status_wire`
-log           LogService, which is not served yet
-health        grpc.health.v1
+listeners         each socket and port as a gRPC server, with its guard and its limits
+rpc               how a call begins and ends: bytes in, bytes out, errors as statuses
+slow_clients      limits on what clients leave unread
+requests          fields of requests, checked
+responses         fields of responses, encoded
+consumer_service  ConsumerService: admission, and which way a worker takes batches
+consume_stream    one stream for a process with many workers, and its outbox
+fetch_session     sessions and calls for processes that block, and the wait for batches
+sessions          how a worker's session begins and ends, in either way
+publish_service   PublishService
+admin_service     AdminService, and statuses as messages
+log_service       LogService: ranges
+health_service    grpc.health.v1
 """

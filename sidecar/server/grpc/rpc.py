@@ -1,7 +1,7 @@
 """How a call begins and ends: bytes in, bytes out, and every error as one status.
 
-Requests are parsed here and not by gRPC, which would answer INTERNAL to bytes that are no message; answers leave as
-bytes, so that encoded records are never taken apart again.
+Requests are parsed here rather than by gRPC, which would answer INTERNAL to bytes that are not a message. Responses
+leave as bytes, so that encoded records are never decoded again.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,13 +18,13 @@ from sidecar.observability.logs import Log
 from sidecar.server.auth.caller import admitted
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
-#: in quotes because gRPC's own class takes no types while it runs
+#: in quotes because gRPC's own class is not generic at run time
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 M = TypeVar("M", bound=Message)
 
 log = Log("service")
 
-#: the first that fits counts, so children stand before their parents
+#: the first match counts, so subclasses stand before their bases
 _STATUSES: tuple[tuple[type[errors.OfframpError], grpc.StatusCode], ...] = (
     (errors.OutOfRoom, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
@@ -36,8 +36,8 @@ _STATUSES: tuple[tuple[type[errors.OfframpError], grpc.StatusCode], ...] = (
     (errors.Corrupt, grpc.StatusCode.DATA_LOSS),
 )
 
-#: characters of a status text: it travels in a header, and clients refuse large ones
-_MOST_DETAILS = 2_000
+#: characters of a status text: it is sent in a header, and clients refuse large ones
+_MAX_DETAILS = 2_000
 
 
 def status_of(error: errors.OfframpError) -> grpc.StatusCode:
@@ -56,8 +56,8 @@ def parse(kind: type[M], raw: bytes, method: str) -> M:
 
 
 @asynccontextmanager
-async def answering(context: Context, method: str) -> AsyncIterator[None]:
-    """Ends the call with the status that an error stands for. What nobody foresaw is INTERNAL, and logged."""
+async def answer_errors(context: Context, method: str) -> AsyncIterator[None]:
+    """End the call with the status of an `OfframpError`. Any other exception is INTERNAL, and logged."""
     try:
         with admitted().calling():
             yield
@@ -66,19 +66,19 @@ async def answering(context: Context, method: str) -> AsyncIterator[None]:
     except (grpc.aio.AbortError, grpc.aio.BaseError):
         raise
     except Exception as error:
-        log.bug("a call failed in a way that nobody foresaw", error, method=method)
-        await context.abort(grpc.StatusCode.INTERNAL, f"{method}: a bug in the sidecar; its log says more")
+        log.bug("unhandled exception in RPC", error, method=method)
+        await context.abort(grpc.StatusCode.INTERNAL, f"{method}: internal error; see the sidecar's log")
 
 
 async def abort(context: Context, error: errors.OfframpError) -> NoReturn:
-    """End the call with the status that the error stands for. Returns never, and not before the client has it."""
+    """End the call with the status of this error. Raises once the client has read the status; never returns."""
     await context.abort(status_of(error), _cut(str(error)))
 
 
 def _cut(text: str) -> str:
-    """As it travels, where all but plain ASCII takes three bytes for each of its own."""
-    text = text[:_MOST_DETAILS]
-    while len(quote(text, errors="replace")) > 3 * _MOST_DETAILS:
+    """Cut the text so that it stays short when encoded: a byte that is not plain ASCII takes three."""
+    text = text[:_MAX_DETAILS]
+    while len(quote(text, errors="replace")) > 3 * _MAX_DETAILS:
         text = text[: len(text) // 2]
     return text
 
@@ -87,44 +87,44 @@ def unary(
     method: str,
     kind: type[M],
     handle: Callable[[M], Awaitable[bytes]],
-    answered: Callable[[bytes, Context], None] | None = None,
+    on_response: Callable[[bytes, Context], None] | None = None,
 ) -> Handler:
-    """One request, one answer. `handle` is cancelled when the client goes away. `answered` is told of the answer, which
-    gRPC keeps until the client takes it."""
+    """One request, one response. `handle` is cancelled when the client goes away. `on_response` is called with the
+    response, which gRPC keeps until the client reads it."""
 
     async def call(raw: bytes, context: Context) -> bytes:
-        async with answering(context, method):
-            answer = await handle(parse(kind, raw, method))
-            if answered is not None:
-                answered(answer, context)
-            return answer
+        async with answer_errors(context, method):
+            response = await handle(parse(kind, raw, method))
+            if on_response is not None:
+                on_response(response, context)
+            return response
         raise AssertionError("an aborted call has raised")
 
     return grpc.unary_unary_rpc_method_handler(call)
 
 
 def server_stream(method: str, kind: type[M], handle: Callable[[M, Context], Awaitable[None]]) -> Handler:
-    """One request; `handle` writes the answers to the context."""
+    """One request; `handle` writes the responses to the context."""
 
     async def call(raw: bytes, context: Context) -> None:
-        async with answering(context, method):
+        async with answer_errors(context, method):
             await handle(parse(kind, raw, method), context)
 
     return grpc.unary_stream_rpc_method_handler(call)
 
 
 def both_stream(method: str, handle: Callable[[Context], Awaitable[None]]) -> Handler:
-    """`handle` reads requests from the context, as bytes, and writes answers to it."""
+    """`handle` reads requests from the context, as bytes, and writes responses to it."""
 
     async def call(_: AsyncIterator[bytes], context: Context) -> None:
-        async with answering(context, method):
+        async with answer_errors(context, method):
             await handle(context)
 
     return grpc.stream_stream_rpc_method_handler(call)
 
 
 async def read(context: Context) -> bytes | None:
-    """The next request of a stream; None at its end, which is also what a client leaves that died."""
+    """The next request of a stream; None at its end, and also if the client died."""
     raw: object = await context.read()
     return raw if isinstance(raw, bytes) else None
 

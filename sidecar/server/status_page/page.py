@@ -18,7 +18,7 @@ from sidecar.server.status_page.letters import Letters, Look
 from sidecar.subscription.subscription import Subscription
 
 if TYPE_CHECKING:
-    from sidecar.server.grpc.registry import AnySubscription
+    from sidecar.server.subscriptions import AnySubscription
 
 #: seconds that one picture serves all who ask, and the share of the loop's time that drawing may take at the most:
 #: however many look, and however large the sidecar is, delivery goes on

@@ -7,8 +7,8 @@ import pytest
 
 from offramp.v1 import consumer_pb2
 from sidecar.model.errors import Exhausted
-from sidecar.server.grpc.unread_responses import Unread
-from tests.unit.server.grpc.fetching import Session, refused, values
+from sidecar.server.grpc.slow_clients import UnreadResponses
+from tests.unit.server.grpc.fetch_kit import Session, refused, values
 from tests.unit.server.grpc.service_kit import ONE, SETTLED, run, serving, settlement
 
 
@@ -140,13 +140,13 @@ def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_that_re
     """Its caller has left too much unread while it waited."""
     asked = 0
 
-    def check(_: Unread) -> None:
+    def check(_: UnreadResponses) -> None:
         nonlocal asked
         asked += 1
         if asked == 2:
             raise Exhausted("read first")
 
-    monkeypatch.setattr(Unread, "check", check)
+    monkeypatch.setattr(UnreadResponses, "check", check)
 
     async def body() -> None:
         async with serving(tmp_path, batch=ONE) as kit:

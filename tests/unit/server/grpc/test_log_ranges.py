@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from offramp.v1 import admin_pb2, log_pb2, publish_pb2
-from sidecar.server.grpc import log
+from sidecar.server.grpc import log_service
 from tests.unit.server.grpc.log_kit import (
     EXHAUSTED,
     INVALID,
@@ -189,7 +189,7 @@ def test_what_retention_has_removed_is_out_of_range_and_says_what_is_left(tmp_pa
 
 
 def test_ranges_beyond_the_most_at_a_time_wait_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "MOST_READS", 1)
+    monkeypatch.setattr(log_service, "MAX_READS", 1)
 
     async def body() -> None:
         async with ranged(tmp_path) as (kit, reader):

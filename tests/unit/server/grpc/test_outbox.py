@@ -5,8 +5,8 @@ import asyncio
 from offramp.v1 import consumer_pb2
 from sidecar.model.records import ClosedBy, Delivery, SettleResult, SettleStatus
 from sidecar.model.wire import encode_frame
-from sidecar.server.grpc import encode
-from sidecar.server.grpc.outbox import FRAME_BYTES, MOST_ANSWERS, MOST_BATCHES, Outbox
+from sidecar.server.grpc import responses
+from sidecar.server.grpc.consume_stream import FRAME_BYTES, MAX_ANSWER_BYTES, MAX_BATCH_BYTES, Outbox
 from tests.unit.server.grpc.service_kit import run
 
 
@@ -17,7 +17,7 @@ def delivery(number: int, size: int = 100, records: int = 1) -> Delivery:
 
 
 def result(number: int) -> bytes:
-    return encode.settle_result(encode.CONSUME_RESULTS, SettleResult(number.to_bytes(16), SettleStatus.SETTLED))
+    return responses.settle_result(responses.CONSUME_RESULTS, SettleResult(number.to_bytes(16), SettleStatus.SETTLED))
 
 
 def parse(frame: bytes) -> consumer_pb2.ConsumeResponse:
@@ -94,7 +94,7 @@ def test_there_is_no_room_while_too_many_answers_wait() -> None:
                 outbox.add_answer(result(number))
         size = len(outbox.take()[0])
         await waits
-        assert size <= MOST_ANSWERS
+        assert size <= MAX_ANSWER_BYTES
 
     run(body())
 
@@ -105,7 +105,7 @@ def test_a_short_result_reads_the_same_as_one_made_by_the_generated_classes() ->
 
     for stale, detail in (((), ""), ((Range(1, 2), Range(5, 1)), "too late")):
         mine = SettleResult(b"lease", SettleStatus.STALE, stale, detail)
-        field = encode.settle_result(encode.CONSUME_RESULTS, mine)
+        field = responses.settle_result(responses.CONSUME_RESULTS, mine)
         (read,) = parse(field).results
         assert read == record_pb2.SettleResult(
             lease=b"lease",
@@ -122,7 +122,7 @@ def test_it_is_full_while_a_few_megabytes_of_batches_are_unwritten() -> None:
         while not outbox.full:
             number += 1
             outbox.add_delivery(delivery(number, size=FRAME_BYTES // 2))
-        assert MOST_BATCHES <= number * (FRAME_BYTES // 2 + 200) <= MOST_BATCHES + FRAME_BYTES
+        assert MAX_BATCH_BYTES <= number * (FRAME_BYTES // 2 + 200) <= MAX_BATCH_BYTES + FRAME_BYTES
         outbox.take()
         assert not outbox.full
         for again in range(number):

@@ -1,32 +1,36 @@
-"""`AdminService`: looking at the sidecar and operating it."""
+"""`AdminService`: the status of the sidecar, and what operators can do."""
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
 
 from offramp.v1 import admin_pb2 as pb
+from offramp.v1 import record_pb2
 from sidecar.brokers.base import AtPosition, SeekTarget, SeekTo
 from sidecar.brokers.connections import Connections
+from sidecar.core.failures.dead_letter_topic import DeadLetterEntry
 from sidecar.model.clock import Clock
 from sidecar.model.errors import InvalidRequest, Unknown, Unmet
-from sidecar.model.records import Lane
+from sidecar.model.records import Lane, Record
 from sidecar.observability.logs import Log
 from sidecar.observability.status import Status
 from sidecar.server.auth.caller import EVERY, current
-from sidecar.server.grpc.registry import AnySubscription, SubscriptionRegistry
+from sidecar.server.grpc.requests import read_time
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
-from sidecar.server.grpc.status_wire import to_dead_letter, to_status
-from sidecar.server.grpc.targets import read_time
-from sidecar.server.grpc.writer import Writer
+from sidecar.server.grpc.slow_clients import Writer
+from sidecar.server.subscriptions import AnySubscription, SubscriptionRegistry
 from sidecar.settings import Right
 from sidecar.subscription import dead_letters
 
 NAME: str = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 #: milliseconds between two statuses
-_DEFAULT_INTERVAL, _LEAST_INTERVAL = 1_000, 100
-_DEFAULT_LETTERS = 100
+_DEFAULT_INTERVAL, _MIN_INTERVAL = 1_000, 100
+_DEFAULT_DEAD_LETTERS = 100
 #: bytes of dead letters in one response
-_LETTERS_BYTES = 1 << 20
+_DEAD_LETTERS_BYTES = 1 << 20
 
 log = Log("admin")
 
@@ -34,17 +38,17 @@ log = Log("admin")
 class AdminService:
     def __init__(
         self,
-        directory: SubscriptionRegistry,
+        registry: SubscriptionRegistry,
         brokers: Connections,
         status: Callable[[Iterable[AnySubscription]], Status],
         clock: Clock,
-        unread: float,
+        write_timeout: float,
     ) -> None:
-        self._directory = directory
+        self._registry = registry
         self._brokers = brokers
         self._status = status
         self._clock = clock
-        self._unread = unread
+        self._write_timeout = write_timeout
         self._stopped = asyncio.Event()
 
     def methods(self) -> dict[str, Handler]:
@@ -64,17 +68,17 @@ class AdminService:
         self._stopped.set()
 
     async def _get_status(self, request: pb.GetStatusRequest) -> bytes:
-        status = self._status(self._chosen(request.subscription))
+        status = self._status(self._select(request.subscription))
         return pb.GetStatusResponse(status=to_status(status)).SerializeToString()
 
     async def _watch_status(self, request: pb.WatchStatusRequest, context: Context) -> None:
         interval = request.interval_ms or _DEFAULT_INTERVAL
-        if interval < _LEAST_INTERVAL:
-            raise InvalidRequest(f"interval_ms: {interval} is less than {_LEAST_INTERVAL}")
-        chosen = self._chosen(request.subscription)
-        with Writer(context, self._unread) as writer:
+        if interval < _MIN_INTERVAL:
+            raise InvalidRequest(f"interval_ms: {interval} is less than {_MIN_INTERVAL}")
+        subscriptions = self._select(request.subscription)
+        with Writer(context, self._write_timeout) as writer:
             while not self._stopped.is_set():
-                status = to_status(self._status(chosen))
+                status = to_status(self._status(subscriptions))
                 await writer.write(pb.WatchStatusResponse(status=status).SerializeToString())
                 try:
                     async with asyncio.timeout(interval / 1_000):
@@ -83,21 +87,21 @@ class AdminService:
                     continue
 
     async def _pause(self, request: pb.PauseRequest) -> bytes:
-        self._directory.named(request.subscription, Right.ADMIN).pause(request.reason or "paused by an operator")
+        self._registry.get(request.subscription, Right.ADMIN).pause(request.reason or "paused by an operator")
         log.info("paused by an operator", subscription=request.subscription, reason=request.reason)
         return pb.PauseResponse().SerializeToString()
 
     async def _resume(self, request: pb.ResumeRequest) -> bytes:
-        self._directory.named(request.subscription, Right.ADMIN).resume()
+        self._registry.get(request.subscription, Right.ADMIN).resume()
         log.info("resumed by an operator", subscription=request.subscription)
         return pb.ResumeResponse().SerializeToString()
 
     async def _seek(self, request: pb.SeekRequest) -> bytes:
-        subscription = self._directory.named(request.subscription, Right.ADMIN)
+        subscription = self._registry.get(request.subscription, Right.ADMIN)
         target = _read_target(request)
         if not subscription.can_seek:
             raise Unmet(f"broker {subscription.settings.broker} cannot seek")
-        lanes = _chosen_lanes(subscription, request)
+        lanes = _select_lanes(subscription, request)
         sought = await subscription.seek(dict.fromkeys(lanes, target))
         for lane, position in sorted(sought.items()):
             log.info("moved by an operator", subscription=request.subscription, lane=lane, position=position)
@@ -105,30 +109,30 @@ class AdminService:
         return pb.SeekResponse(lanes=answer).SerializeToString()
 
     async def _list_dead_letters(self, request: pb.ListDeadLettersRequest, context: Context) -> None:
-        settings = self._directory.named(request.subscription, Right.ADMIN).settings
-        letters = await dead_letters.list_dead_letters(
+        settings = self._registry.get(request.subscription, Right.ADMIN).settings
+        entries = await dead_letters.list_dead_letters(
             self._brokers.usable(settings.broker),
             settings,
-            limit=request.limit or _DEFAULT_LETTERS,
+            limit=request.limit or _DEFAULT_DEAD_LETTERS,
             ids=(request.id,) if request.id else (),
             payloads=not request.without_payload,
         )
         response = pb.ListDeadLettersResponse()
-        room = _LETTERS_BYTES
-        with Writer(context, self._unread) as writer:
-            for letter in letters:
-                message = to_dead_letter(letter, without_payload=request.without_payload)
+        room = _DEAD_LETTERS_BYTES
+        with Writer(context, self._write_timeout) as writer:
+            for entry in entries:
+                message = to_dead_letter(entry, without_payload=request.without_payload)
                 room -= message.ByteSize()
                 if room < 0 and response.dead_letters:
                     await writer.write(response.SerializeToString())
                     response.Clear()
-                    room = _LETTERS_BYTES - message.ByteSize()
+                    room = _DEAD_LETTERS_BYTES - message.ByteSize()
                 response.dead_letters.append(message)
             if response.dead_letters:
                 await writer.write(response.SerializeToString())
 
     async def _redrive(self, request: pb.RedriveRequest) -> bytes:
-        settings = self._directory.leased(request.subscription, Right.ADMIN).settings
+        settings = self._registry.get_leased(request.subscription, Right.ADMIN).settings
         if not request.ids and not request.all:
             raise InvalidRequest("which dead letters? Give ids, or all")
         if request.ids and request.all:
@@ -146,7 +150,7 @@ class AdminService:
             raise InvalidRequest("group must be given")
         if not broker.traits.deletes_groups:
             raise Unmet(f"broker {request.broker} has no groups that Offramp could delete; local brokers have")
-        for subscription in self._directory:
+        for subscription in self._registry:
             settings = subscription.settings
             if (settings.broker, settings.group_name) == (request.broker, request.group):
                 raise Unmet(f"group {request.group} is in use by subscription {settings.name}")
@@ -154,12 +158,12 @@ class AdminService:
         log.info("a group was deleted", broker=request.broker, group=request.group)
         return pb.DeleteGroupResponse().SerializeToString()
 
-    def _chosen(self, name: str) -> list[AnySubscription]:
+    def _select(self, name: str) -> list[AnySubscription]:
         """The subscription of that name, or all without one."""
         if name:
-            return [self._directory.named(name, Right.ADMIN)]
+            return [self._registry.get(name, Right.ADMIN)]
         current().require(Right.ADMIN, EVERY)
-        return list(self._directory)
+        return list(self._registry)
 
 
 def _read_target(request: pb.SeekRequest) -> SeekTarget:
@@ -178,7 +182,7 @@ def _read_target(request: pb.SeekRequest) -> SeekTarget:
             raise InvalidRequest("where to? Give position, timestamp_ms, start or end")
 
 
-def _chosen_lanes(subscription: AnySubscription, request: pb.SeekRequest) -> list[Lane]:
+def _select_lanes(subscription: AnySubscription, request: pb.SeekRequest) -> list[Lane]:
     known = sorted(subscription.lanes())
     lanes = [
         lane
@@ -188,3 +192,56 @@ def _chosen_lanes(subscription: AnySubscription, request: pb.SeekRequest) -> lis
     if not lanes:
         raise Unknown(f"no such lane is assigned now; there are: {', '.join(map(str, known)) or 'none'}")
     return lanes
+
+
+def to_status(status: Status) -> pb.Status:
+    return pb.Status(**_message_fields(status))
+
+
+def _message_fields(status: Any) -> dict[str, Any]:
+    """A status as the fields of its message, which mirrors it field for field with milliseconds for seconds."""
+    found: dict[str, Any] = {}
+    for name, is_seconds in _status_fields(status.__class__):
+        value = getattr(status, name)
+        if is_seconds:
+            found[f"{name}_ms"] = max(0, int(value * 1_000))
+        elif is_dataclass(value):
+            found[name] = _message_fields(value)
+        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+            found[name] = [_message_fields(one) for one in value]
+        else:
+            found[name] = value
+    return found
+
+
+@cache
+def _status_fields(kind: type) -> list[tuple[str, bool]]:
+    """The names of the fields, and whether they are seconds: all numbers of a status with a fraction are."""
+    return [(one.name, one.type is float) for one in fields(kind)]
+
+
+def to_dead_letter(entry: DeadLetterEntry, *, without_payload: bool) -> pb.DeadLetter:
+    return pb.DeadLetter(
+        id=entry.id,
+        topic=entry.topic,
+        lane=entry.record.lane,
+        position=entry.record.position,
+        reason=entry.reason,
+        attempts=entry.attempts,
+        worker=entry.worker,
+        dead_lettered_ms=entry.dead_lettered_ms,
+        record=_to_record(entry.record, without_payload=without_payload),
+    )
+
+
+def _to_record(record: Record, *, without_payload: bool) -> record_pb2.Record:
+    message = record_pb2.Record(
+        lane=record.lane, position=record.position, timestamp_ms=record.timestamp_ms, ref=record.ref
+    )
+    if not without_payload:
+        if record.key is not None:
+            message.key = record.key
+        if record.value is not None:
+            message.value = record.value
+        message.headers.extend(record_pb2.Header(name=name, value=value) for name, value in record.headers)
+    return message

@@ -1,6 +1,7 @@
 """`AdminService`, over a real connection within one process."""
 
 import asyncio
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,15 @@ import grpc
 import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
+from sidecar.observability.counters import Counters
+from sidecar.observability.status import (
+    BrokerStatus,
+    LaneStatus,
+    ReaderStatus,
+    SessionStatus,
+    Status,
+    SubscriptionStatus,
+)
 from sidecar.settings import OutageSettings
 from tests.unit.server.grpc.service_kit import ONE, Kit, ended, run, serving, settlement
 
@@ -252,3 +262,23 @@ def test_a_group_that_nobody_uses_can_be_deleted(tmp_path: Path) -> None:
             assert (await refused(again))[0] == grpc.StatusCode.NOT_FOUND
 
     run(body())
+
+
+STATUSES: list[tuple[type, Any]] = [
+    (Counters, admin_pb2.Counters),
+    (LaneStatus, admin_pb2.LaneStatus),
+    (SessionStatus, admin_pb2.SessionStatus),
+    (ReaderStatus, admin_pb2.ReaderStatus),
+    (SubscriptionStatus, admin_pb2.SubscriptionStatus),
+    (BrokerStatus, admin_pb2.BrokerStatus),
+    (Status, admin_pb2.Status),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), STATUSES, ids=[status.__name__ for status, _ in STATUSES])
+def test_a_status_and_its_message_have_the_same_fields_with_milliseconds_for_seconds(
+    status: type, message: Any
+) -> None:
+    assert {f"{one.name}_ms" if one.type is float else one.name for one in fields(status)} == {
+        one.name for one in message.DESCRIPTOR.fields
+    }

@@ -10,10 +10,11 @@ import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
 from sidecar.model.errors import Exhausted
-from sidecar.server.grpc.fetch import FetchSession
-from sidecar.server.grpc.unread_responses import Unread
+from sidecar.model.records import Notice, NoticeKind
+from sidecar.server.grpc.fetch_session import FetchSession, PendingNotices
+from sidecar.server.grpc.slow_clients import UnreadResponses
 from sidecar.settings import BatchSettings, Bytes, LeaseSettings, Seconds
-from tests.unit.server.grpc.fetching import Session, alone, refused, values
+from tests.unit.server.grpc.fetch_kit import Session, alone, refused, values
 from tests.unit.server.grpc.service_kit import (
     ACK,
     NACK,
@@ -369,13 +370,13 @@ def test_a_call_alone_that_may_have_no_answer_now_gives_its_batch_back_at_once(
     """Its caller has left too much unread while it waited."""
     asked = 0
 
-    def check(_: Unread) -> None:
+    def check(_: UnreadResponses) -> None:
         nonlocal asked
         asked += 1
         if asked == 2:
             raise Exhausted("read first")
 
-    monkeypatch.setattr(Unread, "check", check)
+    monkeypatch.setattr(UnreadResponses, "check", check)
 
     async def body() -> None:
         async with serving(tmp_path, batch=ONE) as kit:
@@ -385,3 +386,28 @@ def test_a_call_alone_that_may_have_no_answer_now_gives_its_batch_back_at_once(
             assert (values(again), len(again.batches[0].redeliveries)) == ([b"a"], 0)
 
     run(body())
+
+
+def test_a_pause_that_is_over_is_not_told() -> None:
+    notices = PendingNotices()
+    notices.add(Notice(NoticeKind.PAUSED, detail="why"))
+    notices.add(Notice(NoticeKind.RESUMED))
+    assert [notice.kind for notice in notices.take()] == [NoticeKind.RESUMED]
+    assert not notices
+
+
+def test_revoked_leases_add_up_and_are_bounded() -> None:
+    notices = PendingNotices()
+    for number in range(5_000):
+        notices.add(Notice(NoticeKind.REVOKED, (number.to_bytes(16),)))
+    (notice,) = notices.take()
+    assert notice.leases[-1] == (4_999).to_bytes(16)
+    assert len(notice.leases) == 1_000
+
+
+def test_different_kinds_are_told_in_the_order_in_which_they_came() -> None:
+    notices = PendingNotices()
+    kinds = [NoticeKind.PAUSED, NoticeKind.REVOKED, NoticeKind.DRAINING]
+    for kind in kinds:
+        notices.add(Notice(kind, (b"lease",) if kind is NoticeKind.REVOKED else ()))
+    assert [notice.kind for notice in notices.take()] == kinds

@@ -1,4 +1,4 @@
-"""`LogService`: ranges instead of leases."""
+"""`LogService`: ranges instead of leases, for readers that keep their own position."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -12,29 +12,33 @@ from sidecar.model.records import Lane, Run
 from sidecar.ranges.planner import Limits
 from sidecar.ranges.reader import LogReader
 from sidecar.ranges.subscription import RangeSubscription
-from sidecar.server.grpc.clients import read_message_bytes
-from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.server.grpc.requests import read_message_bytes, read_time
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
-from sidecar.server.grpc.targets import read_time
-from sidecar.server.grpc.writer import Writer
+from sidecar.server.grpc.slow_clients import Writer
+from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import Right
 
 NAME: str = pb.DESCRIPTOR.services_by_name["LogService"].full_name
 
-#: trailing metadata of ReadRange, in the end and with OUT_OF_RANGE: the positions of the lane
+#: trailing metadata of ReadRange, at its end and with OUT_OF_RANGE: the first position and the end of the lane
 FIRST_POSITION, END_POSITION = "offramp-first-position", "offramp-end-position"
-#: ranges that are read at a time; more wait. Each may hold some megabytes of a broker's library
-MOST_READS = 16
+#: ranges that are read at a time; further ones wait. Each may hold some megabytes of a broker's library
+MAX_READS = 16
 #: characters of a reader's name
-_MOST_TEXT = 200
+_MAX_TEXT = 200
 
 
 class LogService:
-    def __init__(self, directory: SubscriptionRegistry, brokers: Connections, unread: float) -> None:
-        self._directory = directory
+    def __init__(self, registry: SubscriptionRegistry, brokers: Connections, write_timeout: float) -> None:
+        self._registry = registry
         self._brokers = brokers
-        self._unread = unread
-        self._reads = asyncio.Semaphore(MOST_READS)
+        self._write_timeout = write_timeout
+        #: subscriptions with mode leases can be read too, which changes nothing for them
+        self._readers: dict[str, LogReader | RangeSubscription] = {
+            **registry.ranged,
+            **{name: LogReader(one.settings, one.broker, one.clock) for name, one in registry.leased.items()},
+        }
+        self._reads = asyncio.Semaphore(MAX_READS)
 
     def methods(self) -> dict[str, Handler]:
         return {
@@ -53,7 +57,7 @@ class LogService:
     async def _resolve_start(self, request: pb.ResolveStartRequest) -> bytes:
         subscription = self._ranged(request.subscription)
         which = request.WhichOneof("start")
-        # Committed is what there is anyway; where there is nothing, it is as the subscription says.
+        # Committed positions win in any case; without any, the start that the subscription is configured with counts.
         target = None if which in (None, "committed") else _to_target(which, request.timestamp_ms)
         positions = await subscription.resolve_start(request.token, target)
         return pb.ResolveStartResponse(positions=_to_positions(positions)).SerializeToString()
@@ -69,7 +73,7 @@ class LogService:
         return pb.PlanResponse(until=_to_positions(until), ends=_to_positions(ends)).SerializeToString()
 
     async def _locate(self, request: pb.LocateRequest) -> bytes:
-        reading = self._reading(request.subscription)
+        reader = self._reader(request.subscription)
         which = request.WhichOneof("at")
         if which is None:
             raise InvalidRequest("where? Give earliest, latest or timestamp_ms")
@@ -77,14 +81,14 @@ class LogService:
             raise InvalidRequest("give either topics or dead_letters, not both")
         target = _to_target(which, request.timestamp_ms)
         if request.dead_letters:
-            positions = await reading.locate_dead_letters(target)
+            positions = await reader.locate_dead_letters(target)
         else:
-            positions = await reading.locate(list(request.topics), target)
-        group = reading.settings.group_name
+            positions = await reader.locate(list(request.topics), target)
+        group = reader.settings.group_name
         return pb.LocateResponse(positions=_to_positions(positions), group=group).SerializeToString()
 
     async def _read_range(self, request: pb.ReadRangeRequest, context: Context) -> None:
-        reading = self._reading(request.subscription)
+        reader = self._reader(request.subscription)
         max_bytes = read_message_bytes(request.max_message_bytes)
         if not request.topic:
             raise InvalidRequest("topic must be given")
@@ -94,16 +98,16 @@ class LogService:
             raise InvalidRequest(f"until: {request.until} is before start, which is {request.start}")
         lane, run = Lane(request.topic, request.lane), Run(request.start, request.until)
         try:
-            with Writer(context, self._unread) as writer:
+            with Writer(context, self._write_timeout) as writer:
                 async with self._reads:
-                    end = await reading.bounds(lane, run)
-                    async with aclosing(reading.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]
+                    end = await reader.bounds(lane, run)
+                    async with aclosing(reader.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]
                         async for frames in pieces:
                             await writer.write(b"".join(frames))
             # A reader that planned up to `until` must be able to tell the end of its range from that of the lane.
-            _tell_ends(context, end.start, end.end)
+            _set_ends(context, end.start, end.end)
         except Removed as error:
-            _tell_ends(context, error.start, error.end)
+            _set_ends(context, error.start, error.end)
             raise
 
     async def _commit_up_to(self, request: pb.CommitUpToRequest) -> bytes:
@@ -112,26 +116,23 @@ class LogService:
         return pb.CommitUpToResponse(committed=_to_positions(committed)).SerializeToString()
 
     def _ranged(self, name: str) -> RangeSubscription:
-        subscription = self._directory.ranged(name)
+        subscription = self._registry.get_ranged(name)
         self._brokers.usable(subscription.settings.broker)
         return subscription
 
-    def _reading(self, name: str) -> LogReader | RangeSubscription:
-        """For what changes nothing, and so is open to both modes."""
-        subscription = self._directory.named(name, Right.RANGES)
-        broker = self._brokers.usable(subscription.settings.broker)
-        if isinstance(subscription, RangeSubscription):
-            return subscription
-        return LogReader(subscription.settings, broker, subscription.clock)
+    def _reader(self, name: str) -> LogReader | RangeSubscription:
+        subscription = self._registry.get(name, Right.RANGES)
+        self._brokers.usable(subscription.settings.broker)
+        return self._readers[name]
 
 
-def _tell_ends(context: Context, start: int, end: int) -> None:
+def _set_ends(context: Context, start: int, end: int) -> None:
     context.set_trailing_metadata(((FIRST_POSITION, str(start)), (END_POSITION, str(end))))
 
 
 def _to_name(text: str) -> str:
-    """Fit for one line of a status, and for whatever a broker keeps it in."""
-    return "".join(one if one.isprintable() else " " for one in text[:_MOST_TEXT]).strip()
+    """The text on one line and not too long: for statuses, and for what a broker stores it in."""
+    return "".join(one if one.isprintable() else " " for one in text[:_MAX_TEXT]).strip()
 
 
 def _to_target(which: str, timestamp_ms: int) -> SeekTarget:

@@ -1,4 +1,4 @@
-"""Answers of the consumer service as fields of its responses. Batches are in `wire`."""
+"""Fields of the consumer service's responses, encoded. Batches are encoded in `sidecar.model.wire`."""
 
 from offramp.v1 import consumer_pb2, record_pb2
 from sidecar.model.records import Extended, Notice, SettleResult
@@ -30,7 +30,7 @@ def settle_result(tag: bytes, result: SettleResult) -> bytes:
 def extend_result(tag: bytes, extended: Extended) -> bytes:
     body = record_pb2.ExtendResult(
         lease=extended.lease,
-        # UNSPECIFIED is: it was extended.
+        # UNSPECIFIED means that the lease was extended.
         status=record_pb2.SettleStatus.Name(extended.status or 0),
         lease_for_ms=int(extended.lease_for * 1_000),
     ).SerializeToString()

@@ -5,7 +5,7 @@ import pytest
 from offramp.v1 import record_pb2 as pb
 from sidecar.model.errors import InvalidRequest
 from sidecar.model.records import Outcome, Part, Settlement
-from sidecar.server.grpc.settlements import MOST_REASON, MOST_RETRY_AFTER, read_settlements
+from sidecar.server.grpc.requests import MAX_REASON, MAX_RETRY_AFTER, read_settlements
 
 LEASE = bytes(range(16))
 
@@ -69,7 +69,7 @@ def test_one_that_breaks_a_rule_is_named_among_many() -> None:
 def test_a_long_reason_is_cut_within_its_limit_and_stays_text(text: str) -> None:
     reason = read(outcome=pb.OUTCOME_NACK, reason=text).reason
     assert text.startswith(reason)
-    assert MOST_REASON - 4 < len(reason.encode()) <= MOST_REASON
+    assert MAX_REASON - 4 < len(reason.encode()) <= MAX_REASON
 
 
 def test_a_delay_of_zero_is_not_the_same_as_none() -> None:
@@ -81,4 +81,4 @@ def test_a_delay_of_zero_is_not_the_same_as_none() -> None:
 def test_a_delay_means_nothing_where_nothing_is_retried_later_and_has_a_limit() -> None:
     assert read(outcome=pb.OUTCOME_ACK, retry_after_ms=5).retry_after is None
     assert read(outcome=pb.OUTCOME_RELEASE, retry_after_ms=5).retry_after is None
-    assert read(outcome=pb.OUTCOME_NACK, retry_after_ms=2**64 - 1).retry_after == MOST_RETRY_AFTER
+    assert read(outcome=pb.OUTCOME_NACK, retry_after_ms=2**64 - 1).retry_after == MAX_RETRY_AFTER

@@ -1,8 +1,7 @@
 """`grpc.health.v1`: the sidecar as a whole (""), each service by its name, each subscription as `subscription/<name>`.
 
-A subscription is known to those who have any right to it; for others there is none of that name.
-
-Answers are made when they are asked for, so that none can be out of date.
+A caller without any right to a subscription is told that it does not exist. Nothing is cached, so no answer is out of
+date.
 """
 
 import asyncio
@@ -14,10 +13,10 @@ from sidecar.model.errors import Unknown
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
 
 NAME = "grpc.health.v1.Health"
-#: seconds between two looks at what a client watches
-_EVERY = 0.5
+#: seconds between two checks of what a client watches
+_WATCH_INTERVAL = 0.5
 
-#: whether the named thing serves; None: there is no such thing for whoever asks
+#: whether the named thing serves; None: it does not exist for this caller
 Serving = Callable[[str], bool | None]
 
 
@@ -54,7 +53,7 @@ class HealthService:
                 await context.write(now)
                 last = now
             try:
-                async with asyncio.timeout(_EVERY):
+                async with asyncio.timeout(_WATCH_INTERVAL):
                     await self._stopped.wait()
             except TimeoutError:
                 continue
@@ -63,5 +62,5 @@ class HealthService:
 def _response(serving: bool | None) -> bytes:
     kinds = pb.HealthCheckResponse
     status = {True: kinds.SERVING, False: kinds.NOT_SERVING, None: kinds.SERVICE_UNKNOWN}[serving]
-    answer: bytes = kinds(status=status).SerializeToString()
-    return answer
+    response: bytes = kinds(status=status).SerializeToString()
+    return response

@@ -1,25 +1,50 @@
-"""What workers say of leases, checked. Nothing that breaks a rule gets past this file."""
+"""Fields of requests, checked. A settlement that breaks a rule goes no further than this module."""
 
 from collections.abc import Iterable
 
+from offramp.v1 import consumer_pb2
 from offramp.v1 import record_pb2 as pb
+from sidecar.brokers.base import AtTime
 from sidecar.model.errors import InvalidRequest
-from sidecar.model.records import Outcome, Part, Settlement
+from sidecar.model.records import Credit, Outcome, Part, Settlement
 
 #: bytes of a reason that are kept
-MOST_REASON = 1_024
-#: seconds; due times are written down in milliseconds and must stay representable
-MOST_RETRY_AFTER = 366 * 86_400.0
+MAX_REASON = 1_024
+#: seconds; due times are stored in milliseconds and must stay representable
+MAX_RETRY_AFTER = 366 * 86_400.0
+#: bytes; what gRPC clients accept unless told otherwise
+DEFAULT_MESSAGE_BYTES = 4 << 20
+#: bytes; below this hardly any record would fit, and a record that fits no client is dead-lettered
+MIN_MESSAGE_BYTES = 4_096
 
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _ALLOWED = ", ".join(f"{outcome.name} ({outcome.value})" for outcome in Outcome)
 _WITH_DELAY = frozenset({Outcome.NACK, Outcome.OVERLOADED})
 
 
+def read_message_bytes(number: int, default: int = DEFAULT_MESSAGE_BYTES) -> int:
+    """`max_message_bytes`, or the default for 0. Raises `InvalidRequest`."""
+    if 0 < number < MIN_MESSAGE_BYTES:
+        raise InvalidRequest(f"max_message_bytes: {number} is less than {MIN_MESSAGE_BYTES}")
+    return number or default
+
+
+def read_credit(credit: consumer_pb2.Credit) -> Credit:
+    return Credit(credit.batches, credit.bytes)
+
+
+def read_time(timestamp_ms: int) -> AtTime:
+    """Raises `InvalidRequest` for a time before 1970: no record is that old, and some brokers take such a number for
+    something other than a time."""
+    if timestamp_ms < 0:
+        raise InvalidRequest(f"timestamp_ms: {timestamp_ms} is negative; it counts milliseconds since 1970")
+    return AtTime(timestamp_ms)
+
+
 def read_settlements(messages: Iterable[pb.Settlement]) -> list[Settlement]:
     """Raises `InvalidRequest`, which names the settlement, before any of them can be applied.
 
-    Whether parts lie within their batch is not known here: the subscription checks that.
+    Whether parts lie within their batch is checked by the subscription, which knows the batch.
     """
     return [_read_settlement(index, message) for index, message in enumerate(messages)]
 
@@ -68,13 +93,13 @@ def _read_outcome(where: str, number: int) -> Outcome:
 
 
 def _read_reason(text: str) -> str:
-    if len(text) * 4 <= MOST_REASON:
+    if len(text) * 4 <= MAX_REASON:
         return text
-    return text.encode()[:MOST_REASON].decode(errors="ignore")
+    return text.encode()[:MAX_REASON].decode(errors="ignore")
 
 
 def _read_delay(outcome: Outcome, message: pb.Settlement | pb.Part) -> float | None:
-    """Seconds. A delay means something only where the backoff would be used otherwise."""
+    """Seconds. A delay counts only for outcomes that would use the backoff otherwise."""
     if outcome not in _WITH_DELAY or not message.HasField("retry_after_ms"):
         return None
-    return min(message.retry_after_ms / 1_000, MOST_RETRY_AFTER)
+    return min(message.retry_after_ms / 1_000, MAX_RETRY_AFTER)

@@ -5,16 +5,16 @@ from sidecar.brokers.connections import Connections
 from sidecar.model.errors import InvalidRequest
 from sidecar.model.records import Header, Message
 from sidecar.server.auth.caller import EVERY, current
-from sidecar.server.grpc.registry import SubscriptionRegistry
 from sidecar.server.grpc.rpc import Handler, unary
+from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import Right
 
 NAME: str = pb.DESCRIPTOR.services_by_name["PublishService"].full_name
 
 
 class PublishService:
-    def __init__(self, directory: SubscriptionRegistry, brokers: Connections) -> None:
-        self._directory = directory
+    def __init__(self, registry: SubscriptionRegistry, brokers: Connections) -> None:
+        self._registry = registry
         self._brokers = brokers
 
     def methods(self) -> dict[str, Handler]:
@@ -32,7 +32,7 @@ class PublishService:
     def _broker_name(self, request: pb.PublishRequest) -> str:
         match request.WhichOneof("target"):
             case "subscription":
-                return self._directory.named(request.subscription, Right.PUBLISH).settings.broker
+                return self._registry.get(request.subscription, Right.PUBLISH).settings.broker
             case "broker":
                 current().require(Right.PUBLISH, EVERY)
                 return request.broker

@@ -1,4 +1,4 @@
-"""`ConsumerService`: who may come in, and which way. What happens on each way is in `consume` and `fetch`."""
+"""`ConsumerService`: admission of sessions. What happens within one is in `consume_stream` and `fetch_session`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,16 +8,15 @@ from sidecar.model.errors import Exhausted, Stalled, Unknown
 from sidecar.model.records import SessionEnd
 from sidecar.model.version import PROTOCOL_MINOR, VERSION
 from sidecar.server.auth.caller import current
-from sidecar.server.grpc import encode
-from sidecar.server.grpc.clients import read_terms
-from sidecar.server.grpc.consume import METHOD as CONSUME
-from sidecar.server.grpc.consume import Stream, read_hello
-from sidecar.server.grpc.fetch import FetchSession, fetch_alone
-from sidecar.server.grpc.registry import SubscriptionRegistry
+from sidecar.server.grpc import responses
+from sidecar.server.grpc.consume_stream import METHOD as CONSUME
+from sidecar.server.grpc.consume_stream import ConsumeStream, read_hello
+from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
+from sidecar.server.grpc.requests import read_settlements
 from sidecar.server.grpc.rpc import Context, Handler, abort, both_stream, server_stream, unary
-from sidecar.server.grpc.settlements import read_settlements
-from sidecar.server.grpc.unread_responses import Unread
-from sidecar.server.grpc.writer import Writer
+from sidecar.server.grpc.sessions import read_terms
+from sidecar.server.grpc.slow_clients import UnreadResponses, Writer
+from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import ListenSettings, Right
 from sidecar.subscription.subscription import Subscription
 
@@ -27,13 +26,12 @@ NAME: str = pb.DESCRIPTOR.services_by_name["ConsumerService"].full_name
 class ConsumerService:
     """All sessions of the sidecar."""
 
-    def __init__(self, directory: SubscriptionRegistry, settings: ListenSettings) -> None:
-        self._directory = directory
+    def __init__(self, registry: SubscriptionRegistry, settings: ListenSettings) -> None:
+        self._registry = registry
         self._settings = settings
-        leased = [one.settings for one in directory if isinstance(one, Subscription)]
-        self._unread = Unread(sum(settings.memory.bytes for settings in leased))
+        self._unread = UnreadResponses(sum(one.settings.memory.bytes for one in registry.leased.values()))
         self._admitted = 0
-        self._streams: set[Stream] = set()
+        self._streams: set[ConsumeStream] = set()
         self._sessions: dict[bytes, FetchSession] = {}
 
     def methods(self) -> dict[str, Handler]:
@@ -46,8 +44,8 @@ class ConsumerService:
         }
 
     def stop(self) -> None:
-        """End every session's stream with UNAVAILABLE, once what was answered is written. Subscriptions are drained
-        before."""
+        """End every session's stream with UNAVAILABLE, once its answers are written. Called after subscriptions have
+        drained."""
         for stream in self._streams:
             stream.stop()
         for session in self._sessions.values():
@@ -56,31 +54,31 @@ class ConsumerService:
     async def _consume(self, context: Context) -> None:
         first = await read_hello(context)
         hello = first.hello
-        subscription = self._directory.leased(hello.subscription, Right.CONSUME)
+        subscription = self._registry.get_leased(hello.subscription, Right.CONSUME)
         terms = read_terms(hello.client, hello.max_message_bytes, hello.lease_ms)
         with self._admission(), Writer(context, self._settings.unread) as writer:
-            stream = Stream(context, writer, subscription, self._directory, terms)
+            stream = ConsumeStream(context, writer, subscription, self._registry, terms)
             self._streams.add(stream)
             try:
                 await stream.run(first, lambda session: self._welcome(session, subscription))
             except Stalled as error:
-                # Waits for the client, which counts as a session until then: gRPC still holds what it has not read.
+                # Returns when the client has read it, and the session counts until then: gRPC holds what is unread.
                 await abort(context, error)
             finally:
                 self._streams.discard(stream)
 
     async def _open(self, request: pb.OpenRequest, context: Context) -> None:
-        subscription = self._directory.leased(request.subscription, Right.CONSUME)
+        subscription = self._registry.get_leased(request.subscription, Right.CONSUME)
         terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
         with self._admission(), Writer(context, self._settings.unread) as writer:
-            session = FetchSession(subscription, self._directory, terms)
+            session = FetchSession(subscription, self._registry, terms)
             self._sessions[session.id] = session
             try:
                 welcome = self._welcome(session.id, subscription)
                 await writer.write(pb.OpenResponse(welcome=welcome).SerializeToString())
                 while True:
                     for notice in await session.events():
-                        await writer.write(encode.notice(encode.OPEN_NOTICES, notice))
+                        await writer.write(responses.notice(responses.OPEN_NOTICES, notice))
             finally:
                 del self._sessions[session.id]
                 session.end(SessionEnd.LOST)
@@ -96,17 +94,17 @@ class ConsumerService:
                 )
             current().require(Right.CONSUME, session.subscription)
             return await session.fetch(request, self._unread.check)
-        subscription = self._directory.leased(request.subscription, Right.CONSUME)
+        subscription = self._registry.get_leased(request.subscription, Right.CONSUME)
         with self._admission():
-            return await fetch_alone(request, subscription, self._directory, self._unread.check)
+            return await fetch_alone(request, subscription, self._registry, self._unread.check)
 
     async def _settle(self, request: pb.SettleRequest) -> bytes:
-        results = self._directory.settle(read_settlements(request.settlements))
-        return b"".join(encode.settle_result(encode.SETTLE_RESULTS, result) for result in results)
+        results = self._registry.settle(read_settlements(request.settlements))
+        return b"".join(responses.settle_result(responses.SETTLE_RESULTS, result) for result in results)
 
     async def _extend_lease(self, request: pb.ExtendLeaseRequest) -> bytes:
-        extended = [self._directory.extend(one.lease, one.lease_for_ms / 1_000) for one in request.extensions]
-        return b"".join(encode.extend_result(encode.EXTEND_RESULTS, one) for one in extended)
+        extended = [self._registry.extend(one.lease, one.lease_for_ms / 1_000) for one in request.extensions]
+        return b"".join(responses.extend_result(responses.EXTEND_RESULTS, one) for one in extended)
 
     @contextmanager
     def _admission(self) -> Iterator[None]:
@@ -122,7 +120,7 @@ class ConsumerService:
         settings = subscription.settings
         return pb.Welcome(
             session=session,
-            boot=self._directory.boot,
+            boot=self._registry.boot,
             protocol_minor=PROTOCOL_MINOR,
             sidecar_version=VERSION,
             limits=pb.Limits(

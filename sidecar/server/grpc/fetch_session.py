@@ -1,0 +1,306 @@
+"""Sessions for processes that block while they work (`Open`), and the calls that bring them batches (`Fetch`)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from offramp.v1 import consumer_pb2 as pb
+from sidecar.model.errors import Exhausted, InvalidRequest, OutOfTurn, Stopping, Superseded
+from sidecar.model.records import Credit, Delivery, Notice, NoticeKind, SessionEnd, SettleResult
+from sidecar.model.wire import FETCH_BATCH_TAG, encode_batch
+from sidecar.server.grpc import responses, sessions
+from sidecar.server.grpc.requests import read_credit, read_message_bytes, read_settlements
+from sidecar.server.grpc.sessions import NO_CREDIT, Terms, read_terms
+from sidecar.server.subscriptions import SubscriptionRegistry
+from sidecar.subscription.subscription import Subscription
+
+#: seconds that a call waits for its first batch at the most
+MAX_WAIT = 60.0
+#: leases that one notice names at the most
+_MAX_LEASES = 1_000
+STOPPING = "the sidecar is stopping"
+
+_DRAINING = Notice(NoticeKind.DRAINING, detail=STOPPING)
+#: a notice of the first kind makes an earlier one of the second pointless
+_SUPERSEDES = {NoticeKind.RESUMED: NoticeKind.PAUSED, NoticeKind.PAUSED: NoticeKind.RESUMED}
+
+
+class PendingNotices:
+    """Notices for a client that may not ask for them for a long time: at most one of each kind, oldest first."""
+
+    def __init__(self) -> None:
+        self._notices: dict[NoticeKind, Notice] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._notices)
+
+    def add(self, notice: Notice) -> None:
+        earlier = self._notices.pop(notice.kind, None)
+        if earlier is not None and notice.leases:
+            leases = (*earlier.leases, *notice.leases)[-_MAX_LEASES:]
+            notice = Notice(notice.kind, leases, notice.detail)
+        if notice.kind in _SUPERSEDES:
+            self._notices.pop(_SUPERSEDES[notice.kind], None)
+        self._notices[notice.kind] = notice
+
+    def take(self) -> list[Notice]:
+        notices = list(self._notices.values())
+        self._notices.clear()
+        return notices
+
+
+@dataclass(frozen=True, slots=True)
+class FetchDemand:
+    """What one call may bring."""
+
+    credit: Credit
+    #: on the loop's clock: when the call gives up
+    until: float
+
+    @classmethod
+    def of(cls, request: pb.FetchRequest) -> "FetchDemand":
+        wait = min(request.wait_ms / 1_000, MAX_WAIT)
+        credit = read_credit(request.want) if request.HasField("want") else Credit(1)
+        return cls(credit, asyncio.get_running_loop().time() + wait)
+
+
+class BatchWaiter:
+    """A `Consumer` that collects what the subscription delivers until a call takes it."""
+
+    def __init__(self) -> None:
+        self._deliveries: list[Delivery] = []
+        self._notices = PendingNotices()
+        self._changed = asyncio.Event()
+        self.draining = False
+
+    def deliver(self, delivery: Delivery) -> None:
+        self._deliveries.append(delivery)
+        self._changed.set()
+
+    def notify(self, notice: Notice) -> None:
+        self._notices.add(notice)
+        if notice.kind is NoticeKind.DRAINING:
+            # No batch will come, so no call should wait for one. Other notices can wait for the next response.
+            self.draining = True
+            self._changed.set()
+
+    def wake(self) -> None:
+        """Wake the call that waits, so that it checks whether another has replaced it."""
+        self._changed.set()
+
+    async def change(self, until: float) -> bool:
+        """Returns True at the next change or when `ready`, and False when the time is over."""
+        if self.ready:
+            return True
+        self._changed.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._changed.wait()
+        except TimeoutError:
+            return False
+
+    @property
+    def ready(self) -> bool:
+        """There is no reason to wait any longer."""
+        return bool(self._deliveries) or self.draining
+
+    def undelivered(self) -> list[bytes]:
+        """Leases that no response carries so far."""
+        return [delivery.lease for delivery in self._deliveries]
+
+    def take_back(self) -> list[bytes]:
+        """Remove the batches that no response carries. Returns their leases."""
+        leases = self.undelivered()
+        self._deliveries.clear()
+        return leases
+
+    def respond(self, results: Sequence[SettleResult], batches: int, limit: int) -> tuple[bytes, list[bytes]]:
+        """A FetchResponse of at most `batches` batches and `limit` bytes, and the leases in it.
+
+        A batch alone goes in whatever its size: the subscription keeps it within the client's limit. Beside results it
+        goes in only if it fits; the caller gives back what is left over.
+        """
+        pieces = [responses.settle_result(responses.FETCH_RESULTS, result) for result in results]
+        pieces.extend(responses.notice(responses.FETCH_NOTICES, notice) for notice in self._notices.take())
+        room = limit - sum(map(len, pieces))
+        leases: list[bytes] = []
+        while self._deliveries and len(leases) < batches:
+            batch, size = encode_batch(FETCH_BATCH_TAG, self._deliveries[0])
+            room -= size
+            if pieces and room < 0:
+                break
+            pieces.extend(batch)
+            leases.append(self._deliveries.pop(0).lease)
+        return b"".join(pieces), leases
+
+
+class _Turn:
+    """One `seq`: what it settled, the call that waits for its batches, and in the end its response."""
+
+    __slots__ = ("caller", "response", "results", "seq")
+
+    def __init__(self, seq: int, results: Sequence[SettleResult]) -> None:
+        self.seq = seq
+        self.results = results
+        #: identifies the latest call of this number
+        self.caller: object = None
+        self.response: bytes | None = None
+
+
+class FetchSession(BatchWaiter):
+    """A session whose batches are fetched, one call at a time. Between calls it has no credit."""
+
+    def __init__(self, subscription: Subscription, registry: SubscriptionRegistry, terms: Terms) -> None:
+        super().__init__()
+        self._subscription = subscription
+        self._registry = registry
+        self._terms = terms
+        self._turn = _Turn(0, ())
+        self._events = PendingNotices()
+        self._eventful = asyncio.Event()
+        self._stopping = False
+        self._session = sessions.connect(subscription, self, terms)
+
+    @property
+    def id(self) -> bytes:
+        return self._session.id
+
+    @property
+    def subscription(self) -> str:
+        return self._subscription.settings.name
+
+    def notify(self, notice: Notice) -> None:
+        super().notify(notice)
+        self._events.add(notice)
+        self._eventful.set()
+
+    async def events(self) -> list[Notice]:
+        """The next notices for the session's own stream, which its process need not read: they come with Fetch too.
+
+        Raises `Stopping` after the last one.
+        """
+        while not self._events:
+            if self._stopping:
+                raise Stopping(STOPPING)
+            self._eventful.clear()
+            await self._eventful.wait()
+        return self._events.take()
+
+    def stop(self) -> None:
+        """The sidecar stops: end the session's stream."""
+        self._stopping = True
+        self._eventful.set()
+
+    def end(self, how: SessionEnd) -> None:
+        sessions.end(self._subscription, self._session, how, unwritten=self.take_back())
+
+    async def fetch(self, request: pb.FetchRequest, check: Callable[[], None]) -> bytes:
+        """Raises `OutOfTurn`, `InvalidRequest`, `Superseded` in a call that another of its number has replaced, and
+        what `check` raises, which is asked before batches are put into a response.
+
+        If it is cancelled, what it settled stays settled, and its batches wait for the call that repeats it.
+        """
+        name = self.subscription
+        if request.subscription not in ("", name):
+            raise InvalidRequest(f'the session belongs to subscription "{name}", not to "{request.subscription}"')
+        limit = read_message_bytes(request.max_message_bytes, self._terms.max_message_bytes)
+        lease = request.lease_ms / 1_000 if request.lease_ms else self._terms.lease
+        turn = self._take_turn(request)
+        if turn.response is not None:
+            return turn.response
+        want = FetchDemand.of(request)
+        me = turn.caller = object()
+        # This call replaces one that still waits.
+        self.wake()
+        if want.credit.batches:
+            await self._collect(turn, me, want, lease, limit, check)
+        elif self._session.credit.batches:
+            # The call that was replaced leaves its credit behind.
+            self._session.grant(NO_CREDIT)
+        turn.response, leases = self.respond(turn.results, want.credit.batches, limit)
+        sessions.release(self._subscription, self.take_back())
+        self._subscription.written(leases)
+        return turn.response
+
+    def _take_turn(self, request: pb.FetchRequest) -> _Turn:
+        last = self._turn
+        if request.seq == last.seq and last.seq:
+            return last
+        if request.seq != last.seq + 1:
+            allowed = f"{last.seq} or {last.seq + 1}" if last.seq else "1"
+            raise OutOfTurn(f"seq {request.seq} is out of turn: it must be {allowed}")
+        settlements = read_settlements(request.settlements)
+        if self.draining:
+            if not settlements:
+                raise Stopping(STOPPING)
+            super().notify(_DRAINING)
+        turn = _Turn(request.seq, self._registry.settle(settlements))
+        # The client has given up its last call, so nobody will see the batches of that one.
+        last.caller = None
+        sessions.release(self._subscription, self.take_back())
+        self._turn = turn
+        return turn
+
+    async def _collect(
+        self, turn: _Turn, me: object, want: FetchDemand, lease: float | None, limit: int, check: Callable[[], None]
+    ) -> None:
+        """Returns when there are batches, or when waiting for them is over."""
+        session = self._session
+        session.max_message_bytes, session.lease = limit, lease
+        # Credit is a ceiling on all that is unsettled; what a call wants comes on top of that.
+        max_bytes = session.unsettled_bytes + want.credit.bytes if want.credit.bytes else 0
+        session.grant(Credit(session.unsettled + want.credit.batches, max_bytes))
+        try:
+            while turn.caller is me and not self.ready and await self.change(want.until):
+                pass
+            check()
+        except (asyncio.CancelledError, Exhausted):
+            # The batches wait for the call that repeats this one, but no longer than their leases last.
+            self._subscription.written(self.undelivered())
+            raise
+        finally:
+            if turn.caller is me:
+                session.grant(NO_CREDIT)
+        if turn.caller is not me:
+            raise Superseded(f"a later call took the place of this one (seq {turn.seq})")
+
+
+async def fetch_alone(
+    request: pb.FetchRequest, subscription: Subscription, registry: SubscriptionRegistry, check: Callable[[], None]
+) -> bytes:
+    """A Fetch without a session.
+
+    `check` is asked before batches are put into the response. If it raises, or if the call is cancelled, they go back
+    at once.
+    """
+    if request.seq:
+        raise InvalidRequest(f"seq is {request.seq}, but without a session it must be 0")
+    terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
+    want = FetchDemand.of(request)
+    settlements = read_settlements(request.settlements)
+    results = registry.settle(settlements)
+    waiter = BatchWaiter()
+    if not want.credit.batches:
+        return waiter.respond(results, 0, terms.max_message_bytes)[0]
+    try:
+        session = sessions.connect(
+            subscription, waiter, replace(terms, lease=terms.lease or subscription.settings.lease.default), want.credit
+        )
+    except Stopping:
+        if not settlements:
+            raise
+        waiter.notify(_DRAINING)
+        return waiter.respond(results, 0, terms.max_message_bytes)[0]
+    how = SessionEnd.ORDERLY
+    try:
+        while not waiter.ready and await waiter.change(want.until):
+            pass
+        check()
+        session.stop_deliveries()
+        response, leases = waiter.respond(results, want.credit.batches, terms.max_message_bytes)
+        sessions.release(subscription, waiter.take_back())
+        subscription.written(leases)
+        how = SessionEnd.DETACHED
+        return response
+    finally:
+        session.end(how)
