@@ -11,7 +11,7 @@ from offramp.v1 import admin_pb2, admin_pb2_grpc
 from tests.e2e.harness import PATIENCE, Sidecar
 from tests.page.browser import Browser
 from tests.servers.process import free_ports
-from tests.unit.server.status_page.test_page import HOSTILE
+from tests.unit.server.status_page.test_document import HOSTILE
 
 WIDTHS = (320, 390, 720, 970, 1280)
 #: least contrast of text with its ground (WCAG 2, level AA)

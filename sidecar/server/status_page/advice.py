@@ -5,25 +5,25 @@ from dataclasses import dataclass
 
 from sidecar.observability.status import SubscriptionState
 from sidecar.server.status_page.facts import Facts, SubscriptionFacts
-from sidecar.server.status_page.words import count, lasting
+from sidecar.server.status_page.format import count, duration
 from sidecar.settings import SubscriptionMode
 
-_ASIDE = "Look at the broker and at the rights to that topic. The commit waits, and nothing is lost."
-#: what to do about each kind of trouble; `{name}` is the subscription's
+_SIDE_TOPIC = "Look at the broker and at the rights to that topic. The commit waits, and nothing is lost."
+#: by kind of trouble; `{name}` stands for the subscription
 _REMEDIES = {
     "outage": "Mend what is behind the handler. Probes go on by themselves; `offramp resume {name}` probes at once.",
     "commit": "Look at the broker. Deliveries go on up to the window, and nothing is lost.",
-    "parking": _ASIDE,
-    "dead_letters": _ASIDE,
+    "parking": _SIDE_TOPIC,
+    "dead_letters": _SIDE_TOPIC,
     "paused": "See to the cause, then `offramp resume {name}`.",
     "oversized": "Connect a client that takes larger messages (`max_message_bytes`).",
     "broker": "Look at the broker, at its address and at the rights of this client. It is tried again by itself.",
     "bug": "Restart the sidecar, and report the traceback that is in its log.",
 }
-#: about the sidecar itself: its certificate and its tokens
+#: about trouble of the sidecar itself: with its certificate or its tokens
 _FILES = "Put a good file in its place: it is taken over by itself. What was read last stays in use until then."
-_LOOK = "Look at the broker; the log says since when."
-#: what to do in each state, when there is no trouble that says it better
+_OTHER_TROUBLE = "Look at the broker; the log says since when."
+#: by state, for a subscription without trouble
 _STATES = {
     SubscriptionState.STARTING: "It waits for the broker; nothing to do unless this lasts.",
     SubscriptionState.RUNNING: "Nothing to do.",
@@ -32,56 +32,56 @@ _STATES = {
     SubscriptionState.DRAINING: "Nothing to do: workers settle what they hold, then the sidecar ends.",
     SubscriptionState.FAILED: "The broker said no: mend what it says, and the sidecar goes on.",
 }
-#: seconds that a record may be unsettled before it is worth a word
-_LONG = 300.0
-#: the same, of a record that keeps its lane from being fetched
-_SOON = 10.0
+#: seconds that a record may be unsettled before the page mentions it
+_LONG_UNSETTLED = 300.0
+#: the same for a record that keeps its lane from being fetched
+_LONG_BLOCKING = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something that is wrong, and what to do about it. Words between backticks are to be typed."""
+    """Something that is wrong, and what to do about it. What stands between backticks is to be typed."""
 
     about: str
-    what: str
+    trouble: str
     todo: str
 
 
-def wrong(facts: Facts) -> list[Advice]:
-    """What is wrong anywhere, for the top of the page."""
+def all_advice(facts: Facts) -> list[Advice]:
+    """Everything that is wrong, for the top of the page."""
     found = [Advice("sidecar", trouble, _FILES) for trouble in facts.status.trouble]
     found += [
         Advice(f"broker {broker.name}", broker.trouble, _REMEDIES["broker"])
         for broker in facts.status.brokers
         if broker.trouble
     ]
-    return found + [advice for subscription in facts.subscriptions for advice in _wrong(subscription)]
+    return found + [advice for subscription in facts.subscriptions for advice in _advice(subscription)]
 
 
 def todo(subscription: SubscriptionFacts) -> str:
-    """What to do about one subscription, in a sentence."""
+    """One sentence on what to do about a subscription."""
     status = subscription.status
     if subscription.troubles:
         kind = subscription.troubles[0][0]
-        return _named(_REMEDIES.get(kind, _LOOK), status.name)
+        return _named(_REMEDIES.get(kind, _OTHER_TROUBLE), status.name)
     if status.state is SubscriptionState.RUNNING:
         return hint(subscription) or _STATES[status.state]
     return _named(_STATES[status.state], status.name)
 
 
 def hint(subscription: SubscriptionFacts) -> str:
-    """What is worth a look though nothing is wrong; empty if nothing is."""
+    """What is worth a look although nothing is wrong; empty if nothing is."""
     return next(_hints(subscription), "")
 
 
-def _wrong(subscription: SubscriptionFacts) -> Iterator[Advice]:
+def _advice(subscription: SubscriptionFacts) -> Iterator[Advice]:
     name = subscription.status.name
-    for kind, what in subscription.troubles:
-        yield Advice(name, what, _named(_REMEDIES.get(kind, _LOOK), name))
+    for kind, trouble in subscription.troubles:
+        yield Advice(name, trouble, _named(_REMEDIES.get(kind, _OTHER_TROUBLE), name))
 
 
 def _named(sentence: str, name: str) -> str:
-    # A name is a name: it must not end what is to be typed.
+    # A backtick in a name must not end what is to be typed.
     return sentence.replace("{name}", name.replace("`", "'"))
 
 
@@ -97,25 +97,25 @@ def _hints(subscription: SubscriptionFacts) -> Iterator[str]:
             else "No worker is connected; nothing waits for one."
         )
     for lane in status.lanes:
-        if lane.held_by.startswith("window") and lane.oldest > _SOON:
+        if lane.held_by.startswith("window") and lane.oldest > _LONG_BLOCKING:
             who = f", which {lane.oldest_with} has in hand" if lane.oldest_with else ""
             yield (
                 f"Lane {lane.topic}/{lane.lane} has gone as far as its window lets it: it waits for record "
-                f"{lane.oldest_position}, unsettled for {lasting(lane.oldest)}{who}."
+                f"{lane.oldest_position}, unsettled for {duration(lane.oldest)}{who}."
             )
-    if oldest(subscription) > _LONG and status.leases:
+    if oldest(subscription) > _LONG_UNSETTLED and status.leases:
         yield (
-            f"A record has been unsettled for {lasting(oldest(subscription))}: the table of lanes says which, and who "
+            f"A record has been unsettled for {duration(oldest(subscription))}: the table of lanes says which, and who "
             "has it."
         )
 
 
 def oldest(subscription: SubscriptionFacts) -> float:
-    """Seconds since the oldest unsettled record was fetched. Parked ones are meant to wait, and do not count."""
+    """Seconds since the oldest unsettled record was fetched. Parked records do not count: they are meant to wait."""
     return max((lane.oldest for lane in subscription.status.lanes if not lane.parked), default=0.0)
 
 
 def lag(subscription: SubscriptionFacts) -> int:
-    """Records that somebody still has to work on, parked ones aside; -1 if no lane's is known."""
+    """Records that are left to do, without parked ones; -1 if it is known of no lane."""
     known: Sequence[int] = [lane.lag for lane in subscription.status.lanes if lane.lag >= 0 and not lane.parked]
     return sum(known) if known or not subscription.status.lanes else -1

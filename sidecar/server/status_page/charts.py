@@ -1,14 +1,90 @@
-"""Small charts, drawn as SVG by the sidecar: they need no script."""
+"""The last minutes of a subscription: a ring of samples, and small charts of them in SVG, which need no script."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from sidecar.server.status_page.history import KEPT
+from sidecar.observability.counters import SETTLE_SECONDS_BOUNDS, Counters, Meters
 from sidecar.server.status_page.markup import Html, tag
 
+#: seconds between two samples, and how many are kept: five minutes
+SAMPLE_INTERVAL = 2.0
+MAX_SAMPLES = 150
+#: size of a chart, in units of its own
 _WIDTH, _HEIGHT = 300, 60
-#: room above the highest value
+#: space above the highest value
 _TOP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Counts since the start, and the records in flight, at one moment."""
+
+    at: float
+    fetched: int
+    delivered: int
+    acked: int
+    failed: int
+    in_flight: int
+    #: settled batches by the time they took, as in `Histogram.counts`
+    settled: tuple[int, ...]
+
+
+def take_sample(now: float, counters: Counters, meters: Meters, in_flight: int) -> Sample:
+    failed = counters.nacked + counters.rejected + counters.expired + counters.abandoned
+    settled = tuple(meters.settle_seconds.counts)
+    return Sample(now, counters.fetched, counters.delivered, counters.acked, failed, in_flight, settled)
+
+
+class History:
+    """The latest samples of one subscription, oldest first. Its size is fixed."""
+
+    def __init__(self) -> None:
+        # One more than is shown, since a rate lies between two samples.
+        self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES + 1)
+
+    def add(self, sample: Sample) -> None:
+        self._samples.append(sample)
+
+    @property
+    def seconds(self) -> float:
+        """The time between the oldest and the newest sample."""
+        return self._samples[-1].at - self._samples[0].at if self._samples else 0.0
+
+    def rates(self, of: str) -> list[float]:
+        """Records per second between samples. `of` is `fetched`, `delivered`, `acked` or `failed`."""
+        return [
+            (getattr(after, of) - getattr(before, of)) / max(after.at - before.at, 1e-3)
+            for before, after in pairwise(self._samples)
+        ]
+
+    def in_flight(self) -> list[float]:
+        return [float(sample.in_flight) for sample in self._samples][1:]
+
+    def settle_times(self, share: float) -> list[float]:
+        """This quantile of the seconds to settle, for the batches settled between two samples; 0 where none was."""
+        return [
+            quantile(SETTLE_SECONDS_BOUNDS, _difference(after.settled, before.settled), share)
+            for before, after in pairwise(self._samples)
+        ]
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float:
+    """Interpolates linearly within a bucket. Returns the last bound for what lies beyond it, and 0 without counts."""
+    wanted = share * sum(counts)
+    if not wanted:
+        return 0.0
+    below, so_far = 0.0, 0
+    for bound, count in zip(bounds, counts, strict=False):
+        if count and so_far + count >= wanted:
+            return below + (bound - below) * (wanted - so_far) / count
+        below, so_far = bound, so_far + count
+    return below
+
+
+def _difference(after: Sequence[int], before: Sequence[int]) -> list[int]:
+    return [now - then for now, then in zip(after, before, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +92,14 @@ class Line:
     """Values, oldest first; the newest is drawn at the right edge."""
 
     values: Sequence[float]
-    #: how it is painted: see style.css
+    #: its looks: see style.css
     kind: str
 
 
 def chart(
     title: str, lines: Sequence[Line], shown: Callable[[float], str], unit: str, also: Html | None = None
 ) -> Html:
-    """The first line is the one that matters: it is filled, and its newest value stands above."""
+    """The first line is the main one: it is filled, and its newest value stands above the chart."""
     first = lines[0].values
     newest = shown(first[-1]) if first else "–"
     highest = max((value for line in lines for value in line.values), default=0.0)
@@ -48,7 +124,7 @@ def chart(
 
 
 def bar(part: float, whole: float, label: str) -> Html:
-    """How much of something is used."""
+    """A bar that shows how much of something is used."""
     share = min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
     return tag(
         "svg",
@@ -63,11 +139,11 @@ def bar(part: float, whole: float, label: str) -> Html:
 
 
 def _points(line: Line, highest: float) -> list[tuple[float, float]]:
-    values = line.values[-KEPT:]
-    step = _WIDTH / (KEPT - 1)
+    values = line.values[-MAX_SAMPLES:]
+    step = _WIDTH / (MAX_SAMPLES - 1)
     left = _WIDTH - step * (len(values) - 1)
-    room = _HEIGHT - _TOP
-    return [(left + step * at, _HEIGHT - room * value / highest) for at, value in enumerate(values)]
+    height = _HEIGHT - _TOP
+    return [(left + step * at, _HEIGHT - height * value / highest) for at, value in enumerate(values)]
 
 
 def _area(line: Line, highest: float) -> Html | None:

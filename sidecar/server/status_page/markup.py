@@ -1,10 +1,10 @@
-"""HTML that cannot be broken out of: whatever is not markup made here is text, and is escaped."""
+"""HTML that escapes whatever it is given: only what these functions return is markup, any other string is text."""
 
 from collections.abc import Iterable
 from html import escape
 
 _VOID = frozenset({"meta", "link"})
-#: of SVG: these must be closed, or what follows is within them and not drawn
+#: elements of SVG that must be closed, or what follows lies within them and is not drawn
 _SHAPES = frozenset({"rect", "path", "polyline", "line"})
 
 
@@ -18,12 +18,12 @@ Child = Html | str | int | None
 
 
 def raw(markup: str) -> Html:
-    """For constants of this package, never for anything that comes from outside."""
+    """Only for constants of this package, never for anything from outside."""
     return Html(markup)
 
 
 def text(value: object) -> Html:
-    """Text from anywhere. What does not print (control characters, overrides of the direction) is shown as such."""
+    """Text from anywhere. A visible mark replaces what does not print, such as controls and direction overrides."""
     shown = str(value)
     if not shown.isprintable():
         shown = "".join(
@@ -37,22 +37,31 @@ def joined(children: Iterable[Child]) -> Html:
 
 
 def tag(name: str, /, *children: Child, **attributes: object) -> Html:
-    """`tag("td", "5", class_="number")`. Attributes that are None or False are left out; True is one without a value;
-    `data_label` is `data-label`, and a trailing underscore keeps out of Python's way."""
-    said = "".join(
+    """An element, as in `tag("td", "5", class_="number")`.
+
+    Attributes that are None or False are left out; True makes one without a value. `data_label` becomes `data-label`,
+    and the trailing underscore of `class_` is dropped.
+    """
+    listed = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
     if name in _VOID:
-        return Html(f"<{name}{said}>")
-    return Html(f"<{name}{said}/>") if name in _SHAPES else Html(f"<{name}{said}>{joined(children)}</{name}>")
+        return Html(f"<{name}{listed}>")
+    return Html(f"<{name}{listed}/>") if name in _SHAPES else Html(f"<{name}{listed}>{joined(children)}</{name}>")
+
+
+def with_code(sentence: str) -> Html:
+    """The sentence with what stands between backticks as code."""
+    parts = sentence.split("`")
+    return joined(tag("code", part) if at % 2 else text(part) for at, part in enumerate(parts))
 
 
 def table(caption: str, headings: Iterable[tuple[str, bool]], rows: Iterable[Iterable[Child]]) -> Html:
-    """Headings are (words, whether the column has numbers). The first cell of a row is its heading.
+    """Each heading is (text, whether the column has numbers). The first cell of a row is the heading of the row.
 
-    Each cell carries its column's words, so that narrow screens can stack the cells.
+    Each cell carries the heading of its column, so that narrow screens can stack the cells.
     """
     heads = list(headings)
     numeric = ["number" if number else None for _, number in heads]
@@ -67,6 +76,6 @@ def table(caption: str, headings: Iterable[tuple[str, bool]], rows: Iterable[Ite
                 cells.append(tag("td", tag("span", cell), class_=numeric[at], data_label=label))
         body.append(tag("tr", *cells))
     head = tag(
-        "tr", *(tag("th", words, scope="col", class_=kind) for (words, _), kind in zip(heads, numeric, strict=True))
+        "tr", *(tag("th", name, scope="col", class_=kind) for (name, _), kind in zip(heads, numeric, strict=True))
     )
     return tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))

@@ -1,125 +1,122 @@
-"""The page as the HTTP server sees it: gathers what is shown, and answers with it."""
+"""The page as the HTTP server sees it: gathers what is shown, and responds with it."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import Broker
 from sidecar.observability.status import Status, SubscriptionStatus
 from sidecar.server.http import Response
 from sidecar.server.status_page import document
-from sidecar.server.status_page.events import Events
+from sidecar.server.status_page.charts import SAMPLE_INTERVAL, History, take_sample
+from sidecar.server.status_page.dead_letter_feed import DeadLetterFeed
+from sidecar.server.status_page.event_list import SHOWN_EVENTS, EventLog
 from sidecar.server.status_page.facts import Facts, SubscriptionFacts
-from sidecar.server.status_page.feed import SHOWN
-from sidecar.server.status_page.history import EVERY, History, take
-from sidecar.server.status_page.letters import Letters, Look
+from sidecar.server.subscriptions import AnySubscription, SubscriptionRegistry
 from sidecar.subscription.subscription import Subscription
 
-if TYPE_CHECKING:
-    from sidecar.server.subscriptions import AnySubscription
-
-#: seconds that one picture serves all who ask, and the share of the loop's time that drawing may take at the most:
-#: however many look, and however large the sidecar is, delivery goes on
-_FRESH, _SHARE = 0.5, 0.02
-#: seconds that the first who looks waits for the dead letters
-_PATIENCE = 1.0
+#: one rendering serves everybody for so many seconds, and rendering takes at most this share of the event loop's time:
+#: however many people look, and however large the sidecar is, deliveries go on
+_MIN_INTERVAL, _MAX_SHARE = 0.5, 0.02
+#: seconds that the first person who looks waits for the dead letters
+_DEAD_LETTERS_TIMEOUT = 1.0
 #: reasons that are told apart
-_REASONS = 8
+_SHOWN_REASONS = 8
 
 
 class StatusPage:
-    """Made with the sidecar; `run` keeps its history. Costs nothing for each record, and for each picture a
-    millisecond or two, or some more where there are hundreds of lanes and workers to find the worst of."""
+    """`run` records the history, which costs nothing per record. A rendering takes a millisecond or two, and some more
+    with hundreds of lanes and workers, of which it has to find the worst."""
 
     def __init__(
         self,
-        subscriptions: "Iterable[AnySubscription]",
-        status: "Callable[[Iterable[AnySubscription]], Status]",
+        registry: SubscriptionRegistry,
+        status: Callable[[Iterable[AnySubscription]], Status],
         usable: Callable[[str], Broker],
     ) -> None:
-        """`usable` gives a broker by its name, or raises `BrokerError`."""
-        self._subscriptions = list(subscriptions)
+        """`usable` returns the broker of a name, or raises `BrokerError`."""
         self._status = status
-        self._events = Events()
+        self._events = EventLog()
         self._events.listen()
-        self._histories = [History() for _ in self._subscriptions]
-        self._letters = [
-            Letters(one.settings, partial(usable, one.settings.broker), partial(_written, one))
-            for one in self._subscriptions
-        ]
-        #: those whose records can be dead-lettered
-        self._lettered = [
-            letters
-            for letters, one in zip(self._letters, self._subscriptions, strict=True)
-            if isinstance(one, Subscription)
-        ]
-        #: on the loop's clock: when the next one may be drawn
+        self._watched = [_Watched(one, registry.leased.get(one.settings.name), usable) for one in registry]
+        #: on the loop's clock: when the page may be rendered again
         self._next = float("-inf")
-        self._picture = Response("")
+        self._rendered = Response("")
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            for subscription, history in zip(self._subscriptions, self._histories, strict=True):
-                history.add(take(loop.time(), subscription.counters, subscription.meters, _in_flight(subscription)))
-            await asyncio.sleep(EVERY)
+            for watched in self._watched:
+                watched.sample(loop.time())
+            await asyncio.sleep(SAMPLE_INTERVAL)
 
     async def close(self) -> None:
         self._events.close()
-        for letters in self._letters:
-            await letters.close()
+        for watched in self._watched:
+            if watched.feed is not None:
+                await watched.feed.close()
 
     async def respond(self) -> Response:
         """The page as it is now, or was a moment ago."""
-        looks = [look for letters in self._lettered if (look := letters.look()) is not None]
-        if looks and not all(letters.latest.at for letters in self._lettered):
-            await asyncio.wait(looks, timeout=_PATIENCE)
+        feeds = [watched.feed for watched in self._watched if watched.feed is not None]
+        reads = [read for feed in feeds if (read := feed.refresh()) is not None]
+        if reads and not all(feed.latest.at for feed in feeds):
+            await asyncio.wait(reads, timeout=_DEAD_LETTERS_TIMEOUT)
         now = asyncio.get_running_loop().time()
         if now >= self._next:
             began = time.thread_time()
-            self._picture = Response(
+            self._rendered = Response(
                 document.render(self._facts()), content_type="text/html; charset=utf-8", headers=document.HEADERS
             )
-            self._next = now + max(_FRESH, (time.thread_time() - began) / _SHARE)
-        return self._picture
+            self._next = now + max(_MIN_INTERVAL, (time.thread_time() - began) / _MAX_SHARE)
+        return self._rendered
 
     def _facts(self) -> Facts:
-        status = self._status(self._subscriptions)
-        subscriptions = tuple(
-            _gathered(subscription, one, history, letters.latest)
-            for one, subscription, history, letters in zip(
-                status.subscriptions, self._subscriptions, self._histories, self._letters, strict=True
-            )
+        status = self._status(watched.subscription for watched in self._watched)
+        return Facts(
+            status=status,
+            subscriptions=[
+                watched.facts(one) for watched, one in zip(self._watched, status.subscriptions, strict=True)
+            ],
+            events=self._events.latest(SHOWN_EVENTS),
+            now=time.time(),
         )
-        return Facts(status=status, subscriptions=subscriptions, events=self._events.latest(SHOWN), now=time.time())
 
 
-def _gathered(
-    subscription: "AnySubscription", status: SubscriptionStatus, history: History, letters: Look
-) -> SubscriptionFacts:
-    settings = subscription.settings
-    if not isinstance(subscription, Subscription):
-        troubles = tuple(("broker", text) for text in status.trouble)
-        return SubscriptionFacts(status=status, troubles=troubles, history=history)
-    tracker = subscription.tracker
-    return SubscriptionFacts(
-        status=status,
-        troubles=tuple(subscription.troubles),
-        history=history,
-        budget=settings.budget,
-        dead_for=tracker.dead_for.most(_REASONS),
-        parked_for=tracker.parked_for.most(_REASONS),
-        dead_letter_topic=settings.dead_letter_topic,
-        letters=letters,
-    )
+class _Watched:
+    """One subscription, with what the page remembers about it."""
 
+    def __init__(
+        self, subscription: AnySubscription, leased: Subscription | None, usable: Callable[[str], Broker]
+    ) -> None:
+        """`leased` is the same subscription if its mode is leases."""
+        self.subscription = subscription
+        self._leased = leased
+        self._history = History()
+        #: None for mode ranges, which dead-letters nothing
+        self.feed: DeadLetterFeed | None = None
+        if leased is not None:
+            settings, counters = leased.settings, leased.counters
+            self.feed = DeadLetterFeed(settings, partial(usable, settings.broker), lambda: counters.dead_lettered)
 
-def _in_flight(subscription: "AnySubscription") -> int:
-    lanes = subscription.tracker.lanes.values() if isinstance(subscription, Subscription) else ()
-    return sum(state.in_flight for state in lanes)
+    def sample(self, now: float) -> None:
+        lanes = self._leased.tracker.lanes.values() if self._leased is not None else ()
+        in_flight = sum(lane.in_flight for lane in lanes)
+        self._history.add(take_sample(now, self.subscription.counters, self.subscription.meters, in_flight))
 
-
-def _written(subscription: "AnySubscription") -> int:
-    return subscription.counters.dead_lettered
+    def facts(self, status: SubscriptionStatus) -> SubscriptionFacts:
+        leased = self._leased
+        if leased is None or self.feed is None:
+            troubles = tuple(("broker", text) for text in status.trouble)
+            return SubscriptionFacts(status=status, troubles=troubles, history=self._history)
+        return SubscriptionFacts(
+            status=status,
+            troubles=tuple(leased.troubles),
+            history=self._history,
+            budget=leased.settings.budget,
+            dead_for=leased.tracker.dead_for.most(_SHOWN_REASONS),
+            parked_for=leased.tracker.parked_for.most(_SHOWN_REASONS),
+            dead_letter_topic=leased.settings.dead_letter_topic,
+            dead_letters=self.feed.latest,
+        )

@@ -9,34 +9,32 @@ from sidecar.core.failures.reason_counts import OTHERS, ReasonCounts
 from sidecar.observability import logs
 from sidecar.observability.counters import Counters, Meters
 from sidecar.observability.logs import Log
-from sidecar.server.status_page.charts import Line, bar, chart
-from sidecar.server.status_page.events import KEPT as EVENTS
-from sidecar.server.status_page.events import Events
-from sidecar.server.status_page.history import KEPT, History, Sample, quantile, take
-from sidecar.server.status_page.words import count, lasting, rate
+from sidecar.server.status_page.charts import MAX_SAMPLES, History, Line, Sample, bar, chart, quantile, take_sample
+from sidecar.server.status_page.event_list import MAX_EVENTS, EventLog
+from sidecar.server.status_page.format import count, duration, rate
 
 
 def test_a_history_keeps_a_fixed_number_of_samples() -> None:
     history, meters = History(), Meters()
-    for n in range(3 * KEPT):
-        history.add(take(n * 2.0, Counters(acked=n * 10), meters, in_flight=n))
-    assert history.rates("acked") == [5.0] * KEPT
-    assert history.in_flight() == [float(n) for n in range(2 * KEPT, 3 * KEPT)]
-    assert history.seconds == KEPT * 2.0
+    for n in range(3 * MAX_SAMPLES):
+        history.add(take_sample(n * 2.0, Counters(acked=n * 10), meters, in_flight=n))
+    assert history.rates("acked") == [5.0] * MAX_SAMPLES
+    assert history.in_flight() == [float(n) for n in range(2 * MAX_SAMPLES, 3 * MAX_SAMPLES)]
+    assert history.seconds == MAX_SAMPLES * 2.0
 
 
 def test_failures_are_all_that_did_not_end_well() -> None:
     counters = Counters(nacked=1, rejected=2, expired=4, abandoned=8, released=16, overloaded=32)
-    assert take(0.0, counters, Meters(), 0).failed == 15
+    assert take_sample(0.0, counters, Meters(), 0).failed == 15
 
 
 def test_times_to_settle_are_those_of_the_last_moments_only() -> None:
     history, meters = History(), Meters()
     for seconds, batches in ((10.0, 1000), (0.001, 100)):
-        history.add(take(0.0, Counters(), meters, 0))
+        history.add(take_sample(0.0, Counters(), meters, 0))
         meters.settle_seconds.observe(seconds, batches)
-    history.add(take(2.0, Counters(), meters, 0))
-    history.add(take(4.0, Counters(), meters, 0))
+    history.add(take_sample(2.0, Counters(), meters, 0))
+    history.add(take_sample(4.0, Counters(), meters, 0))
     before, lately, idle = history.settle_times(0.95)
     assert before == pytest.approx(9.75)
     assert lately == pytest.approx(0.00095)
@@ -65,8 +63,8 @@ def test_a_sample_that_comes_at_once_gives_no_infinite_rate() -> None:
 
 
 @pytest.fixture
-def events() -> Iterator[Events]:
-    listening = Events()
+def events() -> Iterator[EventLog]:
+    listening = EventLog()
     listening.listen()
     level = logs.root().level
     logs.root().setLevel(logging.DEBUG)
@@ -75,7 +73,7 @@ def events() -> Iterator[Events]:
     listening.close()
 
 
-def test_events_are_what_was_logged_newest_first(events: Events) -> None:
+def test_events_are_what_was_logged_newest_first(events: EventLog) -> None:
     log = Log("lanes")
     log.info("lanes were assigned", subscription="orders", lanes=["orders/0", "orders/1"])
     log.warning("commits are held back")
@@ -85,7 +83,7 @@ def test_events_are_what_was_logged_newest_first(events: Events) -> None:
     assert oldest.fields == "subscription=orders lanes=orders/0,orders/1"
 
 
-def test_an_event_that_repeats_itself_is_one_that_counts(events: Events) -> None:
+def test_an_event_that_repeats_itself_is_one_that_counts(events: EventLog) -> None:
     log = Log("broker")
     for _ in range(1000):
         log.warning("no answer", broker="kafka")
@@ -96,24 +94,24 @@ def test_an_event_that_repeats_itself_is_one_that_counts(events: Events) -> None
     ]
 
 
-def test_events_are_bounded_in_number_and_length(events: Events) -> None:
+def test_events_are_bounded_in_number_and_length(events: EventLog) -> None:
     log = Log("x")
-    for n in range(3 * EVENTS):
+    for n in range(3 * MAX_EVENTS):
         log.info(f"{n} " + "y" * 10_000, error="z" * 10_000)
-    kept = events.latest(10 * EVENTS)
-    assert len(kept) == EVENTS
+    kept = events.latest(10 * MAX_EVENTS)
+    assert len(kept) == MAX_EVENTS
     assert max(len(event.text) + len(event.fields) for event in kept) <= 800
-    assert kept[0].text.startswith(str(3 * EVENTS - 1))
+    assert kept[0].text.startswith(str(3 * MAX_EVENTS - 1))
 
 
-def test_the_trace_of_a_bug_stays_in_the_log(events: Events) -> None:
+def test_the_trace_of_a_bug_stays_in_the_log(events: EventLog) -> None:
     Log("x").bug("nobody foresaw this", ValueError("secret"))
     assert [(event.level, event.text, event.fields) for event in events.latest(1)] == [
         ("error", "nobody foresaw this", "")
     ]
 
 
-def test_nothing_is_kept_after_it_was_closed(events: Events) -> None:
+def test_nothing_is_kept_after_it_was_closed(events: EventLog) -> None:
     events.close()
     Log("x").info("later")
     assert events.latest(1) == []
@@ -145,7 +143,7 @@ def test_reasons_that_name_each_record_do_not_fill_the_memory() -> None:
      (7500, "2 h 5 min"), (86400 * 4 + 3 * 3600 + 59, "4 d 3 h")],
 )  # fmt: skip
 def test_durations_read_well(seconds: float, words: str) -> None:
-    assert lasting(seconds) == words
+    assert duration(seconds) == words
 
 
 def test_numbers_read_well() -> None:

@@ -1,23 +1,23 @@
-"""Numbers and times in the words of the page."""
+"""Numbers and times as text for people."""
 
 import time
 
 from sidecar.model.text import plural, short, size
 
-__all__ = ["clock", "count", "lasting", "plural", "rate", "short", "size"]
+__all__ = ["clock", "count", "duration", "plural", "rate", "short", "size"]
 
 
 def count(number: int) -> str:
-    """Whole up to a million, `?` if it is not known."""
+    """In full up to a million; `?` for a negative number, which means unknown."""
     return "?" if number < 0 else f"{number:,}" if number < 1_000_000 else short(number)
 
 
 def rate(value: float) -> str:
-    """Of records a second."""
+    """Records per second."""
     return f"{value:.1f}" if 0 < value < 10 and value != int(value) else short(value)
 
 
-def lasting(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """At most two units: `4 ms`, `1.3 s`, `42 s`, `3 min 12 s`, `2 h 5 min`, `4 d 3 h`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -32,5 +32,5 @@ def lasting(seconds: float) -> str:
 
 
 def clock(at: float, *, date: bool = False) -> str:
-    """A time of day, in UTC as in the log."""
+    """The time of day, in UTC as in the log."""
     return time.strftime("%Y-%m-%d %H:%M:%S" if date else "%H:%M:%S", time.gmtime(at))
