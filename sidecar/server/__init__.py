@@ -1,0 +1,11 @@
+"""What a sidecar runs: gRPC, HTTP, authentication and the status page, from start to drain.
+
+sidecar        the process: starts everything, downstream first, and stops it in reverse
+subscriptions  the subscriptions by name and by lease, whatever their mode
+grpc           the gRPC services, and the listeners that serve them
+auth           who may call, and what they may do
+sockets        unix sockets and TCP ports, each held by one sidecar at a time
+http           the HTTP server of probes, metrics and the status page
+status_page    what people see in a browser
+process        measurements of the process, and its exit
+"""

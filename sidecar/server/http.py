@@ -1,7 +1,7 @@
 """A small HTTP server for probes, metrics and the status page.
 
 It serves GET and HEAD of a few fixed paths, one request per connection. It runs on the sidecar's own event loop, so
-that an answered liveness probe proves that the loop is not blocked.
+that a response to a liveness probe proves that the loop is not blocked.
 """
 
 import asyncio

@@ -98,7 +98,7 @@ async def _start(settings: Settings) -> "Sidecar | None":
 
 
 class Sidecar:
-    """Everything that one configuration describes. `start`, then `stop`; `close` ends it at once, at any time."""
+    """Everything that one configuration describes. Call `start`, then `stop`; `close` ends it at once, at any time."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises `StartError`."""
@@ -181,7 +181,7 @@ class Sidecar:
         began = time.monotonic()
         await asyncio.gather(*(self._drain(subscription, deadline) for subscription in self._started))
         log.info("drained", seconds=time.monotonic() - began)
-        # Streams end only now, so that every settlement was answered; publish calls end with the server.
+        # Streams end only now, so that every settlement has had its result; publish calls end with the server.
         self._services.stop()
         await self._listeners.stop(_STREAM_GRACE)
         await self.close()
@@ -228,7 +228,7 @@ class Sidecar:
     async def _start_subscription(self, subscription: AnySubscription) -> None:
         await self._connections[subscription.settings.broker].opened.wait()
         if self._draining:
-            # Nothing would drain it.
+            # Too late: nothing would drain it.
             return
         await subscription.start()
         self._started.append(subscription)
@@ -252,7 +252,7 @@ class Sidecar:
             log.bug("a background task exited", error)
 
     def _healthz(self) -> Response:
-        # An answer proves that the event loop is not blocked. A slow app or an absent broker must not restart the pod;
+        # A response proves that the event loop is not blocked. A slow app or an absent broker must not restart the pod;
         # a subscription that a bug has ended must.
         broken = [subscription.broken for subscription in self._registry if subscription.broken]
         return Response("\n".join(broken) + "\n", HTTPStatus.INTERNAL_SERVER_ERROR) if broken else Response("ok\n")

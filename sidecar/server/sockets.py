@@ -84,7 +84,7 @@ class UnixListener:
         try:
             number = int(self._group) if self._group.isdecimal() else grp.getgrnam(self._group).gr_gid
         except KeyError as error:
-            raise StartError(f"{setting} is not a group of this machine; a number serves as well") from error
+            raise StartError(f"{setting} is not a group of this machine; use a name of one, or a number") from error
         try:
             os.chown(self._hidden, -1, number)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The subscriptions of this sidecar: what both modes can be asked, and which one a name or a lease belongs to."""
+"""The subscriptions of this sidecar: what both modes offer, and which one a name or a lease belongs to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -19,7 +19,7 @@ _PREFIX_BYTES = BOOT_BYTES + _NUMBER_BYTES
 #: a lease is the sidecar's boot id, the number of its subscription, and a counter
 _LEASE_BYTES = _PREFIX_BYTES + 6
 
-_UNKNOWN_LEASE = "this sidecar has not given out such a lease since it started"
+_UNKNOWN_LEASE = "this sidecar has granted no such lease since it started"
 
 
 class AnySubscription(Protocol):

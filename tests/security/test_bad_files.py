@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.model.errors import StartError
-from sidecar.server.auth import certificates, tokens
-from sidecar.server.auth import credential_store as keys_module
+from sidecar.server.auth import certificates, credential_store, tokens
 from sidecar.server.auth.credential_store import CredentialStore
 from sidecar.server.auth.tokens import Tokens
 from sidecar.settings import ClientSettings, ListenSettings
@@ -71,7 +70,7 @@ def test_a_certificate_and_another_ones_key(authority: Authority) -> None:
         (lambda pair: pair.key.write_text("x"), "listen.tls_key: {k} has no private key in PEM form"),
         (
             lambda pair: pair.key.chmod(0o644),
-            "listen.tls_key: {k} is open to every user (mode 0644); take that away with chmod o-rwx or, for a Secret "
+            "listen.tls_key: {k} is accessible to every user (mode 0644); fix this with chmod o-rwx or, for a Secret "
             "of Kubernetes, with defaultMode: 0440 and an fsGroup",
         ),
         (lambda pair: (pair.key.unlink(), pair.key.mkdir()), "listen.tls_key: {k} cannot be read: Is a directory"),
@@ -90,7 +89,7 @@ def test_an_encrypted_key_is_refused_instead_of_asking_the_terminal(authority: A
     pair = authority.sign("localhost")
     head = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566778899AABBCCDDEEFF\n"
     pair.key.write_text(f"-----BEGIN EC PRIVATE KEY-----\n{head}\nAAAA\n-----END EC PRIVATE KEY-----\n")
-    assert complaint(pair) == "listen.tls_key: the key is encrypted; it must be one without a password"
+    assert complaint(pair) == "listen.tls_key: the key is encrypted; use one without a password"
 
 
 def test_authorities_of_clients_that_are_none(authority: Authority, tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_a_file_that_goes_away_between_its_reading_and_its_check(
     assert complaint(pair, authorities).endswith("cannot be read: No such file or directory")
 
 
-def test_a_look_that_fails_in_a_way_nobody_foresaw_is_told_once_and_does_not_end_the_looks(
+def test_an_unforeseen_failure_of_a_check_is_logged_once_and_the_checks_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = secret_file(tmp_path / "token", TOKENS["app"])
@@ -140,7 +139,7 @@ def test_a_look_that_fails_in_a_way_nobody_foresaw_is_told_once_and_does_not_end
         running.cancel()
 
     monkeypatch.setattr(tokens, "read", fail)
-    monkeypatch.setattr(keys_module, "EVERY", 0.0)
+    monkeypatch.setattr(credential_store, "_CHECK_INTERVAL", 0.0)
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         runner.run(body())
@@ -153,10 +152,14 @@ def test_a_look_that_fails_in_a_way_nobody_foresaw_is_told_once_and_does_not_end
         (None, 0, "cannot be read: No such file or directory"),
         ("", 0o600, "is empty"),
         ("\n \n", 0o600, "is empty"),
-        ("0123456789abcdef", 0o604, "is open to every user (mode 0604); take that away with chmod o-rwx or"),
+        ("0123456789abcdef", 0o604, "is accessible to every user (mode 0604); fix this with chmod o-rwx or"),
         ("tooshort", 0o600, "line 1: a token has 16 to 4096 characters; this one has 8"),
         ("\n0123456789abcdef\nhush hush hush hush hush\n", 0o600, "line 3: a token is printable ASCII without spaces"),
-        ("x" * (1 << 20) + "y", 0o600, "has more than 1048576 bytes, which is too much for what it should be"),
+        (
+            "x" * (1 << 20) + "y",
+            0o600,
+            "has more than 1048576 bytes, which is too large for a certificate, a key or tokens",
+        ),
     ],
 )
 def test_token_files_that_hold_no_token(tmp_path: Path, content: str | None, mode: int, said: str) -> None:
@@ -175,7 +178,7 @@ def test_a_token_belongs_to_one_client(tmp_path: Path) -> None:
     clients = {name: ClientSettings(name=name, token_file=str(path), consume=("*",)) for name in ("a", "b")}
     with pytest.raises(StartError) as raised:
         CredentialStore(ListenSettings(), clients)
-    said = f'clients.b.token_file: {path}, line 1: this token is there already, as one of client "a"'
+    said = f'clients.b.token_file: {path}, line 1: this token is already one of client "a"'
     assert str(raised.value) == said
 
 
@@ -188,6 +191,6 @@ def test_a_sidecar_with_a_bad_file_does_not_start_and_says_why(tmp_path: Path) -
     errors = [event for event in sidecar.events() if event["level"] == "error"]
     assert [event["message"] for event in errors] == ["cannot start"]
     assert errors[0]["error"].startswith(
-        f"clients.app.token_file: {tmp_path}/app.token is open to every user (mode 0644)"
+        f"clients.app.token_file: {tmp_path}/app.token is accessible to every user (mode 0644)"
     )
     assert not sidecar.socket.exists()

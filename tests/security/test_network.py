@@ -63,7 +63,7 @@ def test_a_caller_without_a_token_is_unauthenticated(tmp_path: Path) -> None:
     with secured.sidecar() as sidecar, secured.channel(sidecar) as channel:
         error = refused(channel)
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert "a token is needed here" in error.details()
+        assert "a token is required" in error.details()
         # Nor is anything waited for: this call never sends its request.
         silent: SimpleQueue[bytes] = SimpleQueue()
         with pytest.raises(grpc.RpcError) as raised:
@@ -206,7 +206,7 @@ def test_many_wrong_tokens_are_one_line_of_the_log(tmp_path: Path) -> None:
             assert refused(channel).code() is grpc.StatusCode.UNAUTHENTICATED
         assert sidecar.metric("offramp_refused_calls_total", listener="listen.tcp") == 50
         assert sidecar.metric("offramp_certificate_expires_timestamp_seconds") > 2_000_000_000
-        turned_away = [event for event in sidecar.events() if event["message"].startswith("callers were turned away")]
+        turned_away = [event for event in sidecar.events() if event["message"].startswith("calls refused")]
         assert 1 <= len(turned_away) <= 3
         assert TOKENS["nobody"] not in sidecar.log
 
@@ -259,7 +259,7 @@ def test_operators_look_at_a_sidecar_over_tls(tmp_path: Path) -> None:
         without = offramp_command("status", *named)
         assert (without.returncode, without.stderr) == (
             1,
-            "offramp: a token is needed here: authorization: Bearer TOKEN\n",
+            "offramp: a token is required: authorization: Bearer TOKEN\n",
         )
         missing = offramp_command("status", *named, "--token-file", "/nowhere")
         assert (missing.returncode, missing.stderr) == (

@@ -80,7 +80,7 @@ def test_a_new_certificate_is_shown_to_new_connections_and_no_old_one_is_dropped
         volume.put_pair(renewed)
         eventually(lambda: shown_certificate(sidecar) != first)
         assert shown_certificate(sidecar).strip() == renewed.certificate.read_text().strip()
-        assert sidecar.event("took over a new certificate")
+        assert sidecar.event("reloaded the certificate")
         # The session, its stream and its connection are those from before.
         assert not stub.Fetch(consumer_pb2.FetchRequest(session=session, seq=1), timeout=PATIENCE).batches
         stream.cancel()
@@ -99,7 +99,7 @@ def spoilings(secured: Secured, volume: Volume) -> Iterator[str]:
     volume.put(tls_crt=b"", tls_key=b"")
     yield "is empty"
     volume.put_pair(secured.authority.sign("localhost"), mode=0o444)
-    yield "is open to every user (mode 0444)"
+    yield "is accessible to every user (mode 0444)"
     (volume.folder / "..data").unlink()
     yield "cannot be read: No such file"
 
@@ -115,7 +115,7 @@ def test_a_bad_certificate_keeps_the_old_one_and_is_told(tmp_path: Path) -> None
             wait_for_trouble(sidecar, said)
             told = [event for event in sidecar.events() if event["level"] == "error"]
             assert [event["message"] for event in told] == [
-                "a rotated file is not good; what was there before stays in use"
+                "cannot use a changed file; the previous content stays in use"
             ] * number
             assert said in told[-1]["error"]
             assert shown_certificate(sidecar) == first
@@ -158,7 +158,7 @@ def test_tokens_overlap_while_they_rotate_and_nobody_is_dropped(tmp_path: Path) 
         with offramp.connect("orders", **access) as consumer:
             eventually(lambda: consumer.connected)
             secured.token_file("app", TOKENS["app"], fresh)
-            sidecar.event("took over new tokens")
+            sidecar.event("reloaded tokens")
             with secured.channel(sidecar, token=fresh) as channel:
                 assert not fetch(channel).batches
             assert consumer.connected
@@ -208,7 +208,7 @@ def test_a_bad_token_file_keeps_the_old_tokens_and_is_told(tmp_path: Path) -> No
         for content, mode, said in (
             ("", 0o600, "is empty"),
             ("short\n", 0o600, "a token has 16 to 4096 characters"),
-            (TOKENS["nobody"] + "\n", 0o644, "is open to every user (mode 0644)"),
+            (TOKENS["nobody"] + "\n", 0o644, "is accessible to every user (mode 0644)"),
         ):
             secret_file(tmp_path / "next", content, mode).rename(tmp_path / "app.token")
             wait_for_trouble(sidecar, said)

@@ -108,9 +108,9 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
         with secured.channel(sidecar, token=token) as stranger, pytest.raises(grpc.RpcError):
             status(stranger)
     secured.token_file("app", TOKEN)
-    sidecar.event("took over new tokens")
+    sidecar.event("reloaded tokens")
     secret_file(secured.folder / "app.token", TOKEN + " " + OLD_TOKEN)
-    sidecar.event("a rotated file is not good; what was there before stays in use")
+    sidecar.event("cannot use a changed file; the previous content stays in use")
     with secured.channel(sidecar, token=OLD_TOKEN) as old, pytest.raises(grpc.RpcError):
         status(old)
     # Operators.

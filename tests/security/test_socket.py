@@ -32,7 +32,7 @@ def test_the_socket_belongs_to_the_group_that_is_configured(tmp_path: Path) -> N
 
 def test_a_group_that_there_is_not_is_refused(tmp_path: Path) -> None:
     said = refusal(Sidecar(tmp_path, listen={"socket_group": "no-such-group"}))
-    assert said == "listen.socket_group: no-such-group is not a group of this machine; a number serves as well"
+    assert said == "listen.socket_group: no-such-group is not a group of this machine; use a name of one, or a number"
 
 
 def test_a_group_that_the_user_is_not_in_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

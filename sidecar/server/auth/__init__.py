@@ -1,9 +1,9 @@
 """Who may call the sidecar, and what they may do.
 
-caller        who makes a call, and the rights they have by subscription
-guard         at each listener: a token, or the lack of one, to a caller
-tokens        the tokens of the configured clients, from their files
-certificates  the sidecar's own certificate and key, checked before anybody sees them
-files         reading what must be secret
-keys          all of these files, read again when they change
+caller            who makes a call, and their rights by subscription
+guard             interceptor of a listener: authenticates each call by its token, and sets its caller
+tokens            the tokens of the configured clients
+certificates      the sidecar's own certificate and key, checked before clients see them
+credential_store  the certificate and tokens in use, reloaded when their files change
+files             reads files that must be kept secret
 """

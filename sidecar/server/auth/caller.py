@@ -1,7 +1,7 @@
 """Who makes a call, and what they may do.
 
-A listener's guard sets the caller of each call, and whoever resolves a subscription says under which right: see
-`service.directory`. What the sidecar does by itself needs no right.
+A listener's guard sets the caller of each call. Rights are checked where a subscription is looked up, in
+`sidecar.server.subscriptions`. What the sidecar does by itself needs no right.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from contextvars import ContextVar
 from sidecar.model.errors import Forbidden, Stopping
 from sidecar.settings import ClientSettings, Right
 
-#: stands for every subscription
-EVERY = "*"
+#: in place of a name: every subscription
+ALL_SUBSCRIPTIONS = "*"
 
 
 class Caller:
-    """One who may call, with rights by subscription. Those who show the same token are the same caller."""
+    """Somebody who calls, with their rights by subscription. All calls with one token have the same caller."""
 
     def __init__(self, who: str, rights: Mapping[Right, Iterable[str]]) -> None:
-        #: for people: `client "spark"`
+        #: in messages: `client "spark"`
         self.who = who
         self._rights = {right: frozenset(names) for right, names in rights.items()}
         self._calls: set[asyncio.Task[object]] = set()
@@ -32,26 +32,26 @@ class Caller:
 
     @classmethod
     def with_all(cls, who: str, rights: Iterable[Right]) -> "Caller":
-        """These rights, for every subscription."""
-        return cls(who, dict.fromkeys(rights, (EVERY,)))
+        """A caller with these rights for every subscription."""
+        return cls(who, dict.fromkeys(rights, (ALL_SUBSCRIPTIONS,)))
 
     def may(self, right: Right, subscription: str) -> bool:
         names = self._rights.get(right, frozenset())
-        return subscription in names or EVERY in names
+        return subscription in names or ALL_SUBSCRIPTIONS in names
 
     def require(self, right: Right, subscription: str) -> None:
         """Raises `Forbidden`, which names the right and the subscription that it is missing for."""
         if self.may(right, subscription):
             return
-        which = "every subscription" if subscription == EVERY else f'subscription "{subscription}"'
+        which = "every subscription" if subscription == ALL_SUBSCRIPTIONS else f'subscription "{subscription}"'
         has = ", ".join(sorted(self._rights.get(right, ()))) or "none"
-        raise Forbidden(f"{self.who} lacks the right {right} for {which}; it has it for: {has}")
+        raise Forbidden(f"{self.who} lacks the right {right} for {which}; it has that right for: {has}")
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Around a call, which ends with `Stopping` if the caller is revoked meanwhile."""
+        """Wraps a call. Raises `Stopping` in it if the caller is revoked meanwhile."""
         if self._revoked:
-            # Between the guard and here.
+            # It was revoked between the guard and here.
             raise Stopping(self._revoked)
         task = asyncio.current_task()
         assert task is not None
@@ -67,7 +67,7 @@ class Caller:
             self._calls.discard(task)
 
     def revoke(self, why: str) -> None:
-        """End what this caller has under way. Clients try again, and are told then that they may not."""
+        """End all calls of this caller. Clients try again, and the guard refuses them."""
         self._revoked = why
         for task in self._calls:
             task.cancel()
@@ -78,18 +78,18 @@ _ITSELF = Caller.with_all("the sidecar", Right)
 
 
 def enter(caller: Caller) -> None:
-    """From here on, in this call and in tasks that it starts, it is this one who asks."""
+    """Set the caller of the current call and of the tasks that it starts."""
     _caller.set(caller)
 
 
 def admitted() -> Caller:
-    """Who makes this call. Raises `LookupError` if no guard has let anybody in."""
+    """The caller of this call. Raises `LookupError` if no guard has set one."""
     caller = _caller.get()
     if caller is None:
-        raise LookupError("a call came in past the guard")
+        raise LookupError("a call has passed no guard")
     return caller
 
 
 def current() -> Caller:
-    """Who asks: the caller of this call or, outside of any, the sidecar itself."""
+    """The caller of this call; outside of calls, the sidecar itself."""
     return _caller.get() or _ITSELF

@@ -1,7 +1,7 @@
-"""The sidecar's own certificate and key, checked before anybody sees them.
+"""The sidecar's own certificate and key, checked before clients see them.
 
-The check is a handshake with itself, in memory: what the library that clients use would refuse is refused here, with a
-sentence, and before a rotation replaces what works.
+The check is a TLS handshake of the sidecar with itself, in memory. A certificate that clients would refuse is refused
+here, with an explanation, and before it replaces one that works.
 """
 
 import ssl
@@ -12,18 +12,19 @@ from sidecar.model.errors import StartError
 from sidecar.server.auth import files
 from sidecar.settings import ListenSettings
 
-#: X509_V_FLAG_NO_CHECK_TIME: the times are looked at here, where they can be told
+#: X509_V_FLAG_NO_CHECK_TIME: the validity is checked here, for a better message
 _NO_CHECK_TIME = 0x200000
-_TRIES = 5
+#: the files may be replaced while they are read
+_MAX_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a TLS listener shows, and whom it asks for a certificate."""
+    """What a TLS listener presents to clients, and which certificates it accepts from them."""
 
     certificate: bytes
     key: bytes
-    #: the authorities of clients' certificates; None: clients need none
+    #: PEM of the authorities of clients' certificates; None: clients need no certificate
     client_ca: bytes | None
     #: seconds since 1970: when the certificate expires
     expires: float
@@ -33,17 +34,17 @@ class Identity:
 
 
 def read(listen: ListenSettings, known: Identity | None = None) -> Identity:
-    """What the files hold; `known` itself, unchecked, if they still hold that. Raises `StartError`, which names the
-    setting and the file."""
-    for _ in range(_TRIES):
+    """What the files hold, checked; or `known` if they still hold that. Raises `StartError`, which names the setting
+    and the file."""
+    for _ in range(_MAX_TRIES):
         certificate, key, client_ca = contents = _contents(listen)
         if known is not None and contents == (known.certificate, known.key, known.client_ca):
             return known
         expires = _check(listen)
-        # What was checked is what was read, or else they were replaced meanwhile.
+        # The files may have been replaced between reading and checking.
         if _contents(listen) == contents:
             return Identity(certificate, key, client_ca, expires)
-    raise StartError(f"listen.tls_certificate: {listen.tls_certificate} is replaced faster than it can be read")
+    raise StartError(f"listen.tls_certificate: {listen.tls_certificate} changes while it is read")
 
 
 def _contents(listen: ListenSettings) -> tuple[bytes, bytes, bytes | None]:
@@ -55,7 +56,7 @@ def _contents(listen: ListenSettings) -> tuple[bytes, bytes, bytes | None]:
 
 
 def _check(listen: ListenSettings) -> float:
-    """Answers when the certificate expires."""
+    """Returns when the certificate expires, in seconds since 1970."""
     if listen.tls_client_ca:
         _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "listen.tls_client_ca", listen.tls_client_ca)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -64,19 +65,19 @@ def _check(listen: ListenSettings) -> float:
     except ssl.SSLError as error:
         raise StartError(_why_not_loaded(listen, error)) from error
     except OSError as error:
-        # It was there a moment ago. Which of the two is gone, nobody is told.
+        # It was there a moment ago. OpenSSL does not say which of the two is missing.
         which = f"listen.tls_certificate: {listen.tls_certificate} or its key {listen.tls_key}"
         raise StartError(f"{which} cannot be read: {error.strerror}") from error
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
-    # The certificate is its own authority here: who signed it is for clients to judge.
+    # The certificate is its own authority here: clients decide which authorities they trust.
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
     _load_authorities(client, "listen.tls_certificate", listen.tls_certificate)
     what = f"listen.tls_certificate: {listen.tls_certificate}"
     try:
         seen = _shake_hands(client, server)
     except ssl.SSLCertVerificationError as error:
-        raise StartError(f"{what} is not one for a server: {error.verify_message}") from error
+        raise StartError(f"{what} is not valid for a server: {error.verify_message}") from error
     except ssl.SSLError as error:
         raise StartError(f"{what} cannot be used: {error.reason}") from error
     starts, expires = (ssl.cert_time_to_seconds(str(seen[when])) for when in ("notBefore", "notAfter"))
@@ -89,15 +90,15 @@ def _check(listen: ListenSettings) -> float:
 
 
 def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> "ssl._PeerCertRetDictType":
-    """Answers the certificate as the client sees it."""
+    """Returns the certificate as the client sees it."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
-    shaken = [False, False]
-    while not all(shaken):
+    done = [False, False]
+    while not all(done):
         for number, end in enumerate(ends):
             try:
                 end.do_handshake()
-                shaken[number] = True
+                done[number] = True
             except ssl.SSLWantReadError:
                 continue
     return ends[0].getpeercert() or {}
@@ -116,7 +117,7 @@ def _why_not_loaded(listen: ListenSettings, error: ssl.SSLError) -> str:
     certificate, key = listen.tls_certificate, listen.tls_key
     if error.reason == "KEY_VALUES_MISMATCH":
         return f"listen.tls_key: {key} is not the key of the certificate {certificate}"
-    # OpenSSL tells which of the two it could not read only by the place in its code.
+    # OpenSSL does not say which of the two it could not read.
     if b"PRIVATE KEY-----" not in files.read_secret("listen.tls_key", key):
         return f"listen.tls_key: {key} has no private key in PEM form"
     if b"-----BEGIN CERTIFICATE-----" not in files.read("listen.tls_certificate", certificate):
@@ -129,4 +130,4 @@ def date(seconds: float) -> str:
 
 
 def _no_password() -> str:
-    raise StartError("listen.tls_key: the key is encrypted; it must be one without a password")
+    raise StartError("listen.tls_key: the key is encrypted; use one without a password")

@@ -1,12 +1,12 @@
-"""Lets callers in at a listener.
+"""Authenticates the calls of a listener.
 
-    no token      where none is needed, one gets what `listen.rights` says
-    a token       one gets the rights of its client, at whichever listener
-    a wrong one   UNAUTHENTICATED, before a byte of the request is read
+    no token          where none is required, the caller has the rights of `listen.rights`
+    a valid token     the caller has the rights of its client, at every listener
+    an invalid token  UNAUTHENTICATED, before a byte of the request is read
 
-Health can be asked by everybody: whoever has no token is told whether the sidecar serves, whatever they asked about.
-What they ask is not read, or strangers could fill the sidecar's memory with requests that never end. Watching it takes
-a token like everything else, or they could keep it busy.
+`Health/Check` is open to everybody: a call without a valid token is told whether the sidecar serves, whatever it asks
+about. Its request is not read, since strangers could otherwise fill the sidecar's memory with endless requests.
+`Health/Watch` requires a token like everything else, since strangers could otherwise keep the sidecar busy.
 """
 
 import time
@@ -23,8 +23,8 @@ from sidecar.server.auth.tokens import Tokens
 
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SCHEME = "bearer "
-#: seconds between two lines on callers that were turned away: whoever knocks must not fill the disk
-_EVERY = 10.0
+#: seconds between two log lines about refused calls, so that callers cannot fill the disk
+_LOG_INTERVAL = 10.0
 
 log = Log("access")
 
@@ -39,16 +39,16 @@ class Guard(grpc.aio.ServerInterceptor):
         without_token: Caller | None,
         health: Callable[[], bytes],
     ) -> None:
-        """`tokens` is None where nobody has a token; `without_token` is None where everybody needs one. `health` is
-        the answer to strangers who ask for it."""
+        """`tokens` is None if no client is configured; `without_token` is None if a token is required. `health` returns
+        the response to `Health/Check` without a valid token."""
         self.listener = listener
         self._health = health
         self._tokens = tokens
         self._without_token = without_token
-        #: calls that were turned away, and how many of them the log has told of
+        #: calls that were refused, and how many of them were logged
         self.refused = 0
-        self._told = 0
-        self._next_line = 0.0
+        self._logged = 0
+        self._next_log = 0.0
 
     async def intercept_service(
         self,
@@ -60,35 +60,35 @@ class Guard(grpc.aio.ServerInterceptor):
             enter(self._identify(details.invocation_metadata))
         except Unauthenticated as error:
             if details.method == _HEALTH:
-                return _unread(self._tell_health)
-            self._note()
+                return _without_request(self._respond_health)
+            self._count_refused()
             return _refusal(str(error))
         return await continuation(details)
 
     def _identify(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
-        shown = next((value for name, value in metadata if name == "authorization"), None)
-        if shown is None or self._tokens is None:
+        header = next((value for name, value in metadata if name == "authorization"), None)
+        if header is None or self._tokens is None:
             if self._without_token is None:
-                raise Unauthenticated("a token is needed here: authorization: Bearer TOKEN")
+                raise Unauthenticated("a token is required: authorization: Bearer TOKEN")
             return self._without_token
-        text = shown.decode("latin-1") if isinstance(shown, bytes) else shown
+        text = header.decode("latin-1") if isinstance(header, bytes) else header
         if not text.lower().startswith(_SCHEME):
-            raise Unauthenticated("what is in authorization is not: Bearer TOKEN")
+            raise Unauthenticated("the authorization header is not: Bearer TOKEN")
         caller = self._tokens().caller(text[len(_SCHEME) :].strip().encode("utf-8", "replace"))
         if caller is None:
             raise Unauthenticated("no client has this token")
         return caller
 
-    async def _tell_health(self, _: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    async def _respond_health(self, _: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
         await context.write(self._health())
 
-    def _note(self) -> None:
+    def _count_refused(self) -> None:
         self.refused += 1
-        if time.monotonic() >= self._next_line:
-            calls = self.refused - self._told
-            log.warning("callers were turned away: no token, or a wrong one", listener=self.listener, calls=calls)
-            self._told = self.refused
-            self._next_line = time.monotonic() + _EVERY
+        if time.monotonic() >= self._next_log:
+            calls = self.refused - self._logged
+            log.warning("calls refused: no token, or an invalid one", listener=self.listener, calls=calls)
+            self._logged = self.refused
+            self._next_log = time.monotonic() + _LOG_INTERVAL
 
 
 Handle = Callable[[object, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
@@ -98,9 +98,9 @@ def _refusal(why: str) -> "grpc.RpcMethodHandler[Any, Any]":
     async def refuse(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
 
-    return _unread(refuse)
+    return _without_request(refuse)
 
 
-def _unread(handle: Handle) -> "grpc.RpcMethodHandler[Any, Any]":
-    """Answers without the request. A stream whatever the method is: the others would wait for the request first."""
+def _without_request(handle: Handle) -> "grpc.RpcMethodHandler[Any, Any]":
+    """Responds without the request. A stream whatever the method is: other handlers wait for the request first."""
     return grpc.stream_stream_rpc_method_handler(handle)

@@ -16,7 +16,7 @@ from sidecar.model.errors import InvalidRequest, Unknown, Unmet
 from sidecar.model.records import Lane, Record
 from sidecar.observability.logs import Log
 from sidecar.observability.status import Status
-from sidecar.server.auth.caller import EVERY, current
+from sidecar.server.auth.caller import ALL_SUBSCRIPTIONS, current
 from sidecar.server.grpc.requests import read_time
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
 from sidecar.server.grpc.slow_clients import Writer
@@ -101,12 +101,12 @@ class AdminService:
         target = _read_target(request)
         if not subscription.can_seek:
             raise Unmet(f"broker {subscription.settings.broker} cannot seek")
-        lanes = _select_lanes(subscription, request)
-        sought = await subscription.seek(dict.fromkeys(lanes, target))
+        selected = _select_lanes(subscription, request)
+        sought = await subscription.seek(dict.fromkeys(selected, target))
         for lane, position in sorted(sought.items()):
             log.info("moved by an operator", subscription=request.subscription, lane=lane, position=position)
-        answer = [pb.SoughtLane(topic=lane.topic, lane=lane.number, position=to) for lane, to in sorted(sought.items())]
-        return pb.SeekResponse(lanes=answer).SerializeToString()
+        lanes = [pb.SoughtLane(topic=lane.topic, lane=lane.number, position=to) for lane, to in sorted(sought.items())]
+        return pb.SeekResponse(lanes=lanes).SerializeToString()
 
     async def _list_dead_letters(self, request: pb.ListDeadLettersRequest, context: Context) -> None:
         settings = self._registry.get(request.subscription, Right.ADMIN).settings
@@ -144,7 +144,7 @@ class AdminService:
         return pb.RedriveResponse(redriven=len(redriven)).SerializeToString()
 
     async def _delete_group(self, request: pb.DeleteGroupRequest) -> bytes:
-        current().require(Right.ADMIN, EVERY)
+        current().require(Right.ADMIN, ALL_SUBSCRIPTIONS)
         broker = self._brokers.usable(request.broker)
         if not request.group:
             raise InvalidRequest("group must be given")
@@ -162,7 +162,7 @@ class AdminService:
         """The subscription of that name, or all without one."""
         if name:
             return [self._registry.get(name, Right.ADMIN)]
-        current().require(Right.ADMIN, EVERY)
+        current().require(Right.ADMIN, ALL_SUBSCRIPTIONS)
         return list(self._registry)
 
 

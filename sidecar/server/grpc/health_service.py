@@ -1,7 +1,7 @@
 """`grpc.health.v1`: the sidecar as a whole (""), each service by its name, each subscription as `subscription/<name>`.
 
-A caller without any right to a subscription is told that it does not exist. Nothing is cached, so no answer is out of
-date.
+A caller without any right to a subscription is told that it does not exist. Nothing is cached, so no response is out
+of date.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ class HealthService:
         self._stopped.set()
 
     def overall(self) -> bytes:
-        """The answer to Check for the sidecar as a whole."""
+        """The response to Check for the sidecar as a whole."""
         return _response(self._serving(""))
 
     async def _check(self, request: pb.HealthCheckRequest) -> bytes:
         serving = self._serving(request.service)
         if serving is None:
-            raise Unknown(f'there is nothing named "{request.service}" here')
+            raise Unknown(f'there is no service "{request.service}" here')
         return _response(serving)
 
     async def _watch(self, request: pb.HealthCheckRequest, context: Context) -> None:

@@ -4,7 +4,7 @@ from offramp.v1 import publish_pb2 as pb
 from sidecar.brokers.connections import Connections
 from sidecar.model.errors import InvalidRequest
 from sidecar.model.records import Header, Message
-from sidecar.server.auth.caller import EVERY, current
+from sidecar.server.auth.caller import ALL_SUBSCRIPTIONS, current
 from sidecar.server.grpc.rpc import Handler, unary
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import Right
@@ -34,7 +34,7 @@ class PublishService:
             case "subscription":
                 return self._registry.get(request.subscription, Right.PUBLISH).settings.broker
             case "broker":
-                current().require(Right.PUBLISH, EVERY)
+                current().require(Right.PUBLISH, ALL_SUBSCRIPTIONS)
                 return request.broker
             case _:
                 raise InvalidRequest("the target must be given: a subscription or a broker")

@@ -1,6 +1,6 @@
 """How a call begins and ends: bytes in, bytes out, and every error as one status.
 
-Requests are parsed here rather than by gRPC, which would answer INTERNAL to bytes that are not a message. Responses
+Requests are parsed here rather than by gRPC, which ends a call with INTERNAL if its bytes are not a message. Responses
 leave as bytes, so that encoded records are never decoded again.
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.model.errors import Forbidden, Stopping, Unauthenticated
 from sidecar.server.auth import tokens
-from sidecar.server.auth.caller import EVERY, Caller, admitted, current, enter
+from sidecar.server.auth.caller import ALL_SUBSCRIPTIONS, Caller, admitted, current, enter
 from sidecar.server.auth.guard import Guard
 from sidecar.server.auth.tokens import Tokens
 from sidecar.settings import ClientSettings, Right
@@ -34,15 +34,15 @@ def found(held: Tokens, token: bytes) -> Caller:
 
 
 def test_a_right_is_for_what_it_names_or_for_everything() -> None:
-    one = Caller("one", {Right.CONSUME: ["orders"], Right.ADMIN: [EVERY]})
+    one = Caller("one", {Right.CONSUME: ["orders"], Right.ADMIN: [ALL_SUBSCRIPTIONS]})
     assert one.may(Right.CONSUME, "orders")
     assert not one.may(Right.CONSUME, "payments")
-    assert not one.may(Right.CONSUME, EVERY)
+    assert not one.may(Right.CONSUME, ALL_SUBSCRIPTIONS)
     assert one.may(Right.ADMIN, "payments")
-    assert one.may(Right.ADMIN, EVERY)
+    assert one.may(Right.ADMIN, ALL_SUBSCRIPTIONS)
     with pytest.raises(Forbidden) as raised:
         one.require(Right.PUBLISH, "orders")
-    assert str(raised.value) == 'one lacks the right publish for subscription "orders"; it has it for: none'
+    assert str(raised.value) == 'one lacks the right publish for subscription "orders"; it has that right for: none'
 
 
 def test_what_the_sidecar_does_by_itself_needs_no_right_and_a_call_needs_a_caller() -> None:
