@@ -1,7 +1,11 @@
-"""All settings, frozen. `config` fills them from YAML, environment and `--set`; the reference is made from them.
+"""All settings, as frozen dataclasses. `sidecar.config` fills them from YAML, the environment and `--set`.
 
-Every field carries its documentation, so that the example file, `docs/configuration.md` and the error messages
-cannot tell different stories. Durations are seconds, sizes are bytes.
+fields         what settings are made of: documented fields, and types that say how a value is written
+listeners      where callers connect, who may, and with which rights: `listen`, `clients`, `http`
+subscriptions  how a subscription consumes
+
+The example file, the tables of `docs/configuration.md` and the error messages are generated from the documentation of
+the fields. Durations are in seconds, sizes in bytes.
 """
 
 from collections.abc import Mapping
@@ -9,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sidecar.settings.kit import Address, Bytes, Mode, Seconds, section, setting
-from sidecar.settings.listening import Authenticate, ClientSettings, HttpSettings, ListenSettings, Right
+from sidecar.settings.fields import Address, Bytes, Mode, Seconds, section, setting
+from sidecar.settings.listeners import Authenticate, ClientSettings, HttpSettings, ListenSettings, Right
 from sidecar.settings.subscriptions import (
     BatchSettings,
     BudgetSettings,
@@ -76,7 +80,7 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """`options` are checked by the adapter named by `type`, against its own settings class."""
+    """`options` is an instance of the settings class that belongs to `type`."""
 
     name: str
     type: str
@@ -86,21 +90,21 @@ class BrokerSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSettings:
     deadline: Seconds = setting(
-        "How long workers may take to settle what they hold when the sidecar stops.", Seconds(25.0), at_least=0.0
+        "How long workers may take to settle their batches when the sidecar stops.", Seconds(25.0), at_least=0.0
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    level: LogLevel = setting("The least important events that are logged.", LogLevel.INFO)
+    level: LogLevel = setting("The lowest level that is logged.", LogLevel.INFO)
     format: LogFormat = setting("`text` for people, `json` for machines.", LogFormat.TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracingSettings:
     endpoint: str = setting(
-        "The collector that spans go to, by OTLP over HTTP, as in http://127.0.0.1:4318. Empty: as the OTEL_* "
-        "variables say, and without them no spans are made. Needs `offramp-sidecar[tracing]`.",
+        "URL of the collector that receives spans by OTLP over HTTP, such as http://127.0.0.1:4318. Empty: taken from "
+        "the OTEL_* variables; without these, tracing is off. Requires `offramp-sidecar[tracing]`.",
         "",
     )
 
@@ -108,15 +112,17 @@ class TracingSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     listen: ListenSettings = section("Where apps connect.", ListenSettings)
-    http: HttpSettings = section("Where people look, and probes and Prometheus connect.", HttpSettings)
+    http: HttpSettings = section("The status page, probes and metrics.", HttpSettings)
     drain: DrainSettings = section("How the sidecar stops.", DrainSettings)
     log: LogSettings = section("What is logged.", LogSettings)
     clients: Mapping[str, ClientSettings] = setting(
-        "Those who call with a token, by name, and what they may do. See `listen.authenticate` for who needs one.", {}
+        "Clients that call with a token, by name, and their rights. `listen.authenticate` says where a token is "
+        "required.",
+        {},
     )
     tracing: TracingSettings = section("OpenTelemetry spans.", TracingSettings)
     brokers: Mapping[str, BrokerSettings] = setting(
-        "Brokers by name. `local` needs no entry: it is there if a subscription names it, or if no other broker is.",
+        "Brokers by name. `local` needs no entry: it exists if a subscription names it or if there is no other broker.",
         {},
     )
     subscriptions: Mapping[str, SubscriptionSettings] = setting("Subscriptions by name.", {})

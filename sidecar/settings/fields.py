@@ -1,4 +1,4 @@
-"""What settings are made of: fields that carry their documentation, and the types that say how a value is written."""
+"""What settings are made of: documented fields, and types that say how a value is written."""
 
 from dataclasses import field
 from typing import Annotated, Any, NewType
@@ -14,11 +14,11 @@ Address = Annotated[str, "address"]
 
 
 def setting(doc: str, default: Any = ..., **more: Any) -> Any:
-    """A documented field; one without it is not a key of the file. Without a default the key must be given.
+    """A documented field, which is a key of the file; other fields are not. Without a default the key is required.
 
-    More: `at_least` and `at_most` bound a number, or how many a list has; `secret=True` keeps the value out of
-    every message (names such as `password` do so by themselves, unless it is False); `example` is shown in the
-    reference where there is no default.
+    More: `at_least` and `at_most` bound a number or the length of a list. `secret=True` keeps the value out of every
+    message; this is the default for names such as `password`. `example` is the value in the example file for a key
+    without a default.
     """
     metadata = {"doc": doc, **more}
     if default is ...:
