@@ -1,5 +1,5 @@
-"""Reads the configuration: YAML, environment and `--set` to frozen settings. `--set` wins over the environment, the
-environment over the file.
+"""Reads the configuration: YAML, the environment and `--set` to frozen settings. `--set` overrides the environment, and
+the environment the file.
 
 yaml_reader   YAML text to a tree, with `${VAR}` filled in
 tree          the configuration as it is written: nodes that know their line, and the problems found
@@ -8,7 +8,7 @@ formats       how each type of value is written: durations, sizes, modes, choice
 build         the tree to settings, by walking the fields of the settings classes
 checks        rules between settings
 yaml_writer   settings back to YAML, and the annotated example
-wording       how names, values and secrets appear in error messages
+messages      how names, values and secrets appear in error messages
 
 All errors are reported at once. Each names the key, the value, what is allowed and the closest valid word.
 """
@@ -18,20 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from sidecar.config.build import WRONG, Builder
-from sidecar.config.checks import (
-    check_access,
-    check_fit,
-    check_listeners,
-    check_machine,
-    check_subscription,
-    check_together,
-    check_tracing,
-)
+from sidecar.config.checks import check
 from sidecar.config.overrides import with_environment, with_options
-from sidecar.config.tree import Node, Nothing, Origin, Problems, Table, origin_of
+from sidecar.config.tree import Node, Nothing, Origin, Problems, Table
 from sidecar.config.yaml_reader import parse, read_file
 from sidecar.model.errors import ConfigError
-from sidecar.settings import HttpSettings, ListenSettings, Settings, SubscriptionSettings, TracingSettings
+from sidecar.settings import HttpSettings, ListenSettings, Settings
 
 __all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "find_and_load", "http_settings", "listen_settings", "load"]
 
@@ -42,7 +34,7 @@ DEFAULT_PATHS = ("offramp.yaml", "/etc/offramp/offramp.yaml")
 
 
 class InvalidConfigError(ConfigError):
-    """All mistakes of a configuration, one line each."""
+    """All errors of a configuration, one line each."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -67,7 +59,7 @@ def load(path: str | None, *, options: Iterable[str] = (), environ: Mapping[str,
     values = builder.values(Settings, tree, ())
     if values is not None:
         _with_local_broker(values, builder, tree)
-        _check(values, tree, environ, problems)
+        check(values, tree, environ, problems)
     if problems:
         raise InvalidConfigError(problems.lines())
     return Settings(**cast(dict[str, Any], values))
@@ -88,7 +80,7 @@ def find_and_load(path: str | None, *, options: Iterable[str] = ()) -> tuple[str
 def listen_settings(
     path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None
 ) -> ListenSettings:
-    """Only `listen`, for commands that call the sidecar: the rest may need variables that they do not have.
+    """Only `listen`, for commands that call the sidecar: the rest may need variables that are not set for them.
 
     Raises `ConfigError`.
     """
@@ -103,7 +95,7 @@ def http_settings(
 
 
 def _only(cls: type[_Group], key: str, tree: Node) -> _Group:
-    """One group of settings, whatever mistakes the others have."""
+    """One group of settings, whatever errors the others have."""
     problems = Problems()
     entry = tree.entries.get(key) if isinstance(tree, Table) else None
     group = Builder(problems).group(cls, entry.node, (key,)) if entry else cls()
@@ -136,31 +128,3 @@ def _with_local_broker(values: dict[str, Any], builder: Builder, tree: Node) -> 
     wanted = subscriptions is not WRONG and any(s is not WRONG and s.broker == "local" for s in subscriptions.values())
     if wanted or not brokers:
         brokers["local"] = builder.broker("local", Nothing(tree.origin), ("brokers", "local"))
-
-
-def _check(values: Mapping[str, Any], tree: Node, environ: Mapping[str, str], problems: Problems) -> None:
-    def report(path: Sequence[str], text: str) -> None:
-        problems.add(origin_of(tree, path), path, text)
-
-    listen, http = values.get("listen", ListenSettings()), values.get("http", HttpSettings())
-    if listen is not WRONG and http is not WRONG:
-        check_listeners(listen, http, report)
-    if (tracing := values.get("tracing", TracingSettings())) is not WRONG:
-        check_tracing(tracing, report)
-    brokers, subscriptions = values.get("brokers", {}), values.get("subscriptions", {})
-    for name, configured in brokers.items() if brokers is not WRONG else ():
-        if configured is not WRONG:
-            check_machine(name, configured.options, environ, report)
-    clients = values.get("clients", {})
-    if listen is not WRONG and clients is not WRONG and subscriptions is not WRONG and WRONG not in clients.values():
-        check_access(listen, clients, subscriptions, report)
-    if subscriptions is WRONG:
-        return
-    sound: dict[str, SubscriptionSettings] = {name: s for name, s in subscriptions.items() if s is not WRONG}
-    for name, subscription in sound.items():
-        # A broker with mistakes counts as existing: its own mistakes are reported already.
-        check_subscription(name, subscription, {*brokers, "local"} if brokers is not WRONG else None, report)
-        broker = brokers.get(subscription.broker, WRONG) if brokers is not WRONG else WRONG
-        if broker is not WRONG:
-            check_fit(name, subscription, broker, report)
-    check_together(sound, report)

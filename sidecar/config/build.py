@@ -1,4 +1,4 @@
-"""From a tree to settings, by walking the fields of the settings classes. Everything wrong is gathered."""
+"""Builds settings from a tree, by walking the fields of the settings classes. Collects all errors."""
 
 import dataclasses
 import re
@@ -9,20 +9,20 @@ from typing import Any, get_args, get_type_hints
 
 from sidecar import brokers
 from sidecar.config.formats import Format, Group, ListOf, MapOf, format_of
+from sidecar.config.messages import HIDDEN, did_you_mean, join_words, looks_secret, quoted
 from sidecar.config.tree import Broken, Entry, Listing, Node, Nothing, Problems, Table, Text
-from sidecar.config.wording import HIDDEN, did_you_mean, join_words, looks_secret, quoted
 from sidecar.model.errors import ConfigError
 from sidecar.model.units import FormatError
 from sidecar.settings import BrokerSettings
 
-#: dots would blur `--set a.b=c`, double underscores the variables
+#: without dots, which separate levels in `--set a.b=c`, and double underscores, which do in variables
 _NAME = re.compile(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 Path = tuple[str, ...]
 
 
 class _Wrong:
-    """Stands for a value that could not be made; the problem is on record."""
+    """Stands for a value that could not be built; its problem is recorded."""
 
 
 WRONG = _Wrong()
@@ -30,13 +30,13 @@ WRONG = _Wrong()
 
 @cache
 def keys_of(cls: type) -> Mapping[str, tuple[Field[Any], Any]]:
-    """The documented fields of a settings class with their types: those are the keys of the file."""
+    """The documented fields of a settings class with their types: the keys of the file."""
     hints = get_type_hints(cls, include_extras=True)
     return {f.name: (f, hints[f.name]) for f in dataclasses.fields(cls) if "doc" in f.metadata}
 
 
 def show_range(field: Field[Any], fmt: Format | ListOf) -> str:
-    """`100ms to 1h`, `at least 1`, or nothing where there are no bounds."""
+    """`100ms to 1h`, `at least 1`, or an empty text without bounds."""
     show = str if isinstance(fmt, ListOf) else fmt.show
     least, most = field.metadata.get("at_least"), field.metadata.get("at_most")
     if least is not None and most is not None:
@@ -47,18 +47,18 @@ def show_range(field: Field[Any], fmt: Format | ListOf) -> str:
 
 
 class Builder:
-    """Makes settings and puts down what is wrong with their origin, their key, and what would be right."""
+    """Builds settings. Records each problem with its origin, its key, and what is allowed."""
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
 
     def group(self, cls: type, node: Node, path: Path, **given: Any) -> Any:
-        """An instance of a settings class, or `WRONG`. `given` are its fields that are not keys."""
+        """An instance of a settings class, or `WRONG`. `given` are the fields that are not keys."""
         values = self.values(cls, node, path)
         return WRONG if values is None or WRONG in values.values() else cls(**given, **values)
 
     def values(self, cls: type, node: Node, path: Path) -> dict[str, Any] | None:
-        """The keys that were given of a settings class, each with its value or `WRONG`. None: not even a group."""
+        """The given keys of a settings class, each with its value or `WRONG`; None if `node` is not a group of keys."""
         known = keys_of(cls)
         entries = self._entries(node, path, f"takes {', '.join(known)}")
         if entries is None:
@@ -129,7 +129,7 @@ class Builder:
             value = self._value(fmt.item, field, item, path)
             if value is not WRONG and value in values:
                 assert isinstance(item, Text)
-                self._problems.add(item.origin, path, f"{_shown(item, field, path)} is there twice")
+                self._problems.add(item.origin, path, f"{_shown(item, field, path)} is given twice")
             values.append(value)
         return WRONG if any(value is WRONG for value in values) else tuple(values)
 
@@ -157,7 +157,7 @@ class Builder:
                 self._problems.add(
                     entry.origin,
                     here,
-                    "is not a name: letters, digits, - and _ (never two), and a letter or digit first",
+                    "is not a valid name: letters, digits, - and _ (never two), and a letter or digit first",
                 )
                 values[name] = WRONG
             elif hint is BrokerSettings:
@@ -169,7 +169,7 @@ class Builder:
         return values
 
     def broker(self, name: str, node: Node, path: Path) -> Any:
-        """A broker, or `WRONG`: its type, and options by the class that the adapter of this type has for them."""
+        """A broker with its type and the options of that type, or `WRONG`."""
         kinds = brokers.kinds()
         entries = self._entries(node, path, "takes type and the options of that type")
         if entries is None:
@@ -199,7 +199,7 @@ class Builder:
         try:
             options = self.group(cls, given, path)
         except ConfigError as error:
-            # What is wrong with options together is said as `key: what`.
+            # The options class reports a conflict between options as `key: text`.
             key, _, text = str(error).partition(": ")
             self._problems.add(entries[key].origin if key in entries else node.origin, (*path, key), text)
             return WRONG

@@ -1,13 +1,15 @@
-"""What settings must be to each other. Each value is fine by itself when it comes here."""
+"""Rules between settings. Each value is valid by itself when it gets here."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
 from operator import attrgetter
+from typing import Any
 
 from sidecar.brokers.base import BrokerOptions, is_pattern
-from sidecar.config.build import keys_of
+from sidecar.config.build import WRONG, keys_of
 from sidecar.config.formats import Format, format_of
-from sidecar.config.wording import did_you_mean, quoted
+from sidecar.config.messages import did_you_mean, quoted
+from sidecar.config.tree import Node, Problems, origin_of
 from sidecar.model.addresses import MAX_SOCKET_PATH, is_loopback, split_address
 from sidecar.observability.tracing.choice import wrong_with
 from sidecar.settings import (
@@ -22,34 +24,65 @@ from sidecar.settings import (
     TracingSettings,
 )
 
-#: puts a problem down for a key
+#: records a problem with a key
 Report = Callable[[Sequence[str], str], None]
 
-#: the first times the number must not be above the second
+#: the first setting times the number must not exceed the second
 _NOT_ABOVE = (
     ("lease.default", "lease.max", 1),
     ("retry.first", "retry.max", 1),
     ("outage.probe_first", "outage.probe_max", 1),
-    # A batch that could never fill would always wait for the end of its linger time.
+    # A batch that can never be full would always wait for its whole linger time.
     ("batch.records", "window.records", 1),
     ("batch.records", "memory.records", 1),
     ("batch.bytes", "window.bytes", 1),
     ("batch.bytes", "memory.bytes", 1),
     ("window.records", "window.span", 1),
-    # One fetch must fit into the half of the memory that all lanes have in common, or each would overshoot it.
+    # One fetch must fit into the half of the memory that the lanes share, or each fetch would exceed it.
     ("memory.poll_records", "memory.records", 2),
     ("memory.poll_bytes", "memory.bytes", 2),
 )
 _SHARES = {1: "", 2: "half of "}
 
-#: keys of a subscription that mean nothing where nothing is leased; of the retry topic, only its name does
+#: keys of a subscription that have no effect with `mode: ranges`; of the retry topic, only the name has one
 _ONLY_LEASES = (
     "order", "oversized", "commit_every", "batch", "window", "memory", "lease", "retry", "outage", "budget",
     "parking.enabled", "parking.after", "parking.lanes",
 )  # fmt: skip
 
 
-def check_listeners(listen: ListenSettings, http: HttpSettings, report: Report) -> None:
+def check(values: Mapping[str, Any], tree: Node, environ: Mapping[str, str], problems: Problems) -> None:
+    """Check the settings that could be built; `WRONG` stands for the others, whose errors are reported already."""
+
+    def report(path: Sequence[str], text: str) -> None:
+        problems.add(origin_of(tree, path), path, text)
+
+    listen, http = values.get("listen", ListenSettings()), values.get("http", HttpSettings())
+    if listen is not WRONG and http is not WRONG:
+        _check_listeners(listen, http, report)
+    tracing = values.get("tracing", TracingSettings())
+    if tracing is not WRONG and (text := wrong_with(tracing.endpoint)):
+        report(("tracing", "endpoint"), f"{quoted(tracing.endpoint)} {text}")
+    brokers, subscriptions = values.get("brokers", {}), values.get("subscriptions", {})
+    for name, configured in brokers.items() if brokers is not WRONG else ():
+        for key, text in configured.options.problems_here(environ) if configured is not WRONG else ():
+            report(("brokers", name, key), text)
+    clients = values.get("clients", {})
+    if listen is not WRONG and clients is not WRONG and subscriptions is not WRONG and WRONG not in clients.values():
+        _check_access(listen, clients, subscriptions, report)
+    if subscriptions is WRONG:
+        return
+    sound: dict[str, SubscriptionSettings] = {name: s for name, s in subscriptions.items() if s is not WRONG}
+    for name, subscription in sound.items():
+        # A broker with errors counts as existing.
+        _check_subscription(name, subscription, {*brokers, "local"} if brokers is not WRONG else None, report)
+        broker = brokers.get(subscription.broker, WRONG) if brokers is not WRONG else WRONG
+        if broker is not WRONG:
+            _check_fit(name, subscription, broker, report)
+    _check_together(sound, report)
+
+
+def _check_listeners(listen: ListenSettings, http: HttpSettings, report: Report) -> None:
     if not listen.socket and not listen.tcp:
         report(("listen", "socket"), "is empty, and so is listen.tcp: apps could not connect")
     if listen.socket.startswith("unix:"):
@@ -63,15 +96,15 @@ def check_listeners(listen: ListenSettings, http: HttpSettings, report: Report) 
         report(("listen", "tcp"), f"{quoted(listen.tcp)} is the address of http.address, too")
 
 
-def check_access(
+def _check_access(
     listen: ListenSettings, clients: Mapping[str, ClientSettings], subscriptions: Collection[str], report: Report
 ) -> None:
-    """Who may come in. What the files hold is looked at when the sidecar starts."""
+    """Who may call. The files themselves are checked when the sidecar starts."""
     for first, second in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
         if getattr(listen, first) and not getattr(listen, second):
-            report(("listen", second), f"is missing, and there is {first}: a certificate and its key go together")
+            report(("listen", second), f"is missing, but {first} is set: a certificate and its key go together")
     if listen.tls_client_ca and not listen.tls_certificate:
-        report(("listen", "tls_client_ca"), "asks clients for certificates, which takes a tls_certificate first")
+        report(("listen", "tls_client_ca"), "asks clients for certificates, which requires tls_certificate")
     if listen.tls_certificate and not listen.tcp:
         report(("listen", "tls_certificate"), "is for listen.tcp, which is empty")
     if listen.tcp and not is_loopback(listen.tcp):
@@ -89,15 +122,15 @@ def _check_network(listen: ListenSettings, clients: Mapping[str, ClientSettings]
     if not clients and not listen.tls_client_ca:
         lacks.append("tokens (clients) or certificates of clients (listen.tls_client_ca)")
     if lacks:
-        text = f"{quoted(listen.tcp)} is open to other machines, which takes {' and '.join(lacks)}"
-        report(("listen", "tcp"), f"{text}; without, it takes a loopback address such as 127.0.0.1:4770")
+        text = f"{quoted(listen.tcp)} can be reached from other machines, which requires {' and '.join(lacks)}"
+        report(("listen", "tcp"), f"{text}; otherwise use a loopback address such as 127.0.0.1:4770")
 
 
 def _check_client(name: str, client: ClientSettings, subscriptions: Collection[str], report: Report) -> None:
     if not client.token_file:
         report(("clients", name, "token_file"), "is empty; it takes the path of a file")
     if not any(getattr(client, right) for right in Right):
-        report(("clients", name), f"has no right: give it some of {', '.join(Right)}")
+        report(("clients", name), f"has no rights: give it some of {', '.join(Right)}")
     for right in Right:
         for subscription in getattr(client, right):
             if subscription != "*" and subscription not in subscriptions:
@@ -109,15 +142,10 @@ def _listed(names: Collection[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def check_tracing(settings: TracingSettings, report: Report) -> None:
-    if wrong := wrong_with(settings.endpoint):
-        report(("tracing", "endpoint"), f"{quoted(settings.endpoint)} {wrong}")
-
-
-def check_subscription(
+def _check_subscription(
     name: str, subscription: SubscriptionSettings, brokers: Collection[str] | None, report: Report
 ) -> None:
-    """What a subscription must be by itself. Without brokers, which ones there are is not known."""
+    """Rules within one subscription. `brokers` is None if the brokers could not be built."""
     s = subscription
 
     def wrong(key: str, text: str) -> None:
@@ -143,8 +171,8 @@ def _check_mode(s: SubscriptionSettings, wrong: Callable[[str, str], None]) -> N
             wrong(key, "has no effect with `mode: ranges`, where nothing is leased; leave it out")
 
 
-def check_fit(name: str, subscription: SubscriptionSettings, broker: BrokerSettings, report: Report) -> None:
-    """Whether the broker of a subscription can serve it."""
+def _check_fit(name: str, subscription: SubscriptionSettings, broker: BrokerSettings, report: Report) -> None:
+    """Whether its broker can serve a subscription."""
     options: BrokerOptions = broker.options
     if not options.traits.matches_patterns:
         for topic in filter(is_pattern, subscription.topics):
@@ -154,21 +182,13 @@ def check_fit(name: str, subscription: SubscriptionSettings, broker: BrokerSetti
         report(("subscriptions", name, *key.split(".")), text)
 
 
-def check_machine(name: str, options: BrokerOptions, environ: Mapping[str, str], report: Report) -> None:
-    """Whether a broker can run on this machine."""
-    for key, text in options.problems_here(environ):
-        report(("brokers", name, key), text)
-
-
-def check_together(subscriptions: Mapping[str, SubscriptionSettings], report: Report) -> None:
-    """What two subscriptions of one broker would do to each other."""
+def _check_together(subscriptions: Mapping[str, SubscriptionSettings], report: Report) -> None:
+    """Conflicts between two subscriptions of one broker."""
     for (first, a), (second, b) in combinations(subscriptions.items(), 2):
         if a.broker != b.broker:
             continue
         if a.group_name == b.group_name and SubscriptionMode.RANGES in (a.mode, b.mode):
-            text = (
-                f"{quoted(b.group_name)} is the group of {first}, too; one that is read by ranges is read by one alone"
-            )
+            text = f"{quoted(b.group_name)} is the group of {first}, too; `mode: ranges` needs a group of its own"
             report(("subscriptions", second, "group"), text)
             continue
         shared = [topic for topic in b.topics if topic in a.topics]
@@ -197,7 +217,7 @@ def _check_topics(s: SubscriptionSettings, wrong: Callable[[str, str], None]) ->
         if not topic:
             wrong(key, "is empty; it takes the name of a topic")
         elif "{" in rest or "}" in rest:
-            wrong(key, f"{quoted(template)} has other braces than {{group}}, which is all that is replaced")
+            wrong(key, f"{quoted(template)} has braces other than {{group}}, the only placeholder")
         if topic in s.topics:
             wrong(key, f"{quoted(topic)} is among the topics that the subscription consumes")
     if s.retry_topic == s.dead_letter_topic:

@@ -1,7 +1,7 @@
-"""How each kind of value is written: text to value, value to text, and a word for people on what it takes.
+"""How each type of value is written: text to value, value to text, and a description for people.
 
-A form is chosen by the type of a setting, never by what YAML makes of the text. So `no` is a fine topic, `0660` a
-mode and `12:30` never a number of seconds.
+The type of a setting decides, never what YAML makes of the text. So `no` is a valid topic, `0660` a mode, and `12:30`
+never a number of seconds.
 """
 
 import re
@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from sidecar.config.wording import join_words
+from sidecar.config.messages import join_words
 from sidecar.model.addresses import split_address
 from sidecar.model.units import FormatError, parse_duration, parse_size, show_duration, show_size, without_underscores
 from sidecar.settings import Bytes, Seconds
@@ -26,9 +26,9 @@ _FALSE = {"false", "no", "off"}
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way of writing a value."""
+    """How values of one type are written."""
 
-    #: what it takes, for people: `a duration such as 200ms, 5s, 10m or 1h`
+    #: what is allowed, for error messages: `a duration such as 200ms, 5s, 10m or 1h`
     takes: str
     #: the same in a word or two, for tables
     short: str
@@ -47,7 +47,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """Free names, each with a value of this type."""
+    """Names chosen by the user, each with a value of this type."""
 
     value: Any
 
@@ -62,7 +62,7 @@ class Group:
 def _parse_whole(text: str) -> int:
     digits = without_underscores(text)
     if not _WHOLE.fullmatch(digits):
-        # Not even 0500: YAML 1.1 takes it for octal, people do not.
+        # 0500 is refused: YAML 1.1 reads it as octal, people do not.
         raise FormatError("is not a whole number")
     return int(digits)
 
@@ -123,7 +123,7 @@ _FORMATS: dict[Any, Format] = {
 
 @cache
 def format_of(hint: Any) -> Format | ListOf | MapOf | Group:
-    """What a setting of this type is written as. `X | None` is written as X is."""
+    """How a setting of this type is written. `X | None` is written like X."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _FORMATS[args[1]]

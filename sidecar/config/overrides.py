@@ -1,9 +1,9 @@
-"""What the environment and `--set` change in the tree of the file. Later ones win: file, environment, `--set`."""
+"""Applies the environment and `--set` to the tree of the file. The environment overrides the file, `--set` both."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from sidecar.config.messages import quoted
 from sidecar.config.tree import Broken, Node, Nothing, Origin, Problems, Table, Text, with_value
-from sidecar.config.wording import quoted
 from sidecar.config.yaml_reader import parse
 from sidecar.model.errors import ConfigError
 
@@ -11,10 +11,10 @@ _PREFIX = "OFFRAMP_"
 
 
 def with_environment(tree: Node, environ: Mapping[str, str], problems: Problems) -> Node:
-    """The tree with `OFFRAMP_LISTEN__SOCKET` and its like set.
+    """The tree with variables such as `OFFRAMP_LISTEN__SOCKET` applied.
 
-    Only names with a double underscore are settings. Others may be anybody's: Kubernetes itself sets
-    OFFRAMP_PORT and OFFRAMP_SERVICE_HOST in every pod when a service is named offramp.
+    Only names with a double underscore are settings. Kubernetes itself sets OFFRAMP_PORT and OFFRAMP_SERVICE_HOST in
+    every pod when a service is named offramp.
     """
     for variable in sorted(environ):
         name = variable.removeprefix(_PREFIX)
@@ -24,7 +24,7 @@ def with_environment(tree: Node, environ: Mapping[str, str], problems: Problems)
         segments = name.split("__")
         if "" in segments:
             problems.add(
-                origin, (), "is not a key: levels are separated by two underscores, as in OFFRAMP_LISTEN__SOCKET"
+                origin, (), "is not a key: two underscores separate levels, as in OFFRAMP_LISTEN__SOCKET"
             )
             continue
         path = _existing_path(tree, segments, origin, problems)
@@ -34,7 +34,7 @@ def with_environment(tree: Node, environ: Mapping[str, str], problems: Problems)
 
 
 def with_options(tree: Node, options: Iterable[str], problems: Problems) -> Node:
-    """The tree with each `a.b=c` set, in their order."""
+    """The tree with each `a.b=c` applied, in this order."""
     for option in options:
         key, equals, value = option.partition("=")
         path, origin = key.strip().split("."), Origin.option()
@@ -46,13 +46,13 @@ def with_options(tree: Node, options: Iterable[str], problems: Problems) -> Node
 
 
 def _existing_path(tree: Node, segments: Sequence[str], origin: Origin, problems: Problems) -> list[str] | None:
-    """The keys that the segments of a variable mean: a variable can tell neither case, nor a hyphen from `_`."""
+    """The keys that the segments of a variable stand for: they show neither case nor the difference of `-` and `_`."""
     path: list[str] = []
     for segment in segments:
         names = list(tree.entries) if isinstance(tree, Table) else []
         fitting = [name for name in names if _as_segment(name) == segment.upper()]
         if len(fitting) > 1:
-            problems.add(origin, path, f"may mean {' or '.join(fitting)}; use --set or a variable within the file")
+            problems.add(origin, path, f"may mean {' or '.join(fitting)}; use --set, or ${VAR} within the file")
             return None
         name = fitting[0] if fitting else segment.lower()
         path.append(name)
@@ -66,7 +66,7 @@ def _as_segment(name: str) -> str:
 
 
 def _value(text: str, origin: Origin, path: Sequence[str], problems: Problems) -> Node:
-    """A value that opens a bracket is read as YAML; any other is taken as it stands."""
+    """A value that begins with a bracket is read as YAML; any other is taken literally."""
     if not text.lstrip().startswith(("[", "{")):
         return Text(origin, text)
     try:

@@ -1,18 +1,18 @@
-"""The configuration as written, before it has types: texts, lists and tables that know where they come from.
+"""The configuration as it is written, before it has types: texts, lists and tables that know their line.
 
-Nodes never change, since an alias of the file may stand in several places. Setting a key makes a new tree.
+Nodes are immutable, since an alias of the file may stand in several places. Setting a key makes a new tree.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from sidecar.config.wording import one_line
+from sidecar.config.messages import one_line
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """Where something was written. Sorts as people read: the file by line, then the environment, then options."""
+    """Where something is written. Sorts by the lines of the file, then the environment, then options."""
 
     rank: int
     line: int
@@ -36,7 +36,7 @@ class Origin:
 class Text:
     origin: Origin
     text: str
-    #: never to be shown: it came from a variable whose name says so
+    #: not to be shown: it comes from a variable whose name looks like a secret
     secret: bool = False
 
 
@@ -49,7 +49,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A value that could not be read. The problem is on record, so nobody need complain again."""
+    """A value that could not be read. Its problem is recorded, and not to be reported again."""
 
     origin: Origin
 
@@ -62,7 +62,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    #: of the key, which is what a problem points at
+    #: where the key is written, for messages
     origin: Origin
     node: "Node"
 
@@ -80,7 +80,7 @@ Node = Text | Nothing | Broken | Listing | Table
 
 
 class Problems:
-    """What is wrong, gathered, so that a user sees all of it at once."""
+    """All problems of a configuration, so that they are reported at once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Origin, str], None] = {}
@@ -100,7 +100,7 @@ class Problems:
 
 
 def with_value(tree: Node, path: Sequence[str], value: Node) -> Node:
-    """The tree with `value` at `path`. Tables are made on the way; a wrong kind of node stays, to be reported."""
+    """The tree with `value` at `path`. Missing tables are added; a node of the wrong kind stays, to be reported."""
     if not path:
         return value
     if isinstance(tree, Nothing):
@@ -114,7 +114,7 @@ def with_value(tree: Node, path: Sequence[str], value: Node) -> Node:
 
 
 def origin_of(tree: Node, path: Sequence[str]) -> Origin:
-    """Where the key was written, or the nearest key around it that was."""
+    """Where the key is written or, if it is not, the nearest key around it."""
     origin = tree.origin
     for name in path:
         if not isinstance(tree, Table) or name not in tree.entries:

@@ -1,7 +1,7 @@
-"""From YAML text to a tree, with a line for every key and with `${VAR}` filled in.
+"""Reads YAML text into a tree, with a line for every key and with `${VAR}` filled in.
 
-YAML decides the shape only. What a text means is decided by the setting that it is for (see `forms`), so nothing
-here turns `no` into false.
+YAML decides the shape only. The setting decides what its text means (see `formats`), so nothing here turns `no` into
+false.
 """
 
 import re
@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import yaml
 
+from sidecar.config.messages import looks_secret
 from sidecar.config.tree import Broken, Entry, Listing, Node, Nothing, Origin, Problems, Table, Text
-from sidecar.config.wording import looks_secret
 from sidecar.model.errors import ConfigError
 
-#: far more than any configuration, far less than what would hurt
-_MOST_BYTES = 4 << 20
-_MOST_DEPTH = 50
+#: far more than any configuration needs
+_MAX_BYTES = 4 << 20
+_MAX_DEPTH = 50
 _STANDARD_TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}"
     for kind in ("str", "int", "float", "bool", "null", "timestamp", "merge", "value", "map", "seq")
@@ -28,10 +28,10 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}|\$\{
 
 
 def read_file(path: str) -> str:
-    """The text of a configuration file. Raises `ConfigError` in one sentence."""
+    """The text of a configuration file. Raises `ConfigError`."""
     try:
         with open(path, "rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
+            raw = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except IsADirectoryError:
@@ -39,8 +39,8 @@ def read_file(path: str) -> str:
     except (OSError, ValueError) as error:
         reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
         raise ConfigError(f"{path}: cannot be read: {reason or error}") from None
-    if len(raw) > _MOST_BYTES:
-        raise ConfigError(f"{path}: is larger than {_MOST_BYTES >> 20} MiB, which no configuration is")
+    if len(raw) > _MAX_BYTES:
+        raise ConfigError(f"{path}: is larger than {_MAX_BYTES >> 20} MiB, which no configuration is")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -58,8 +58,8 @@ def parse(
 ) -> Node:
     """The tree of a YAML text; one without any key is `Nothing`.
 
-    `locate` names a line, 0 for the whole. Without an environment, `${` is plain text. Raises `ConfigError` where
-    the text is not YAML; all else that is wrong goes to `problems`.
+    `locate` returns the origin of a line, or of the whole text for 0. Without an environment, `${` is plain text.
+    Raises `ConfigError` if the text is not YAML; all other errors go to `problems`.
     """
     loader = None
     try:
@@ -87,7 +87,7 @@ class _Reader:
         self._locate = locate
         self._environ = environ
         self._problems = problems
-        #: what an alias names is read once, or a few lines of aliases could grow without end
+        #: each node is read once, or a few lines of nested aliases could grow without bound
         self._read: dict[int, Node] = {}
         self._open: set[int] = set()
 
@@ -98,7 +98,7 @@ class _Reader:
         origin = self._origin(node)
         if key in self._open:
             return self._broken(origin, path, "is an alias that contains itself")
-        if len(self._open) > _MOST_DEPTH:
+        if len(self._open) > _MAX_DEPTH:
             return self._broken(origin, path, "is nested too deeply")
         self._open.add(key)
         self._read[key] = read = self._convert(node, origin, path)
@@ -108,7 +108,7 @@ class _Reader:
     def _convert(self, node: yaml.Node, origin: Origin, path: Sequence[str]) -> Node:
         if node.tag not in _STANDARD_TAGS:
             return self._broken(
-                origin, path, "has a tag, which is not used here; a text that begins with ! needs quotes"
+                origin, path, "has a tag, which is not supported; a text that begins with ! needs quotes"
             )
         if isinstance(node, yaml.MappingNode):
             return self._table(node, origin, path)
@@ -130,15 +130,15 @@ class _Reader:
             if key_node.tag == _MERGE:
                 merged = {**self._merge(value_node, path), **merged}
             elif key in entries:
-                self._problems.add(where, (*path, key), f"is there twice; before in {entries[key].origin.text}")
+                self._problems.add(where, (*path, key), f"is given twice; first in {entries[key].origin.text}")
             else:
                 value = self.node(value_node, (*path, key))
-                # A group begins with its first key; people look for it at its name.
+                # YAML places a group at its first key; people look for it at its name.
                 entries[key] = Entry(where, replace(value, origin=where) if isinstance(value, Table) else value)
         return Table(origin, {**merged, **entries})
 
     def _merge(self, node: yaml.Node, path: Sequence[str]) -> dict[str, Entry]:
-        """What `<<` brings in: a table or several, of which the first to name a key wins."""
+        """The entries that `<<` adds: from a table or several, of which the first with a key wins."""
         read = self.node(node, (*path, "<<"))
         merged: dict[str, Entry] = {}
         for part in read.items if isinstance(read, Listing) else (read,):
@@ -175,7 +175,7 @@ class _Reader:
                 self._problems.add(
                     origin,
                     path,
-                    f"the variable {name} is not set; ${{{name}:default}} would do without it",
+                    f"the variable {name} is not set; ${{{name}:default}} sets a default",
                 )
             else:
                 secret = secret or looks_secret(name)
@@ -197,7 +197,7 @@ class _Reader:
 def _syntax_error(error: yaml.MarkedYAMLError, locate: Callable[[int], Origin], text: str) -> str:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else 0
-    # What stands in quotes may be a part of a password that begins with * or !. Tokens such as '<stream end>' may stay.
+    # Quoted text may be part of a password that begins with * or !. Tokens such as '<stream end>' may stay.
     said = re.sub(r"'([^']*)'", _token_only, (error.problem or error.context or "cannot be read").rstrip("."))
     if "but found another document" in said:
         said = "holds more than one document"

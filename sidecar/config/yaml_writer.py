@@ -1,4 +1,4 @@
-"""From settings back to YAML, with or without what each key means. Secrets stay hidden."""
+"""Writes settings as YAML, with or without the description of each key. Secrets stay hidden."""
 
 import dataclasses
 import re
@@ -10,32 +10,32 @@ from typing import Any
 from sidecar import brokers
 from sidecar.config.build import keys_of, show_range
 from sidecar.config.formats import Format, Group, ListOf, MapOf, format_of
-from sidecar.config.wording import HIDDEN, looks_secret, without_userinfo
+from sidecar.config.messages import HIDDEN, looks_secret, without_userinfo
 from sidecar.settings import BrokerSettings, ClientSettings, Settings, SubscriptionSettings
 
 _WIDTH = 110
 _PLAIN_TEXT = re.compile(r"[A-Za-z/][A-Za-z0-9/._-]*")
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-#: what needs no word, since the value beside it shows it
+#: types that need no remark, since the value beside them shows them
 _OBVIOUS = ("text", "list of texts", "true or false", "host:port", "octal mode")
 
 _HEAD = """\
-# Every setting of Offramp with its default. Keep what you change; the rest may go.
-# `offramp lint` checks a file, and says of every mistake where it is and what is allowed.
+# Every setting of Offramp with its default. Keep what you change; you can delete the rest.
+# `offramp lint` checks a file and reports each mistake with its line and what is allowed.
 #
-# ${NAME} and ${NAME:default} stand for variables of the environment. OFFRAMP_LISTEN__SOCKET=... overrides
+# ${NAME} and ${NAME:default} stand for environment variables. OFFRAMP_LISTEN__SOCKET=... overrides
 # listen.socket of this file, and `--set listen.socket=...` overrides both.
 
 """
 
 
 def write(settings: Settings) -> str:
-    """Settings as a configuration file that loads to the same settings, but for secrets."""
+    """A configuration file that loads to the same settings, except for secrets."""
     return "".join(f"{line}\n" for line in group_lines(settings, annotate=False))
 
 
 def example() -> str:
-    """A configuration that holds every key, each with what it means. It loads as it is."""
+    """A configuration file with every key and its description. It can be loaded."""
     settings = Settings(
         brokers={"local": _broker("local")},
         subscriptions={"orders": _sample(SubscriptionSettings)},
@@ -43,7 +43,7 @@ def example() -> str:
     lines: list[str] = []
     for line in group_lines(settings, annotate=True):
         if line == "subscriptions:":
-            # Back to where the brokers end: before the blank line and the comment of this key.
+            # The other brokers go before the blank line and the comment of this key.
             at = len(lines) - lines[::-1].index("")
             lines[at - 1 : at - 1] = _other_brokers()
         lines.append(line)
@@ -53,7 +53,7 @@ def example() -> str:
 
 
 def group_lines(settings: Any, *, annotate: bool, indent: str = "") -> Iterator[str]:
-    """The keys of a settings class and their values; annotated, each with a comment above."""
+    """The keys of a settings class with their values. `annotate` puts a comment above each."""
     cls: type = type(settings)
     for number, (key, (field, hint)) in enumerate(keys_of(cls).items()):
         fmt, value = format_of(hint), getattr(settings, key)
@@ -74,7 +74,7 @@ def group_lines(settings: Any, *, annotate: bool, indent: str = "") -> Iterator[
 
 
 def named_lines(name: str, settings: Any, *, annotate: bool, indent: str) -> Iterator[str]:
-    """One of several by their names: a broker, a subscription."""
+    """An entry with a name: a broker, a subscription, a client."""
     yield f"{indent}{name}:"
     if isinstance(settings, BrokerSettings):
         yield f"{indent}  type: {settings.type}"
@@ -83,18 +83,18 @@ def named_lines(name: str, settings: Any, *, annotate: bool, indent: str) -> Ite
 
 
 def shown(key: str, field: Field[Any], hint: Any, value: Any) -> str:
-    """A value as it would be written, or a mark in its stead if it is a secret."""
+    """A value as it is written, or `(hidden)` for a secret."""
     return HIDDEN if value and field.metadata.get("secret", looks_secret(key)) else _written(hint, value)
 
 
 def takes(field: Field[Any], hint: Any) -> str:
-    """What a key takes, in a few words."""
+    """What a key takes, for tables and comments."""
     fmt = format_of(hint)
     if isinstance(fmt, MapOf):
         return "names with values"
     assert not isinstance(fmt, Group)
     short = _list_of(fmt.item.short) if isinstance(fmt, ListOf) else fmt.short
-    # Nobody would write less than nothing, so that bound goes without saying.
+    # A lower bound of 0 goes without saying.
     trivial = field.metadata.get("at_least") == 0 and "at_most" not in field.metadata
     bounds = "" if trivial else show_range(field, fmt)
     return f"{short}, {bounds}" if bounds else short
@@ -105,7 +105,7 @@ def _list_of(short: str) -> str:
 
 
 def default_text(key: str, field: Field[Any], hint: Any) -> str | None:
-    """A key's default as it would be written, or None where the key must be given."""
+    """The default of a key as it is written, or None if the key is required."""
     if field.default is not dataclasses.MISSING:
         return shown(key, field, hint, field.default)
     if field.default_factory is not dataclasses.MISSING:
@@ -119,7 +119,7 @@ def comment(text: str, indent: str) -> Iterator[str]:
 
 
 def _takes_remark(field: Field[Any], hint: Any) -> str:
-    """What a key takes, unless its value or its meaning says so already."""
+    """What a key takes, unless its value or its description says so already."""
     said = takes(field, hint)
     named = all(f"`{word}`" in field.metadata["doc"] for word in re.split(", | or ", said))
     return "" if named or said.startswith(_OBVIOUS) else f" ({said})"
@@ -146,7 +146,7 @@ def _pair(name: str, hint: Any, value: Any) -> str:
 def _quoted(text: str) -> str:
     text = without_userinfo(text)
     plain = _PLAIN_TEXT.fullmatch(text) and text.lower() not in _YAML_WORDS
-    # A $ of the value must not be taken for a variable when the text is read again.
+    # A ${ within a value must not be read as a variable later.
     return text if plain else '"' + "".join(map(_escaped, text.replace("${", "$${"))) + '"'
 
 
@@ -161,7 +161,7 @@ def _broker(kind: str) -> BrokerSettings:
 
 
 def _other_brokers() -> Iterator[str]:
-    """The other types, commented out: each is one to choose, not one more to run."""
+    """The other types of brokers, commented out: they are alternatives."""
     for kind in brokers.kinds():
         if kind != "local":
             yield "  #"
@@ -174,7 +174,7 @@ def _commented(name: str, settings: Any) -> Iterator[str]:
 
 
 def _sample(cls: type) -> Any:
-    """An instance with defaults, and with the examples of what has none."""
+    """An instance with all defaults, and with examples for required keys."""
     required = {
         key: field.metadata["example"]
         for key, (field, _) in keys_of(cls).items()

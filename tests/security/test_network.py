@@ -28,8 +28,8 @@ def refused(channel: grpc.Channel, **call: Any) -> grpc.RpcError:
 @pytest.mark.parametrize(
     ("lacks", "said"),
     [
-        (("tls_certificate", "tls_key"), "which takes TLS"),
-        (("clients",), "which takes tokens (clients) or certificates of clients"),
+        (("tls_certificate", "tls_key"), "which requires TLS"),
+        (("clients",), "which requires tokens (clients) or certificates of clients"),
     ],
 )
 def test_without_tls_and_a_proof_it_does_not_start_beyond_loopback(

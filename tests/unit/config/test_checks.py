@@ -53,7 +53,7 @@ def problems(text: str) -> list[str]:
         ("parking: {topic: ''}", "parking.topic: is empty; it takes the name of a topic"),
         (
             "dead_letter: {topic: '{name}.dead'}",
-            'dead_letter.topic: "{name}.dead" has other braces than {group}, which is all that is replaced',
+            'dead_letter.topic: "{name}.dead" has braces other than {group}, the only placeholder',
         ),
         ("broker: locla", 'broker: "locla" is not among brokers. Did you mean "local"?'),
     ],
@@ -103,7 +103,7 @@ def test_ranges_take_what_they_need() -> None:
 def test_one_group_is_not_both_leased_and_read_by_ranges() -> None:
     lines = problems("subscriptions:\n  s: {topics: [a]}\n  t: {topics: [b], group: s, mode: ranges}\n")
     assert lines == [
-        'c.yaml:3: subscriptions.t.group: "s" is the group of s, too; one that is read by ranges is read by one alone'
+        'c.yaml:3: subscriptions.t.group: "s" is the group of s, too; `mode: ranges` needs a group of its own'
     ]
 
 
@@ -143,8 +143,8 @@ def test_dead_letters_may_be_consumed_by_another_subscription() -> None:
 
 
 NEEDS_BOTH = (
-    "which takes TLS (listen.tls_certificate and listen.tls_key) and tokens (clients) or certificates of clients "
-    "(listen.tls_client_ca); without, it takes a loopback address such as 127.0.0.1:4770"
+    "which requires TLS (listen.tls_certificate and listen.tls_key) and tokens (clients) or certificates of clients "
+    "(listen.tls_client_ca); otherwise use a loopback address such as 127.0.0.1:4770"
 )
 
 
@@ -159,11 +159,11 @@ NEEDS_BOTH = (
         ),
         (
             "listen: {tcp: '0.0.0.0:80'}",
-            f'listen.tcp: "0.0.0.0:80" is open to other machines, {NEEDS_BOTH}',
+            f'listen.tcp: "0.0.0.0:80" can be reached from other machines, {NEEDS_BOTH}',
         ),
         (
             "listen: {tcp: 'example.org:80'}",
-            f'listen.tcp: "example.org:80" is open to other machines, {NEEDS_BOTH}',
+            f'listen.tcp: "example.org:80" can be reached from other machines, {NEEDS_BOTH}',
         ),
         ("listen: {tcp: '127.0.0.1:4771'}", 'listen.tcp: "127.0.0.1:4771" is the address of http.address, too'),
     ],
@@ -202,29 +202,29 @@ def test_the_network_is_open_to_those_who_prove_who_they_are(listen: str, client
         (
             f"{{tcp: '0.0.0.0:80', {TLS}}}",
             "{}",
-            'listen.tcp: "0.0.0.0:80" is open to other machines, which takes tokens (clients) or certificates of '
-            "clients (listen.tls_client_ca); without, it takes a loopback address such as 127.0.0.1:4770",
+            'listen.tcp: "0.0.0.0:80" can be reached from other machines, which requires tokens (clients) or '
+            "certificates of clients (listen.tls_client_ca); otherwise use a loopback address such as 127.0.0.1:4770",
         ),
         (
             "{tcp: '0.0.0.0:80'}",
             f"{{{APP}}}",
-            'listen.tcp: "0.0.0.0:80" is open to other machines, which takes TLS (listen.tls_certificate and '
-            "listen.tls_key); without, it takes a loopback address such as 127.0.0.1:4770",
+            'listen.tcp: "0.0.0.0:80" can be reached from other machines, which requires TLS (listen.tls_certificate '
+            "and listen.tls_key); otherwise use a loopback address such as 127.0.0.1:4770",
         ),
         (
             "{tcp: '127.0.0.1:80', tls_certificate: /c}",
             "{}",
-            "listen.tls_key: is missing, and there is tls_certificate: a certificate and its key go together",
+            "listen.tls_key: is missing, but tls_certificate is set: a certificate and its key go together",
         ),
         (
             "{tcp: '127.0.0.1:80', tls_key: /k}",
             "{}",
-            "listen.tls_certificate: is missing, and there is tls_key: a certificate and its key go together",
+            "listen.tls_certificate: is missing, but tls_key is set: a certificate and its key go together",
         ),
         (
             "{tcp: '127.0.0.1:80', tls_client_ca: /a}",
             "{}",
-            "listen.tls_client_ca: asks clients for certificates, which takes a tls_certificate first",
+            "listen.tls_client_ca: asks clients for certificates, which requires tls_certificate",
         ),
         (f"{{{TLS}}}", "{}", "listen.tls_certificate: is for listen.tcp, which is empty"),
         ("{authenticate: all}", "{}", "listen.authenticate: is all, but there are no clients with tokens"),
@@ -244,7 +244,7 @@ def test_what_lets_nobody_or_anybody_in_is_refused(listen: str, clients: str, sa
     [
         ("{consume: [orders]}", "clients.app.token_file: is missing."),
         ("{token_file: '', consume: [orders]}", "clients.app.token_file: is empty; it takes the path of a file"),
-        ("{token_file: /t}", "clients.app: has no right: give it some of consume, publish, ranges, admin"),
+        ("{token_file: /t}", "clients.app: has no rights: give it some of consume, publish, ranges, admin"),
         (
             "{token_file: /t, publish: [oders]}",
             'clients.app.publish: "oders" is not among subscriptions. Did you mean "orders"?',

@@ -145,7 +145,7 @@ def test_a_key_without_a_value_is_told_what_it_takes() -> None:
         ("subscriptions: [a]", "a list is not a group of keys; it takes names"),
         ("subscriptions: {a: {topics: [[x]]}}", "a list is not text"),
         ("subscriptions: {a: {topics: [x, '']}}", "has an empty item"),
-        ("subscriptions: {a: {topics: [x, y, x]}}", '"x" is there twice'),
+        ("subscriptions: {a: {topics: [x, y, x]}}", '"x" is given twice'),
         ("subscriptions: {a.b: {topics: [x]}}", "is not a name"),
         ("subscriptions: {'': {topics: [x]}}", "is not a name"),
         ("subscriptions: {a__b: {topics: [x]}}", "is not a name"),
@@ -164,7 +164,7 @@ def test_a_value_of_the_wrong_shape_is_told_the_right_one(text: str, said: str) 
 
 def test_a_key_that_is_there_twice_is_an_error() -> None:
     assert problems("log:\n  level: info\n  level: debug\n") == [
-        "offramp.yaml:3: log.level: is there twice; before in offramp.yaml:2"
+        "offramp.yaml:3: log.level: is given twice; first in offramp.yaml:2"
     ]
 
 
@@ -262,7 +262,7 @@ def test_a_dollar_is_written_twice_before_a_brace_to_be_a_dollar() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("${LEVEL}", "the variable LEVEL is not set; ${LEVEL:default} would do without it"),
+        ("${LEVEL}", "the variable LEVEL is not set; ${LEVEL:default} sets a default"),
         ("${LEVEL:-info}", "the default of ${LEVEL} follows the colon without a dash: ${LEVEL:info}"),
         ("${1}", '"${1}" is not a variable such as ${NAME} or ${NAME:default}; a plain ${ is $${'),
         ("'${LEVEL'", '"${LEVEL" is not a variable'),

@@ -61,7 +61,7 @@ def test_a_variable_that_may_mean_two_names_is_refused(tmp_path: Path) -> None:
     file.write_text("subscriptions: {a-b: {topics: [x]}, a_b: {topics: [y]}}")
     said = problem(str(file), OFFRAMP_SUBSCRIPTIONS__A_B__ORDER="key")
     assert said == (
-        "OFFRAMP_SUBSCRIPTIONS__A_B__ORDER: subscriptions: may mean a-b or a_b; use --set or a variable within the file"
+        "OFFRAMP_SUBSCRIPTIONS__A_B__ORDER: subscriptions: may mean a-b or a_b; use --set, or ${VAR} within the file"
     )
 
 

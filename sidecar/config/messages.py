@@ -1,4 +1,4 @@
-"""How names and values stand in a message: on one line, not too long, and never a secret."""
+"""How names and values appear in messages: on one line, not too long, and never a secret."""
 
 import difflib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 _SECRET = re.compile(
     r"passw(or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|key_?pem|jaas"
-    # librdkafka takes the whole of a login in this one: user, password, keys.
+    # librdkafka takes a whole login in this one: user, password, keys.
     r"|oauthbearer_config",
     re.IGNORECASE,
 )
@@ -16,7 +16,7 @@ HIDDEN = "(hidden)"
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a key or variable of this name holds something to hide, such as `sasl.password` or `API_TOKEN`."""
+    """Whether the name of a key or variable suggests a secret, as `sasl.password` or `API_TOKEN` do."""
     return _SECRET.search(name.replace("-", "_").replace(".", "_")) is not None
 
 
@@ -31,6 +31,7 @@ def without_userinfo(text: str) -> str:
 
 
 def quoted(text: str) -> str:
+    """The text in quotes, cut and on one line, without the user and password of a URL."""
     return f'"{one_line(without_userinfo(text))}"'
 
 
@@ -39,7 +40,7 @@ def join_words(words: tuple[str, ...], last: str = "or") -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`Did you mean "x"?` for the known word that looks most like it, or nothing."""
+    """`Did you mean "x"?` for the most similar known word, or an empty text."""
     lowered = {_plain(name): name for name in known}
     close = difflib.get_close_matches(_plain(word)[:100], lowered, n=1)
     return f'Did you mean "{lowered[close[0]]}"?' if close else ""
