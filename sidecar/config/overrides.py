@@ -52,7 +52,7 @@ def _existing_path(tree: Node, segments: Sequence[str], origin: Origin, problems
         names = list(tree.entries) if isinstance(tree, Table) else []
         fitting = [name for name in names if _as_segment(name) == segment.upper()]
         if len(fitting) > 1:
-            problems.add(origin, path, f"may mean {' or '.join(fitting)}; use --set, or ${VAR} within the file")
+            problems.add(origin, path, f"may mean {' or '.join(fitting)}; use --set, or ${{VAR}} within the file")
             return None
         name = fitting[0] if fitting else segment.lower()
         path.append(name)
