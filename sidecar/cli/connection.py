@@ -18,7 +18,7 @@ from sidecar.model.errors import OfframpError
 
 #: the largest message that a command accepts
 MAX_MESSAGE_BYTES = 256 << 20
-#: seconds for a call that the sidecar answers at once
+#: seconds for a call that the sidecar completes at once
 CALL_TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 3.0
 #: credentials: parameters of the client library, and the options of the command line that set them

@@ -48,7 +48,7 @@ def test_a_sidecar_that_drains_is_healthy_and_not_ready(tmp_path: Path) -> None:
         assert health(*here, "--started") == (0, "started\n")
         assert health(*here, "--ready") == (
             1,
-            'offramp: /readyz says 503: {"ready": false, "reasons": ["draining"]}\n',
+            'offramp: /readyz returned 503: {"ready": false, "reasons": ["draining"]}\n',
         )
         sidecar.kill()
 
@@ -60,7 +60,7 @@ def test_a_sidecar_that_is_gone_is_not_healthy(tmp_path: Path, flag: str) -> Non
         sidecar.kill()
         code, said = health("--set", f"http.address={address}", flag)
         assert code == 1
-        assert said.startswith(f"offramp: no sidecar answers at http://{address}/")
+        assert said.startswith(f"offramp: no sidecar responds at http://{address}/")
 
 
 def test_a_wrong_port_is_told_from_a_sidecar_that_is_not_well(tmp_path: Path) -> None:

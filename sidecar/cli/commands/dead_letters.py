@@ -29,12 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as sidecar:
-        letters = _letters(sidecar, args)
+        entries = _dead_letters(sidecar, args)
         if args.json:
-            for letter in letters:
-                sys.stdout.write(to_json(_as_json(letter)) + "\n")
+            for entry in entries:
+                sys.stdout.write(to_json(_as_json(entry)) + "\n")
             return 0
-        found = list(letters)
+        found = list(entries)
     if args.id and not found:
         raise OfframpError(f"{args.subscription} has no dead letter {args.id}")
     if not found:
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _letters(sidecar: Stubs, args: argparse.Namespace) -> Iterator[admin_pb2.DeadLetter]:
+def _dead_letters(sidecar: Stubs, args: argparse.Namespace) -> Iterator[admin_pb2.DeadLetter]:
     request = admin_pb2.ListDeadLettersRequest(
         subscription=args.subscription,
         limit=args.limit,
@@ -59,40 +59,40 @@ def _letters(sidecar: Stubs, args: argparse.Namespace) -> Iterator[admin_pb2.Dea
         yield from response.dead_letters
 
 
-def _table(letters: list[admin_pb2.DeadLetter]) -> list[str]:
+def _table(entries: list[admin_pb2.DeadLetter]) -> list[str]:
     rows = [("id", "when", "attempts", "worker", "reason")]
-    for letter in letters:
-        rows.append((letter.id, _when(letter), str(letter.attempts), letter.worker or "-", fit(letter.reason, 80)))
+    for entry in entries:
+        rows.append((entry.id, _when(entry), str(entry.attempts), entry.worker or "-", fit(entry.reason, 80)))
     return columns(rows, right=(2,))
 
 
-def _details(letter: admin_pb2.DeadLetter) -> list[str]:
-    content = payload(letter.record)
+def _details(entry: admin_pb2.DeadLetter) -> list[str]:
+    content = payload(entry.record)
     rows = [
-        ("id", letter.id),
-        ("when", _when(letter)),
-        ("attempts", str(letter.attempts)),
-        ("worker", letter.worker or "-"),
-        ("reason", fit(letter.reason, 1024)),
+        ("id", entry.id),
+        ("when", _when(entry)),
+        ("attempts", str(entry.attempts)),
+        ("worker", entry.worker or "-"),
+        ("reason", fit(entry.reason, 1024)),
     ]
     rows += [(name, to_json(value)) for name, value in content.items() if name != "headers"]
     rows += [("header", to_json(header)) for header in content["headers"]]
     return columns(rows)
 
 
-def _as_json(letter: admin_pb2.DeadLetter) -> dict[str, object]:
+def _as_json(entry: admin_pb2.DeadLetter) -> dict[str, object]:
     return {
-        "id": letter.id,
-        "topic": letter.topic,
-        "lane": letter.lane,
-        "position": letter.position,
-        "reason": letter.reason,
-        "attempts": letter.attempts,
-        "worker": letter.worker,
-        "dead_lettered_ms": letter.dead_lettered_ms,
-        **payload(letter.record),
+        "id": entry.id,
+        "topic": entry.topic,
+        "lane": entry.lane,
+        "position": entry.position,
+        "reason": entry.reason,
+        "attempts": entry.attempts,
+        "worker": entry.worker,
+        "dead_lettered_ms": entry.dead_lettered_ms,
+        **payload(entry.record),
     }
 
 
-def _when(letter: admin_pb2.DeadLetter) -> str:
-    return datetime.fromtimestamp(letter.dead_lettered_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _when(entry: admin_pb2.DeadLetter) -> str:
+    return datetime.fromtimestamp(entry.dead_lettered_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -18,9 +18,9 @@ from typing import Any
 from sidecar.cli.parser import count
 from sidecar.model.errors import OfframpError
 
-#: with fewer, everything is over before it can be seen
-_LEAST_RECORDS = 10_000
-_MOST_WORKERS = 32
+#: with fewer, the demo ends before anything can be seen
+_MIN_RECORDS = 10_000
+_MAX_WORKERS = 32
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +53,15 @@ def _demo(module: str) -> Any:
 
 def _records(text: str) -> int:
     records = count(text)
-    if records < _LEAST_RECORDS:
-        raise argparse.ArgumentTypeError(f"{records} is too few to see anything; it takes {_LEAST_RECORDS:,} or more")
+    if records < _MIN_RECORDS:
+        raise argparse.ArgumentTypeError(f"{records} is too few to see anything; it takes {_MIN_RECORDS:,} or more")
     return records
 
 
 def _workers(text: str) -> int:
     workers = count(text)
-    if not 2 <= workers <= _MOST_WORKERS:
+    if not 2 <= workers <= _MAX_WORKERS:
         raise argparse.ArgumentTypeError(
-            f"{workers} is not from 2 to {_MOST_WORKERS}: one is killed, and others must remain"
+            f"{workers} is not from 2 to {_MAX_WORKERS}: one is killed, and others must remain"
         )
     return workers

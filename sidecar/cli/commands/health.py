@@ -17,7 +17,7 @@ from sidecar.cli.connection import CallError, address_of, check_reachable
 from sidecar.cli.parser import add_config
 from sidecar.model.addresses import parse_address
 
-#: seconds; a sidecar that works answers at once, and probes have deadlines of their own
+#: seconds; a working sidecar responds at once, and probes have deadlines of their own
 _TIMEOUT = 5.0
 
 
@@ -53,7 +53,7 @@ def _get(address: str, path: str) -> str:
         why = str(error.strerror or error or type(error).__name__).lower()
         if isinstance(error, ConnectionResetError):
             raise CallError(f"{_not_offramp(address)} ({why})") from None
-        raise CallError(f"no sidecar answers at http://{address}{path}, which is http.address: {why}") from None
+        raise CallError(f"no sidecar responds at http://{address}{path}, which is http.address: {why}") from None
     except http.client.HTTPException:
         raise CallError(f"{_not_offramp(address)} (it does not speak HTTP)") from None
     finally:
@@ -61,7 +61,7 @@ def _get(address: str, path: str) -> str:
     if response.status == http.client.NOT_FOUND:
         raise CallError(f"{_not_offramp(address)} (it has no {path})")
     if response.status != http.client.OK:
-        raise CallError(f"{path} says {response.status}: {' '.join(body.split())}")
+        raise CallError(f"{path} returned {response.status}: {' '.join(body.split())}")
     return body
 
 

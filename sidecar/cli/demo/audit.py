@@ -174,12 +174,12 @@ class _Comparison:
                 yield _problem(record, "acked, but still parked: it would be delivered again")
 
     def _wrong_ends(self) -> Iterator[Problem]:
-        for record, letter in sorted(self._broker.dead.items()):
+        for record, entry in sorted(self._broker.dead.items()):
             kind, tried = self._kind(record), self._journals.nacked[record] + self._was_received_again(record)
             if self.is_acked(record):
                 yield _problem(record, "a dead letter, but a worker acked it")
             elif kind not in _MUST_FAIL:
-                yield _problem(record, f"a dead letter ({letter.reason}), but nothing is wrong with it")
+                yield _problem(record, f"a dead letter ({entry.reason}), but nothing is wrong with it")
             elif record not in self._journals.rejected and tried < self._plan.attempts:
                 yield _problem(record, f"a dead letter, but no worker rejected it and it was tried only {tried} times")
         for record, kind in sorted(self._broker.kinds.items()):

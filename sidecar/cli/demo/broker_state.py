@@ -48,8 +48,8 @@ async def read_broker_state(folder: Folder) -> BrokerState:
         await _read_orders(state, broker)
         await _read_cursors(state, broker, settings)
         await _read_parked(state, broker, settings.retry_topic)
-        for letter in await dead_letters.list_dead_letters(broker, settings):
-            state.dead[Lane(letter.topic, letter.record.lane), letter.record.position] = letter
+        for entry in await dead_letters.list_dead_letters(broker, settings):
+            state.dead[Lane(entry.topic, entry.record.lane), entry.record.position] = entry
         return state
     finally:
         await broker.close()
