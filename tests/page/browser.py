@@ -31,12 +31,12 @@ _FLAGS = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
-#: seconds for anything on a busy machine
-_PATIENCE = 60.0
+#: seconds that anything may take on a busy machine
+_TIMEOUT = 60.0
 
 
 class Browser:
-    """One window. Looks and abilities may be changed at any time; they count from the next `open` on."""
+    """One window. Emulated properties may change at any time; they apply from the next `open` on."""
 
     def __init__(self, folder: Path) -> None:
         chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
@@ -51,7 +51,7 @@ class Browser:
 
     def __enter__(self) -> Self:
         try:
-            port = eventually(self._port, "chromedriver listens", _PATIENCE)
+            port = eventually(self._port, "chromedriver listens", _TIMEOUT)
             self._root = f"http://127.0.0.1:{port}"
             options = {
                 "binary": self._chromium,
@@ -69,16 +69,16 @@ class Browser:
         if self._session:
             self._call("DELETE", self._session)
         self._process.terminate()
-        self._process.wait(_PATIENCE)
+        self._process.wait(_TIMEOUT)
 
-    # Looks
+    # Emulation
 
-    def looks(self, *, dark: bool = False, width: int = 1280, height: int = 900, scale: float = 1.0) -> None:
-        self._chromium_says(
+    def emulate(self, *, dark: bool = False, width: int = 1280, height: int = 900, scale: float = 1.0) -> None:
+        self._devtools(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
         )
-        self._chromium_says(
+        self._devtools(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
@@ -86,8 +86,8 @@ class Browser:
             mobile=width < 600,
         )
 
-    def scripts(self, allowed: bool) -> None:
-        self._chromium_says("Emulation.setScriptExecutionDisabled", value=not allowed)
+    def allow_scripts(self, allowed: bool) -> None:
+        self._devtools("Emulation.setScriptExecutionDisabled", value=not allowed)
 
     # Pages
 
@@ -95,28 +95,28 @@ class Browser:
         self._call("POST", f"{self._session}/url", {"url": url})
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What the body of a function returns, in the page. Works also where the page may not run its own scripts."""
+        """Runs the body of a function in the page and returns its result, even where the page may not run scripts."""
         return self._call("POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)})
 
     def text(self, selector: str = "body") -> str:
-        """What a person reads of it, as far as it is shown; nothing if it is not there."""
+        """The visible text of an element; empty if there is none."""
         found: str = self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
         return found
 
-    def sees(self, look: Callable[[], object], what: str) -> None:
-        """Waits until it does."""
-        eventually(look, what, _PATIENCE)
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Waits until the condition holds."""
+        eventually(condition, what, _TIMEOUT)
 
     def console(self) -> list[str]:
-        """What the browser complained of since it was last asked."""
+        """The messages of the console since the last call."""
         entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
         return [f"{entry['level']}: {entry['message']}" for entry in entries]
 
     def screenshot(self, file: Path, *, whole: bool = True) -> None:
-        answer = self._chromium_says("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        answer = self._devtools("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         file.write_bytes(base64.b64decode(answer["data"]))
 
-    def _chromium_says(self, command: str, **arguments: object) -> Any:
+    def _devtools(self, command: str, **arguments: object) -> Any:
         return self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": arguments})
 
     def _port(self) -> int:
@@ -129,7 +129,7 @@ class Browser:
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(self._root + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE) as response:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
                 return json.load(response)["value"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.read().decode()}") from None

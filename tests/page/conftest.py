@@ -11,7 +11,7 @@ from tests.page.browser import Browser
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One for a file of tests: it takes seconds to start. Each test says how it looks."""
+    """One for each file of tests: it takes seconds to start. Each test sets its properties."""
     with Browser(tmp_path_factory.mktemp("browser")) as browser:
         yield browser
 

@@ -35,7 +35,7 @@ _SUBSCRIPTIONS = {
 
 
 class Load:
-    """Orders come in waves, and are handled as orders are."""
+    """Orders that arrive in waves, and workers that handle them, some with failures."""
 
     def __init__(self, sidecar: Sidecar) -> None:
         self._sidecar = sidecar
@@ -90,9 +90,9 @@ def main(folder: Path, seconds: float) -> None:
         with sidecar, Browser(Path(scratch)) as browser, Load(sidecar).running():
             time.sleep(seconds)
             for name, looks in _LOOKS.items():
-                browser.looks(**looks)  # type: ignore[arg-type]
+                browser.emulate(**looks)  # type: ignore[arg-type]
                 browser.open(f"http://{sidecar.http}/")
-                browser.sees(lambda: browser.run("return document.querySelectorAll('.area').length >= 3"), "charts")
+                browser.wait_for(lambda: browser.run("return document.querySelectorAll('.area').length >= 3"), "charts")
                 browser.screenshot(folder / f"{name}.png", whole=False)
                 print(folder / f"{name}.png")
 

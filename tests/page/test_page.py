@@ -1,4 +1,4 @@
-"""The status page as people see it: in a real browser, of a real sidecar."""
+"""The status page of a real sidecar in a real browser."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,19 +49,21 @@ return [...document.querySelectorAll("#page *")]
 """
 
 
-def see(browser: Browser, sidecar: Sidecar, *, dark: bool = False, width: int = 1280, scripts: bool = True) -> None:
-    """Open the page anew, looked at like this."""
+def open_page(
+    browser: Browser, sidecar: Sidecar, *, dark: bool = False, width: int = 1280, scripts: bool = True
+) -> None:
+    """Open the page again, with these properties of the browser."""
     # The page of a sidecar that is gone by now has complained of that.
     browser.open("about:blank")
     browser.console()
-    browser.looks(dark=dark, width=width)
-    browser.scripts(scripts)
+    browser.emulate(dark=dark, width=width)
+    browser.allow_scripts(scripts)
     browser.open(f"http://{sidecar.http}/")
 
 
 @contextmanager
 def busy(sidecar: Sidecar) -> Iterator[offramp.Batch]:
-    """A worker that has a batch in hand."""
+    """A worker that holds a batch."""
     sidecar.publish("orders", [b"%d" % n for n in range(30)], lane=0)
     with offramp.connect("orders", address=sidecar.target, name="tortoise") as consumer:
         batch = consumer.take(timeout=PATIENCE)
@@ -73,7 +75,7 @@ def busy(sidecar: Sidecar) -> Iterator[offramp.Batch]:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_it_can_be_read_in_light_and_dark(browser: Browser, sidecar: Sidecar, dark: bool, scripts: bool) -> None:
     with busy(sidecar):
-        see(browser, sidecar, dark=dark, scripts=scripts)
+        open_page(browser, sidecar, dark=dark, scripts=scripts)
         assert "All is well" in browser.text("h2")
         contrasts = browser.run(_CONTRASTS)
         assert len(contrasts) > 60
@@ -85,7 +87,7 @@ def test_it_can_be_read_in_light_and_dark(browser: Browser, sidecar: Sidecar, da
 
 def test_without_scripts_it_is_tables_with_everything(browser: Browser, sidecar: Sidecar) -> None:
     with busy(sidecar):
-        see(browser, sidecar, scripts=False)
+        open_page(browser, sidecar, scripts=False)
         headings = browser.run("return [...document.querySelectorAll('h1, h2, h3')].map((node) => node.innerText)")
         assert [words.split()[0] for words in headings] == [
             "Offramp", "All", "orders", "Lanes", "Workers", "Dead", "Parked", "Events"
@@ -103,22 +105,22 @@ def test_it_never_scrolls_sideways(browser: Browser, tmp_path: Path, width: int)
     subscriptions = {"orders": {"topics": [name, "orders"]}}
     with Sidecar(tmp_path, subscriptions=subscriptions) as sidecar, busy(sidecar):
         for scripts in (False, True):
-            see(browser, sidecar, width=width, scripts=scripts)
+            open_page(browser, sidecar, width=width, scripts=scripts)
             assert browser.run("return [innerWidth, document.documentElement.scrollWidth]") == [width, width]
         assert browser.run(_BEYOND) == []
 
 
 def test_it_stays_up_to_date_by_itself(browser: Browser, sidecar: Sidecar) -> None:
-    see(browser, sidecar)
+    open_page(browser, sidecar)
     assert "No worker is connected" in browser.text(".workers")
     browser.run("document.querySelector('main').mine = 'the same'")
     with busy(sidecar) as batch:
-        browser.sees(lambda: "tortoise" in browser.text(".workers"), "the worker is shown")
-        browser.sees(lambda: f"In flight\n{len(batch)}\n" in browser.text("dl"), "its records are shown")
+        browser.wait_for(lambda: "tortoise" in browser.text(".workers"), "the worker is shown")
+        browser.wait_for(lambda: f"In flight\n{len(batch)}\n" in browser.text("dl"), "its records are shown")
         batch.ack()
         drawn = "return document.querySelector('.chart.good .area')?.getBoundingClientRect().height ?? 0"
-        browser.sees(lambda: browser.run(drawn) > 20, "the chart has them")
-    browser.sees(lambda: "No worker is connected" in browser.text(".workers"), "the worker is gone")
+        browser.wait_for(lambda: browser.run(drawn) > 20, "the chart has them")
+    browser.wait_for(lambda: "No worker is connected" in browser.text(".workers"), "the worker is gone")
     assert browser.run("return document.querySelector('main').mine") == "the same"
     assert browser.console() == []
 
@@ -129,14 +131,16 @@ def test_what_is_unfolded_and_selected_stays_so_while_news_arrive(browser: Brows
         batch = consumer.take(timeout=PATIENCE)
         assert batch is not None
         assert batch.reject("no such account").result(PATIENCE)
-        see(browser, sidecar)
-        browser.sees(lambda: browser.run("return document.querySelector('details') !== null"), "dead letters are shown")
+        open_page(browser, sidecar)
+        browser.wait_for(
+            lambda: browser.run("return document.querySelector('details') !== null"), "dead letters are shown"
+        )
         browser.run("document.querySelector('details').open = true")
         browser.run("getSelection().selectAllChildren(document.querySelector('h1'))")
         admin_pb2_grpc.AdminServiceStub(channel).Pause(
             admin_pb2.PauseRequest(subscription="orders", reason="lunch"), timeout=PATIENCE
         )
-        browser.sees(lambda: "1 thing needs you" in browser.text(".alarm h2"), "the trouble is shown")
+        browser.wait_for(lambda: "1 thing needs you" in browser.text(".alarm h2"), "the trouble is shown")
         assert "offramp resume orders" in browser.text(".alarm")
         assert browser.run("return document.title") == "(1) Offramp"
         assert browser.run("return document.querySelector('details').open") is True
@@ -145,34 +149,34 @@ def test_what_is_unfolded_and_selected_stays_so_while_news_arrive(browser: Brows
 
 
 def test_it_can_be_paused_and_goes_on(browser: Browser, sidecar: Sidecar) -> None:
-    see(browser, sidecar)
+    open_page(browser, sidecar)
     assert browser.text("#live") == "Live"
     browser.run("document.getElementById('live').click()")
     assert browser.text("#live") == "Go on"
     as_of = browser.text("#asof")
     with busy(sidecar):
-        browser.sees(lambda: sidecar.status().in_flight_records > 0, "there is news")
+        browser.wait_for(lambda: sidecar.status().in_flight_records > 0, "there is news")
         # Longer than it would take to ask again.
         browser.run("return new Promise((done) => setTimeout(done, 2500))")
         assert browser.text("#asof") == as_of
         browser.run("document.getElementById('live').click()")
-        browser.sees(lambda: "tortoise" in browser.text(".workers"), "the news are shown")
+        browser.wait_for(lambda: "tortoise" in browser.text(".workers"), "the news are shown")
 
 
 def test_a_sidecar_that_does_not_answer_is_told_of_and_one_that_is_back_too(browser: Browser, sidecar: Sidecar) -> None:
     sidecar.settings["http"]["address"] = f"127.0.0.1:{free_ports(1)[0]}"
     sidecar.restart()
-    see(browser, sidecar)
+    open_page(browser, sidecar)
     sidecar.kill()
-    browser.sees(lambda: browser.text("#live") == "No answer", "it says that there is no answer")
+    browser.wait_for(lambda: browser.text("#live") == "No answer", "it says that there is no answer")
     assert "Nothing is wrong" in browser.text("h2")
     browser.console()
     sidecar.start()
-    browser.sees(lambda: browser.text("#live") == "Live", "it is back")
+    browser.wait_for(lambda: browser.text("#live") == "Live", "it is back")
 
 
 def test_hostile_names_and_reasons_are_shown_as_they_are(browser: Browser, tmp_path: Path) -> None:
-    """As names of workers, of topics, and as reasons of dead letters; nothing of it runs."""
+    """As names of workers and topics and as reasons of dead letters; none of it is executed."""
     topics = [HOSTILE[0], HOSTILE[2], HOSTILE[3]]
     with Sidecar(tmp_path, subscriptions={"orders": {"topics": ["orders", *topics]}}) as sidecar:
         sidecar.publish("orders", [b"%d" % n for n in range(len(HOSTILE))])
@@ -186,10 +190,10 @@ def test_hostile_names_and_reasons_are_shown_as_they_are(browser: Browser, tmp_p
                 batch[0].reject(text)
                 batch.release()
         with offramp.connect("orders", address=sidecar.target, name=shown[0]):
-            see(browser, sidecar)
-            browser.sees(lambda: shown[0] in browser.text(".workers"), "the worker is shown")
+            open_page(browser, sidecar)
+            browser.wait_for(lambda: shown[0] in browser.text(".workers"), "the worker is shown")
             page = "return document.body.textContent"
-            browser.sees(lambda: all(text in str(browser.run(page)) for text in shown), "all is shown")
+            browser.wait_for(lambda: all(text in str(browser.run(page)) for text in shown), "all is shown")
             lanes = browser.run("return document.querySelector('.lanes').textContent")
             assert [topic for topic in topics if f"{topic}/0" not in lanes] == []
         assert browser.run("return document.querySelectorAll('img, iframe, object, embed, form, input').length") == 0
@@ -198,8 +202,8 @@ def test_hostile_names_and_reasons_are_shown_as_they_are(browser: Browser, tmp_p
 
 
 def test_the_policy_is_in_force(browser: Browser, sidecar: Sidecar) -> None:
-    """What would break in, if the markup ever let it, is stopped by the browser."""
-    see(browser, sidecar)
+    """Even if the markup let something in, the browser would stop it."""
+    open_page(browser, sidecar)
     browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.broken = true\">')")
     browser.run(
         "const s = document.createElement('script'); s.textContent = 'window.broken = true'; document.body.append(s)"

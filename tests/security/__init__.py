@@ -1,1 +1,1 @@
-"""Who may come in, what they may do, and what nobody ever sees. `docs/security.md` names these tests."""
+"""Authentication, rights, and what must stay secret. `docs/security.md` names these tests."""

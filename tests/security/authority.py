@@ -1,4 +1,4 @@
-"""A certificate authority of a test's own, which signs whatever is asked of it."""
+"""A certificate authority of its own for a test, which signs every request."""
 
 import subprocess
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Pair:
 
 
 class Authority:
-    """Keys are those of elliptic curves, which are made in a moment."""
+    """Uses keys of elliptic curves, which are fast to create."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)

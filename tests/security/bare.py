@@ -1,4 +1,4 @@
-"""A client as bad as HTTP/2 allows: it leaves requests unfinished and answers unread, for as long as it is there.
+"""A client as bad as HTTP/2 allows: it leaves requests unfinished and responses unread while it lives.
 
 It keeps to the rules of flow control, since whoever breaks them loses the connection and does no harm.
 """
@@ -77,7 +77,7 @@ class BareClient:
         return self.ended
 
     def _push(self) -> bool:
-        """Send one frame of each stream that may send; answers whether there was one."""
+        """Send one frame of each stream that may send; returns whether there was one."""
         moved = False
         for stream, (body, whole) in [*self._unsent.items()]:
             size = min(len(body), self._rooms[stream], self._room, _MOST_FRAME)
@@ -93,7 +93,7 @@ class BareClient:
         return moved
 
     def _listen(self, seconds: float) -> bool:
-        """Take in what the other side says; answers whether it said anything within so many seconds."""
+        """Receive from the other side; returns whether anything arrived within so many seconds."""
         pending = self._connection.pending() if isinstance(self._connection, ssl.SSLSocket) else 0
         if not pending and not select.select([self._connection], [], [], seconds)[0]:
             return False

@@ -28,7 +28,7 @@ def machine() -> str:
 
 
 class Secured:
-    """A folder with an authority, a certificate and tokens, and the settings that go with them."""
+    """A folder with an authority, a certificate and tokens, and the settings that use them."""
 
     def __init__(self, folder: Path, **rights: Mapping[str, Any]) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Secured:
         self.clients = {name: {"token_file": str(self.token_file(name)), **client} for name, client in given.items()}
 
     def token_file(self, name: str, *tokens: str) -> Path:
-        """Written anew, as Kubernetes does it: another file takes the place of the old one."""
+        """Replaced as Kubernetes does it: by another file in its place."""
         path = self.folder / f"{name}.token"
         secret_file(path.with_suffix(".new"), "\n".join(tokens or (TOKENS[name],)) + "\n").rename(path)
         return path
@@ -66,7 +66,7 @@ class Secured:
         )
 
     def access(self, sidecar: Sidecar, client: str = "", **more: Any) -> dict[str, Any]:
-        """Options for everything in the client's library."""
+        """Options for every function of the client library."""
         return {
             "address": tcp_address(sidecar),
             "ca": str(self.authority.certificate),

@@ -1,4 +1,4 @@
-"""Certificates, keys and tokens that are not good: one clear sentence each, and no start."""
+"""Certificates, keys and tokens that cannot be used: one clear sentence each, and no start."""
 
 import asyncio
 import os

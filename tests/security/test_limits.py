@@ -1,4 +1,4 @@
-"""What one client can cost: connections, calls, large requests, and answers that it does not read."""
+"""What one client can cost: connections, calls, large requests, and unread responses."""
 
 import contextlib
 import signal
@@ -81,7 +81,7 @@ HEALTH = "/grpc.health.v1.Health/Check"
 
 
 def shaken_hands(secured: Secured, sidecar: Sidecar) -> socket.socket:
-    """A connection to the sidecar's TLS port, which has shown no token so far."""
+    """A connection to the sidecar's TLS port that has sent no token so far."""
     context = ssl.create_default_context(cafile=str(secured.authority.certificate))
     context.set_alpn_protocols(["h2"])
     host, _, port = tcp_address(sidecar).rpartition(":")
@@ -89,7 +89,7 @@ def shaken_hands(secured: Secured, sidecar: Sidecar) -> socket.socket:
 
 
 def test_unfinished_requests_of_strangers_do_not_make_the_sidecar_fat(tmp_path: Path) -> None:
-    """Health is for everybody, so what they send with it is not even read."""
+    """Health is for everybody, so its requests are not even read."""
     secured = Secured(tmp_path)
     with secured.sidecar() as sidecar:
         before = fat(sidecar)
@@ -197,7 +197,7 @@ def test_a_client_that_does_not_read_does_not_make_the_sidecar_fat(tmp_path: Pat
 
 
 def fetched(channel: grpc.Channel) -> Sequence[record_pb2.Batch] | None:
-    """None where it is refused because too much was not read."""
+    """None if it is refused because too much was left unread."""
     try:
         return fetch(channel).batches
     except grpc.RpcError as error:
@@ -237,7 +237,7 @@ def test_answers_to_fetch_that_are_not_read_do_not_make_the_sidecar_fat(tmp_path
 
 
 def test_a_client_on_another_machine_that_gives_no_sign_of_life_is_given_up(tmp_path: Path) -> None:
-    """On the socket it never is: there the kernel tells. See tests/e2e/test_blocked.py."""
+    """On the socket it never is: there the kernel reports a dead client. See tests/e2e/test_blocked.py."""
     secured = Secured(tmp_path)
     with secured.sidecar(listen=secured.listen(silence="2s")) as sidecar:
         sidecar.publish("orders", [b"1"])

@@ -1,4 +1,4 @@
-"""Over TCP beyond loopback: TLS and a proof of who calls, or nothing at all."""
+"""Over TCP beyond loopback: TLS and proof of identity, or nothing."""
 
 import json
 import subprocess
@@ -108,7 +108,7 @@ def test_a_caller_without_tls_gets_no_word(tmp_path: Path) -> None:
 
 
 def test_a_client_does_not_show_its_token_to_a_stranger(tmp_path: Path) -> None:
-    """The sidecar's certificate is of another authority than the one the client trusts."""
+    """The sidecar's certificate is signed by an authority that the client does not trust."""
     secured = Secured(tmp_path)
     other = Authority(tmp_path / "other")
     with secured.sidecar() as sidecar:
@@ -285,6 +285,6 @@ def test_a_worker_in_processes_shows_its_token_in_each(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_clients_a_token_is_neither_asked_for_nor_looked_at(tmp_path: Path) -> None:
-    """An app may have one in its environment and find a sidecar that knows of none."""
+    """An app may have a token in its environment and find a sidecar without clients."""
     with Sidecar(tmp_path) as sidecar, offramp.open_channel(sidecar.target, token=TOKENS["nobody"]) as channel:
         assert status(channel).version

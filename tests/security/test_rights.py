@@ -1,4 +1,4 @@
-"""What a caller may do, by subscription. Each right is tried by somebody who lacks it."""
+"""What a caller may do, by subscription. Each right is tried by a caller that lacks it."""
 
 import json
 import stat
@@ -142,7 +142,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Secured, S
 
 
 def denial(call: Callable[[], Any]) -> str:
-    """The words with which a call is denied; empty if it is not, whatever else comes of it."""
+    """The text with which a call is denied; empty if it is not denied, whatever its result."""
     try:
         call()
     except grpc.RpcError as error:
@@ -171,7 +171,7 @@ def test_a_right_is_for_the_subscriptions_that_it_names(stage: tuple[Secured, Si
 
 
 def test_all_calls_of_the_protocol_are_in_this_table() -> None:
-    """A call that is added needs a right, and a test that tries it without."""
+    """A new call needs a right, and a test that tries it without."""
     methods = {
         method.name
         for file in (admin_pb2, consumer_pb2, log_pb2, publish_pb2)
@@ -183,7 +183,7 @@ def test_all_calls_of_the_protocol_are_in_this_table() -> None:
 
 
 def test_a_lease_is_no_proof_of_a_right(stage: tuple[Secured, Sidecar]) -> None:
-    """Leases are counted, so that one can be guessed from another. Guessing one of another subscription is no use."""
+    """Leases are counted, so one can be guessed from another. Guessing one of another subscription is of no use."""
     secured, sidecar = stage
     sidecar.publish("payments", [b"1"])
     with secured.channel(sidecar, "all-but-publish") as theirs, secured.channel(sidecar, "only-consume") as channel:

@@ -1,4 +1,4 @@
-"""Files that rotate while the sidecar serves: nobody is dropped, and a bad rotation changes nothing."""
+"""Files that change while the sidecar serves: no connection is dropped, and bad files change nothing."""
 
 import os
 import ssl
@@ -45,7 +45,7 @@ class Volume:
 
 
 def shown_certificate(sidecar: Sidecar) -> str:
-    """The one that a new connection sees."""
+    """The certificate that a new connection gets."""
     host, _, port = tcp_address(sidecar).rpartition(":")
     return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE)
 
@@ -89,7 +89,7 @@ def test_a_new_certificate_is_shown_to_new_connections_and_no_old_one_is_dropped
 
 
 def spoilings(secured: Secured, volume: Volume) -> Iterator[str]:
-    """Rotations that went wrong, one after the other, and what is to be said of each."""
+    """Rotations with bad files, one after the other, and the error of each."""
     volume.put_pair(secured.authority.sign("localhost", ends="20200202000000Z"))
     yield "has expired, at 2020-02-02T00:00:00Z"
     volume.put_pair(Pair(secured.server.certificate, secured.authority.sign("localhost").key))

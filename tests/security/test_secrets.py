@@ -1,4 +1,4 @@
-"""Marked secrets and payloads through failures of all kinds, at debug level, and then everything the sidecar says."""
+"""Marked secrets and payloads pass failures of all kinds at debug level; no output of the sidecar may contain them."""
 
 import base64
 import json
@@ -42,7 +42,7 @@ VALUE, KEY, HEADER, HEADER_VALUE, TOKEN, OLD_TOKEN, WRONG_TOKEN, PASSWORD, PULSA
 
 
 def forms(secret: str) -> Iterator[str]:
-    """As it may look when somebody prints it without thinking."""
+    """The forms in which careless code may print it."""
     raw = secret.encode()
     yield secret
     yield raw.hex()
@@ -61,7 +61,7 @@ def publish(channel: grpc.Channel, count: int = 1) -> None:
 
 
 def settle(channel: grpc.Channel, outcome: Any, **more: Any) -> None:
-    """Take a batch of one, and say how it went."""
+    """Take a batch of one record and settle it."""
     stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
     request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
     (batch,) = stub.Fetch(request, timeout=PATIENCE).batches

@@ -13,7 +13,7 @@ from tests.e2e.test_listening import refusal
 
 
 def another_group() -> int:
-    """One that this user may give a file to."""
+    """A group that this user may give a file to."""
     if os.getuid() == 0:
         return 4_770
     others = [group for group in os.getgroups() if group != os.getgid()]

@@ -1,4 +1,4 @@
-"""A sidecar made of canned answers, on a real socket, for the commands that call one."""
+"""A fake sidecar with canned responses, on a real socket, for the commands that call one."""
 
 import queue
 import threading
@@ -89,7 +89,7 @@ class FakePublish(publish_pb2_grpc.PublishServiceServicer):
 
 
 class FakeConsumer(consumer_pb2_grpc.ConsumerServiceServicer):
-    """Gives out `batches` one by one and remembers what became of their records."""
+    """Delivers `batches` one by one and remembers the outcome of each record."""
 
     def __init__(self) -> None:
         self.batches: queue.SimpleQueue[record.Batch] = queue.SimpleQueue()
@@ -107,7 +107,7 @@ class FakeConsumer(consumer_pb2_grpc.ConsumerServiceServicer):
         self.batches.put(record.Batch(lease=b"lease%d" % number, topic=topic, records=records))
 
     def outcomes(self) -> list[record.Outcome]:
-        """What became of each record, in the order of the batches."""
+        """The outcome of each record, in the order of the batches."""
         out: list[record.Outcome] = []
         for settlement in self.settlements:
             fates = [settlement.outcome] * len(self.leased[settlement.lease].records)

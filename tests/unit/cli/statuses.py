@@ -1,4 +1,4 @@
-"""A status for tests of what is made of it."""
+"""Statuses for tests of their display."""
 
 from offramp.v1 import admin_pb2 as admin
 

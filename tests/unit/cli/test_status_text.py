@@ -1,4 +1,4 @@
-"""What `offramp status` and `offramp top` make of a status."""
+"""How `offramp status` and `offramp top` show a status."""
 
 import re
 

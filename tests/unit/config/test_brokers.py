@@ -17,7 +17,7 @@ from tests.memory_broker import MemoryOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostOptions(BrokerOptions):
-    """Options of a broker that is made up."""
+    """Options of a fictitious broker."""
 
     traits: ClassVar[Traits] = MemoryOptions.traits
 

@@ -1,4 +1,4 @@
-"""What settings must be to each other."""
+"""Rules between settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""From a file to settings, and what is said of a file that is wrong."""
+"""From a file to settings, and the errors of a file with mistakes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whatever is written, the answer is settings or a ConfigError."""
+"""Any text gives either settings or a ConfigError."""
 
 import dataclasses
 import json
@@ -94,7 +94,7 @@ def test_no_override_does_more_than_fail_with_a_config_error(environ: dict[str, 
 
 
 def values_of(cls: type) -> st.SearchStrategy[Any]:
-    """Settings with any values that each by itself is allowed."""
+    """Settings with any values that are allowed by themselves."""
     fields: dict[str, st.SearchStrategy[Any]] = {}
     for key, (field, hint) in keys_of(cls).items():
         fmt = format_of(hint)

@@ -1,4 +1,4 @@
-"""What the environment and --set change, and who wins."""
+"""Overrides by the environment and --set, and their precedence."""
 
 from pathlib import Path
 

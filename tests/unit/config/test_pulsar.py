@@ -1,4 +1,4 @@
-"""What `offramp lint` says of Pulsar."""
+"""Errors that `offramp lint` reports for Pulsar."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ subscriptions:
 
 
 def lint(folder: Path, kind: str, settings: str = "", more: str = "", topics: str = "orders") -> list[str]:
-    """What is wrong, without the name of the file."""
+    """The errors, without the name of the file."""
     file = folder / "offramp.yaml"
     file.write_text(BASE.format(kind=kind, settings=settings, more=more, topics=topics))
     try:

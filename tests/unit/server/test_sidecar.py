@@ -1,4 +1,4 @@
-"""The process as a whole, where one part is late for another."""
+"""The process as a whole, while one part is later than another."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.unit.server.grpc.service_kit import run
 
 
 class LateBroker(MemoryBroker):
-    """Opens when it is told to."""
+    """Opens when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ ACK, RELEASE = record.OUTCOME_ACK, record.OUTCOME_RELEASE
 
 @contextmanager
 def consuming(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command as a process of its own, with pipes."""
+    """Runs the command as a process, with pipes."""
     command = [sys.executable, "-m", "sidecar", "consume", "orders", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
@@ -39,7 +39,7 @@ def end_of(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 
 
 def waiting_in(pipe: int) -> int:
-    """Bytes that are in a pipe and that nobody has read."""
+    """Unread bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 

@@ -1,4 +1,4 @@
-"""Commands that look at a sidecar and operate it."""
+"""Commands that inspect and operate a sidecar."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`offramp top`: how it treats its terminal, its pipe, and a sidecar that goes away."""
+"""`offramp top`: its terminal, its pipe, and a sidecar that goes away."""
 
 import os
 import pty
@@ -33,7 +33,7 @@ def test_lines_go_to_a_pipe_until_its_reader_leaves(sidecar: FakeSidecar) -> Non
 
 
 class Terminal:
-    """The far side of a pseudo terminal: what was drawn so far."""
+    """The other end of a pseudo terminal: what was drawn so far."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd

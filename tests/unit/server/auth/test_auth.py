@@ -1,4 +1,4 @@
-"""Callers, their rights, and tokens that come and go."""
+"""Callers, their rights, and tokens that are added and removed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -139,7 +139,7 @@ class Details:
 
 
 def admission(guard: Guard, details: Details) -> Caller | None:
-    """Who was let in, or None."""
+    """The caller that was admitted, or None."""
     seen: list[Caller] = []
 
     async def go_on(_: Any) -> Any:

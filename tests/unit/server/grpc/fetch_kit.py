@@ -1,4 +1,4 @@
-"""What tests of `Fetch` share."""
+"""Shared by the tests of `Fetch`."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ class Session:
         return session
 
     def fetch(self, *settlements: record_pb2.Settlement, seq: int | None = None, **fields: Any) -> Any:
-        """The call, which may be awaited or cancelled."""
+        """Start the call; the task may be awaited or cancelled."""
         self.seq = self.seq + 1 if seq is None else seq
         fields.setdefault("wait_ms", LONG)
         request = consumer_pb2.FetchRequest(session=self.id, seq=self.seq, settlements=settlements, **fields)

@@ -66,7 +66,7 @@ async def ended(call: Any) -> grpc.StatusCode:
 
 
 class Stream:
-    """One Consume call. All that arrives is read at once, and waits here to be asked for."""
+    """One Consume call. Reads all responses at once and keeps them for the test."""
 
     def __init__(self, stub: consumer_pb2_grpc.ConsumerServiceStub) -> None:
         self.call = stub.Consume()
@@ -104,13 +104,13 @@ class Stream:
         return await self._next(self._notices)
 
     async def end(self) -> grpc.StatusCode:
-        """The status that the stream ends with."""
+        """The status with which the stream ends."""
         async with asyncio.timeout(PATIENCE):
             await self._reader
             return await self.call.code()
 
     async def no_batch(self, seconds: float = 0.05) -> None:
-        """For so long none arrives."""
+        """Fails if a response arrives within this time."""
         try:
             async with asyncio.timeout(seconds):
                 batch = await self._batches.get()
@@ -169,7 +169,7 @@ class Kit:
         return response.status.subscriptions[0]
 
     async def until(self, look: Callable[[admin_pb2.SubscriptionStatus], Any], subscription: str = "orders") -> None:
-        """Waits for a status that looks like this."""
+        """Waits for a status for which this is true."""
         async with asyncio.timeout(PATIENCE):
             while not look(await self.status(subscription)):  # noqa: ASYNC110 - the sidecar does not call back
                 await asyncio.sleep(0.002)

@@ -1,4 +1,4 @@
-"""What a stream is refused for: rules broken, garbage, too much of anything."""
+"""Why a stream is refused: broken rules, garbage, too much of anything."""
 
 import asyncio
 from collections.abc import AsyncIterator

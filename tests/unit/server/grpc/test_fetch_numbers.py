@@ -1,4 +1,4 @@
-"""Numbered calls: what is repeated gets the same answer, and nothing is done twice."""
+"""Numbered calls: a repeated call gets the same response, and nothing is done twice."""
 
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def test_the_next_number_ends_a_call_that_still_waits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seq", [1, 2])
 def test_a_call_that_wants_nothing_leaves_no_credit_of_the_one_that_it_replaced(tmp_path: Path, seq: int) -> None:
-    """What is delivered between calls would wait in vain for somebody to fetch it."""
+    """A batch delivered between calls would wait for nobody."""
 
     async def body() -> None:
         async with serving(tmp_path) as kit:
@@ -137,7 +137,7 @@ def test_a_refused_settlement_does_not_use_up_its_number(tmp_path: Path) -> None
 def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its caller has left too much unread while it waited."""
+    """Its caller left too much unread while the call waited."""
     asked = 0
 
     def check(_: UnreadResponses) -> None:

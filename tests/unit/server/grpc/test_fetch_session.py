@@ -367,7 +367,7 @@ def test_settle_and_extend_work_from_any_connection(tmp_path: Path) -> None:
 def test_a_call_alone_that_may_have_no_answer_now_gives_its_batch_back_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its caller has left too much unread while it waited."""
+    """Its caller left too much unread while the call waited."""
     asked = 0
 
     def check(_: UnreadResponses) -> None:

@@ -1,4 +1,4 @@
-"""Frames: what waits to be written to one stream."""
+"""The outbox of a stream: answers and batches joined into frames."""
 
 import asyncio
 

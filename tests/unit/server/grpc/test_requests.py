@@ -1,4 +1,4 @@
-"""What workers say of leases is checked before any of it counts."""
+"""Settlements are checked before any of them is applied."""
 
 import pytest
 

@@ -97,7 +97,7 @@ def words(page: str) -> str:
 
 
 def full_of(text: str) -> Facts:
-    """Everything that comes from outside is this text."""
+    """Facts in which everything from outside is this text."""
     entry = DeadLetterEntry(text, text, Record(None, None, (), 0, 0), "g", text, 3, text, 1_700_000_000_000)
     one = subscription(
         name=text, broker=text, group=text, topics=(text,) * 5, trouble=(text,),
@@ -114,7 +114,7 @@ def full_of(text: str) -> Facts:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_from_outside_stays_text(text: str) -> None:
-    """The page has exactly the elements and attributes that harmless words would have given it."""
+    """The page has exactly the elements and attributes that it has with harmless text."""
     harmless, hostile = parsed(render(full_of("word"))), parsed(render(full_of(text)))
     shape = [(tag, [*attributes]) for tag, attributes in harmless.elements]
     assert [(tag, [*attributes]) for tag, attributes in hostile.elements] == shape

@@ -1,4 +1,4 @@
-"""What the status page remembers: history, events, reasons."""
+"""The parts of the status page: history, charts, events, numbers; and counts of reasons."""
 
 import logging
 from collections.abc import Iterator
