@@ -15,6 +15,7 @@ from offramp.v1 import admin_pb2_grpc, consumer_pb2_grpc, publish_pb2_grpc
 from sidecar import config
 from sidecar.model.addresses import split_address
 from sidecar.model.errors import OfframpError
+from sidecar.settings import ListenSettings
 
 #: the largest message that a command accepts
 MAX_MESSAGE_BYTES = 256 << 20
@@ -57,7 +58,7 @@ def address_of(args: argparse.Namespace, environ: Mapping[str, str] | None = Non
     if given:
         return _target(given)
     path = args.config or config.find(environ)
-    listen = config.listen_settings(path, options=args.options, environ=environ)
+    listen = config.load_section(ListenSettings, "listen", path, options=args.options, environ=environ)
     # The admin socket first: the socket for apps may not grant the rights that a command needs.
     socket_path = listen.admin_socket or listen.socket
     return f"unix:{os.path.abspath(socket_path)}" if socket_path else _target(listen.tcp)

@@ -23,11 +23,11 @@ from sidecar.config.overrides import with_environment, with_options
 from sidecar.config.tree import Node, Nothing, Origin, Problems, Table
 from sidecar.config.yaml_reader import parse, read_file
 from sidecar.model.errors import ConfigError
-from sidecar.settings import HttpSettings, ListenSettings, Settings
+from sidecar.settings import Settings
 
-__all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "find_and_load", "http_settings", "listen_settings", "load"]
+__all__ = ["DEFAULT_PATHS", "InvalidConfigError", "find", "find_and_load", "load", "load_section"]
 
-_Group = TypeVar("_Group")
+_Section = TypeVar("_Section")
 
 #: where to look for a configuration file if none is named; the first that exists is used
 DEFAULT_PATHS = ("offramp.yaml", "/etc/offramp/offramp.yaml")
@@ -77,31 +77,23 @@ def find_and_load(path: str | None, *, options: Iterable[str] = ()) -> tuple[str
     return path or "the environment", settings
 
 
-def listen_settings(
-    path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None
-) -> ListenSettings:
-    """Only `listen`, for commands that call the sidecar: the rest may need variables that are not set for them.
-
-    Raises `ConfigError`.
-    """
-    return _only(ListenSettings, "listen", _read(path, options, _or_process(environ), Problems()))
-
-
-def http_settings(
-    path: str | None, *, options: Iterable[str] = (), environ: Mapping[str, str] | None = None
-) -> HttpSettings:
-    """Only `http`, in the same way. Raises `ConfigError`."""
-    return _only(HttpSettings, "http", _read(path, options, _or_process(environ), Problems()))
-
-
-def _only(cls: type[_Group], key: str, tree: Node) -> _Group:
-    """One group of settings, whatever errors the others have."""
+def load_section(
+    section: type[_Section],
+    key: str,
+    path: str | None,
+    *,
+    options: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> _Section:
+    """Only the settings below one key, whatever errors the others have. For commands that call the sidecar: the others
+    may need variables that are not set for them. Raises `ConfigError`."""
+    tree = _read(path, options, _or_process(environ), Problems())
     problems = Problems()
     entry = tree.entries.get(key) if isinstance(tree, Table) else None
-    group = Builder(problems).group(cls, entry.node, (key,)) if entry else cls()
+    settings = Builder(problems).group(section, entry.node, (key,)) if entry else section()
     if problems:
         raise InvalidConfigError(problems.lines())
-    return cls() if group is WRONG else cast(_Group, group)
+    return section() if settings is WRONG else cast(_Section, settings)
 
 
 def _or_process(environ: Mapping[str, str] | None) -> Mapping[str, str]:

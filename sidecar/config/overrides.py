@@ -23,9 +23,7 @@ def with_environment(tree: Node, environ: Mapping[str, str], problems: Problems)
         origin = Origin.variable(variable)
         segments = name.split("__")
         if "" in segments:
-            problems.add(
-                origin, (), "is not a key: two underscores separate levels, as in OFFRAMP_LISTEN__SOCKET"
-            )
+            problems.add(origin, (), "is not a key: two underscores separate levels, as in OFFRAMP_LISTEN__SOCKET")
             continue
         path = _existing_path(tree, segments, origin, problems)
         if path is not None:

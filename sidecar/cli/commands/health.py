@@ -16,6 +16,7 @@ from sidecar import config
 from sidecar.cli.connection import CallError, address_of, check_reachable
 from sidecar.cli.parser import add_config
 from sidecar.model.addresses import parse_address
+from sidecar.settings import HttpSettings
 
 #: seconds; a working sidecar responds at once, and probes have deadlines of their own
 _TIMEOUT = 5.0
@@ -33,9 +34,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    address = config.http_settings(args.config or config.find(), options=args.options).address
-    if address:
-        print(_get(address, args.path))
+    http_settings = config.load_section(HttpSettings, "http", args.config or config.find(), options=args.options)
+    if http_settings.address:
+        print(_get(http_settings.address, args.path))
     else:
         check_reachable(address_of(args))
     return 0

@@ -109,45 +109,24 @@ class Plan:
         return cls(**json.loads(folder.plan.read_text()))
 
 
-@dataclass(frozen=True)
 class Folder:
     """The files of a demo."""
 
-    path: Path
-
-    @property
-    def plan(self) -> Path:
-        return self.path / "plan.json"
-
-    @property
-    def config(self) -> Path:
-        return self.path / "offramp.yaml"
-
-    @property
-    def socket(self) -> Path:
-        return self.path / "offramp.sock"
-
-    @property
-    def data(self) -> Path:
-        """The embedded broker's folder."""
-        return self.path / "data"
-
-    @property
-    def journals(self) -> Path:
-        """What publishers and workers wrote down themselves."""
-        return self.path / "journals"
-
-    @property
-    def output(self) -> Path:
-        """The output of the processes."""
-        return self.path / "output"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.plan = path / "plan.json"
+        self.config = path / "offramp.yaml"
+        self.socket = path / "offramp.sock"
+        self.address = f"unix:{self.socket}"
+        #: of the embedded broker
+        self.data = path / "data"
+        #: what publishers and workers write down themselves
+        self.journals = path / "journals"
+        #: of the processes
+        self.output = path / "output"
 
     def journal(self, name: str) -> Path:
         return self.journals / f"{name}.log"
-
-    @property
-    def address(self) -> str:
-        return f"unix:{self.socket}"
 
     def make(self) -> None:
         for path in (self.path, self.journals, self.output):

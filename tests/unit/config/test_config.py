@@ -1,13 +1,14 @@
 """From a file to settings, and the errors of a file with mistakes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sidecar import config
 from sidecar.model.errors import ConfigError
 from sidecar.model.records import Order
-from sidecar.settings import LogLevel, Settings
+from sidecar.settings import ListenSettings, LogLevel, Settings
 
 
 @pytest.fixture
@@ -288,9 +289,12 @@ def test_the_file_is_found_by_variable_and_then_by_place(folder: Path) -> None:
     assert config.find({"OFFRAMP_CONFIG": "other.yaml"}) == "other.yaml"
 
 
-def test_who_only_wants_to_call_needs_no_variable_of_the_rest() -> None:
+def test_a_command_that_only_calls_needs_no_variable_of_the_rest() -> None:
+    def listen(**given: Any) -> ListenSettings:
+        return config.load_section(ListenSettings, "listen", "offramp.yaml", **{"environ": {}, **given})
+
     Path("offramp.yaml").write_text("listen: {socket: /x.sock}\nsubscriptions: {a: {topics: '${SECRET}'}}\n")
-    assert config.listen_settings("offramp.yaml", environ={}).socket == "/x.sock"
-    assert config.listen_settings("offramp.yaml", environ={"OFFRAMP_LISTEN__SOCKET": "/y"}).socket == "/y"
+    assert listen().socket == "/x.sock"
+    assert listen(environ={"OFFRAMP_LISTEN__SOCKET": "/y"}).socket == "/y"
     with pytest.raises(ConfigError, match=r"listen\.sokcet"):
-        config.listen_settings("offramp.yaml", environ={}, options=["listen.sokcet=x"])
+        listen(options=["listen.sokcet=x"])
