@@ -109,7 +109,7 @@ class ConsumerService:
     @contextmanager
     def _admission(self) -> Iterator[None]:
         if self._admitted >= self._settings.max_sessions:
-            raise Exhausted(f"there are {self._admitted} sessions already, which is listen.max_sessions")
+            raise Exhausted(f"there are {self._admitted} sessions already (listen.max_sessions)")
         self._admitted += 1
         try:
             yield

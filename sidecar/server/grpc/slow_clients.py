@@ -52,8 +52,7 @@ class Writer:
             if not self._stalled or task is None:
                 raise
             task.uncancel()
-            waited = f"for {show_duration(self._timeout)}, which is listen.unread"
-            raise Stalled(f"the client has left unread what waits for it {waited}") from None
+            raise Stalled(f"the client has not read for {show_duration(self._timeout)} (listen.unread)") from None
         finally:
             self._task = None
 
@@ -83,8 +82,8 @@ class UnreadResponses:
         """Raises `Exhausted` if the caller of this call has left too much unread."""
         if self._bytes.get(current(), 0) > self._limit:
             raise Exhausted(
-                f"answers of more than {show_size(self._limit)} wait to be read, which is more than all subscriptions "
-                "may hold (memory.bytes): read them before asking for more"
+                f"more than {show_size(self._limit)} of responses are unread, which is more than all subscriptions may "
+                "hold (memory.bytes): read them before asking for more"
             )
 
     def count(self, response: bytes, context: Context) -> None:
