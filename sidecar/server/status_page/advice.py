@@ -8,29 +8,29 @@ from sidecar.server.status_page.facts import Facts, SubscriptionFacts
 from sidecar.server.status_page.format import count, duration
 from sidecar.settings import SubscriptionMode
 
-_SIDE_TOPIC = "Look at the broker and at the rights to that topic. The commit waits, and nothing is lost."
+_SIDE_TOPIC = "Check the broker and the rights to that topic. The commit waits, and nothing is lost."
 #: by kind of trouble; `{name}` stands for the subscription
 _REMEDIES = {
-    "outage": "Mend what is behind the handler. Probes go on by themselves; `offramp resume {name}` probes at once.",
-    "commit": "Look at the broker. Deliveries go on up to the window, and nothing is lost.",
+    "outage": "Fix what the handler depends on. Probes go on by themselves; `offramp resume {name}` probes at once.",
+    "commit": "Check the broker. Deliveries go on up to the window, and nothing is lost.",
     "parking": _SIDE_TOPIC,
     "dead_letters": _SIDE_TOPIC,
-    "paused": "See to the cause, then `offramp resume {name}`.",
+    "paused": "Fix the cause, then `offramp resume {name}`.",
     "oversized": "Connect a client that takes larger messages (`max_message_bytes`).",
-    "broker": "Look at the broker, at its address and at the rights of this client. It is tried again by itself.",
+    "broker": "Check the broker, its address and the rights of this client. The sidecar keeps trying.",
     "bug": "Restart the sidecar, and report the traceback that is in its log.",
 }
 #: about trouble of the sidecar itself: with its certificate or its tokens
-_FILES = "Put a good file in its place: it is taken over by itself. What was read last stays in use until then."
-_OTHER_TROUBLE = "Look at the broker; the log says since when."
+_FILES = "Replace the file by a valid one: it is reloaded by itself. Until then the previous content stays in use."
+_OTHER_TROUBLE = "Check the broker; the log says since when."
 #: by state, for a subscription without trouble
 _STATES = {
-    SubscriptionState.STARTING: "It waits for the broker; nothing to do unless this lasts.",
+    SubscriptionState.STARTING: "Waits for the broker; nothing to do unless this lasts.",
     SubscriptionState.RUNNING: "Nothing to do.",
-    SubscriptionState.PAUSED: "Go on with `offramp resume {name}`.",
-    SubscriptionState.PROBING: "Mend what is behind the handler; a probe that succeeds ends this.",
-    SubscriptionState.DRAINING: "Nothing to do: workers settle what they hold, then the sidecar ends.",
-    SubscriptionState.FAILED: "The broker said no: mend what it says, and the sidecar goes on.",
+    SubscriptionState.PAUSED: "Resume with `offramp resume {name}`.",
+    SubscriptionState.PROBING: "Fix what the handler depends on; a probe that succeeds ends this.",
+    SubscriptionState.DRAINING: "Nothing to do: workers settle what they hold, then the sidecar exits.",
+    SubscriptionState.FAILED: "The broker refused: fix what the trouble says, and the sidecar goes on.",
 }
 #: seconds that a record may be unsettled before the page mentions it
 _LONG_UNSETTLED = 300.0
@@ -98,15 +98,15 @@ def _hints(subscription: SubscriptionFacts) -> Iterator[str]:
         )
     for lane in status.lanes:
         if lane.held_by.startswith("window") and lane.oldest > _LONG_BLOCKING:
-            who = f", which {lane.oldest_with} has in hand" if lane.oldest_with else ""
+            who = f", which {lane.oldest_with} holds" if lane.oldest_with else ""
             yield (
-                f"Lane {lane.topic}/{lane.lane} has gone as far as its window lets it: it waits for record "
+                f"Lane {lane.topic}/{lane.lane} has been delivered as far as its window allows: it waits for record "
                 f"{lane.oldest_position}, unsettled for {duration(lane.oldest)}{who}."
             )
     if oldest(subscription) > _LONG_UNSETTLED and status.leases:
         yield (
             f"A record has been unsettled for {duration(oldest(subscription))}: the table of lanes says which, and who "
-            "has it."
+            "holds it."
         )
 
 

@@ -200,14 +200,14 @@ def _trouble(kind: str, text: str) -> SubscriptionFacts:
 
 def test_trouble_comes_first_with_what_to_do_about_it() -> None:
     page = words(render(facts(_trouble("outage", "the handler fails for everything"))))
-    assert "1 thing needs you orders : the handler fails for everything Mend what is behind the handler." in page
+    assert "1 thing needs you orders : the handler fails for everything Fix what the handler depends on." in page
     assert "offramp resume orders" in page
 
 
 def test_trouble_of_the_sidecar_itself_is_told_sentence_by_sentence() -> None:
     trouble = ("clients.app.token_file: /tokens/app is empty", "listen.tls_key: /tls/key is empty")
     page = words(render(facts(subscription(), status={"trouble": trouble})))
-    first, second = (f"sidecar : {one} Put a good file in its place" for one in trouble)
+    first, second = (f"sidecar : {one} Replace the file by a valid one" for one in trouble)
     assert f"2 things need you {first}" in page
     assert second in page
 
@@ -293,8 +293,8 @@ def test_a_lane_that_waits_for_one_record_is_told_of_with_who_has_it() -> None:
         oldest_position=7, oldest=192.0, oldest_with="billing-2",
     )  # fmt: skip
     assert todo(subscription(lanes=(lane,), sessions=(SessionStatus(session=b"s"),))) == (
-        "Lane orders/3 has gone as far as its window lets it: it waits for record 7, unsettled for 3 min 12 s, which "
-        "billing-2 has in hand."
+        "Lane orders/3 has been delivered as far as its window allows: it waits for record 7, unsettled for 3 min "
+        "12 s, which billing-2 holds."
     )
 
 
