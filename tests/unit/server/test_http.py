@@ -11,7 +11,7 @@ import pytest
 from sidecar.model.errors import StartError
 from sidecar.server import http
 from sidecar.server.http import HttpServer, Response, Route
-from tests.unit.server.grpc.service_kit import run
+from tests.unit.server.grpc.service_kit import in_loop
 
 
 def broken() -> Response:
@@ -45,25 +45,21 @@ async def ask(address: str, line: str) -> tuple[int, bytes, bytes]:
     return int(head.split(b" ")[1]), head, body
 
 
-def test_a_page_is_served_with_its_type_and_length() -> None:
-    async def body() -> None:
-        async with serving(page=lambda: Response("häh\n", content_type="text/plain; charset=utf-8")) as address:
-            status, head, text = await ask(address, "GET /page?x=1 HTTP/1.1")
-            assert (status, text) == (200, "häh\n".encode())
-            assert b"Content-Length: 5" in head
-            assert b"Content-Type: text/plain" in head
-
-    run(body())
+@in_loop
+async def test_a_page_is_served_with_its_type_and_length() -> None:
+    async with serving(page=lambda: Response("häh\n", content_type="text/plain; charset=utf-8")) as address:
+        status, head, text = await ask(address, "GET /page?x=1 HTTP/1.1")
+        assert (status, text) == (200, "häh\n".encode())
+        assert b"Content-Length: 5" in head
+        assert b"Content-Type: text/plain" in head
 
 
-def test_head_has_the_headers_of_get_and_no_body() -> None:
-    async def body() -> None:
-        async with serving(page=lambda: Response("text")) as address:
-            status, head, text = await ask(address, "HEAD /page HTTP/1.0")
-            assert (status, text) == (200, b"")
-            assert b"Content-Length: 4" in head
-
-    run(body())
+@in_loop
+async def test_head_has_the_headers_of_get_and_no_body() -> None:
+    async with serving(page=lambda: Response("text")) as address:
+        status, head, text = await ask(address, "HEAD /page HTTP/1.0")
+        assert (status, text) == (200, b"")
+        assert b"Content-Length: 4" in head
 
 
 @pytest.mark.parametrize(
@@ -80,100 +76,84 @@ def test_head_has_the_headers_of_get_and_no_body() -> None:
         ("GET /page HTTP/1.1\r\nX: " + "y" * 20_000, 431),
     ],
 )
-def test_everything_else_gets_a_clear_status(line: str, status: int) -> None:
-    async def body() -> None:
-        async with serving(page=lambda: Response("text"), broken=broken) as address:
-            assert (await ask(address, line))[0] == status
-            assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
-
-    run(body())
+@in_loop
+async def test_everything_else_gets_a_clear_status(line: str, status: int) -> None:
+    async with serving(page=lambda: Response("text"), broken=broken) as address:
+        assert (await ask(address, line))[0] == status
+        assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
 
 
-def test_a_page_that_is_not_there_names_those_that_are() -> None:
-    async def body() -> None:
-        async with serving(healthz=lambda: Response("ok")) as address:
-            assert b"/healthz" in (await ask(address, "GET /health HTTP/1.1"))[2]
-
-    run(body())
+@in_loop
+async def test_a_page_that_is_not_there_names_those_that_are() -> None:
+    async with serving(healthz=lambda: Response("ok")) as address:
+        assert b"/healthz" in (await ask(address, "GET /health HTTP/1.1"))[2]
 
 
-def test_a_status_other_than_ok_is_passed_on() -> None:
-    async def body() -> None:
-        async with serving(page=lambda: Response("no", HTTPStatus.SERVICE_UNAVAILABLE)) as address:
-            assert (await ask(address, "GET /page HTTP/1.1"))[0] == 503
-
-    run(body())
+@in_loop
+async def test_a_status_other_than_ok_is_passed_on() -> None:
+    async with serving(page=lambda: Response("no", HTTPStatus.SERVICE_UNAVAILABLE)) as address:
+        assert (await ask(address, "GET /page HTTP/1.1"))[0] == 503
 
 
-def test_a_client_that_sends_nothing_is_let_go_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_client_that_sends_nothing_is_let_go_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_REQUEST_TIMEOUT", 1.0)
 
-    async def body() -> None:
-        async with serving(page=lambda: Response("text")) as address:
-            silent = asyncio.create_task(exchange(address, b"GET /page HT"))
-            assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
-            assert await silent == b""
-
-    run(body())
+    async with serving(page=lambda: Response("text")) as address:
+        silent = asyncio.create_task(exchange(address, b"GET /page HT"))
+        assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
+        assert await silent == b""
 
 
-def test_whoever_asks_nothing_gives_way_to_whoever_asks_and_the_oldest_goes_first(
+@in_loop
+async def test_whoever_asks_nothing_gives_way_to_whoever_asks_and_the_oldest_goes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http, "_MAX_CONNECTIONS", 3)
 
-    async def body() -> None:
-        async with serving(page=lambda: Response("text")) as address:
-            host, port = address.split(":")
-            (oldest, first), *others = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
-            assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
-            async with asyncio.timeout(10):
-                with contextlib.suppress(ConnectionError):
-                    assert await oldest.read() == b""
-            for reader, writer in others:
-                writer.write(b"GET /page HTTP/1.1\r\n\r\n")
-                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-                writer.close()
-            first.close()
-
-    run(body())
+    async with serving(page=lambda: Response("text")) as address:
+        host, port = address.split(":")
+        (oldest, first), *others = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+        assert (await ask(address, "GET /page HTTP/1.1"))[0] == 200
+        async with asyncio.timeout(10):
+            with contextlib.suppress(ConnectionError):
+                assert await oldest.read() == b""
+        for reader, writer in others:
+            writer.write(b"GET /page HTTP/1.1\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            writer.close()
+        first.close()
 
 
-def test_whoever_has_asked_is_answered_before_others_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_whoever_has_asked_is_answered_before_others_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_MAX_CONNECTIONS", 3)
 
-    async def body() -> None:
-        asked, go_on = asyncio.Semaphore(0), asyncio.Event()
+    asked, go_on = asyncio.Semaphore(0), asyncio.Event()
 
-        async def slow() -> Response:
-            asked.release()
-            await go_on.wait()
-            return Response("text")
+    async def slow() -> Response:
+        asked.release()
+        await go_on.wait()
+        return Response("text")
 
-        async with serving(page=slow) as address:
-            calls = [asyncio.create_task(ask(address, "GET /page HTTP/1.1")) for _ in range(3)]
-            for _ in calls:
-                await asked.acquire()
-            with pytest.raises((ConnectionError, IndexError)):
-                await ask(address, "GET /page HTTP/1.1")
-            go_on.set()
-            assert [status for status, _, _ in await asyncio.gather(*calls)] == [200, 200, 200]
-
-    run(body())
+    async with serving(page=slow) as address:
+        calls = [asyncio.create_task(ask(address, "GET /page HTTP/1.1")) for _ in range(3)]
+        for _ in calls:
+            await asked.acquire()
+        with pytest.raises((ConnectionError, IndexError)):
+            await ask(address, "GET /page HTTP/1.1")
+        go_on.set()
+        assert [status for status, _, _ in await asyncio.gather(*calls)] == [200, 200, 200]
 
 
-def test_a_port_in_use_is_refused_with_the_setting_and_the_holder() -> None:
-    async def body() -> None:
-        async with serving(page=lambda: Response("text")) as address:
-            with pytest.raises(StartError, match=rf"http.address: {address} is in use by process \d+"):
-                await HttpServer(address, {}).start()
-
-    run(body())
+@in_loop
+async def test_a_port_in_use_is_refused_with_the_setting_and_the_holder() -> None:
+    async with serving(page=lambda: Response("text")) as address:
+        with pytest.raises(StartError, match=rf"http.address: {address} is in use by process \d+"):
+            await HttpServer(address, {}).start()
 
 
-def test_an_address_that_is_not_here_is_refused() -> None:
-    async def body() -> None:
-        with pytest.raises(StartError, match=r"http.address: 192.0.2.1:80"):
-            await HttpServer("192.0.2.1:80", {}).start()
-
-    run(body())
+@in_loop
+async def test_an_address_that_is_not_here_is_refused() -> None:
+    with pytest.raises(StartError, match=r"http.address: 192.0.2.1:80"):
+        await HttpServer("192.0.2.1:80", {}).start()

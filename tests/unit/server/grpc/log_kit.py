@@ -1,6 +1,6 @@
 """A reader of ranges, as thin as the protocol allows, on a sidecar within the test's own loop."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from offramp.v1 import log_pb2, log_pb2_grpc
 from sidecar.brokers.local import LocalBroker
 from sidecar.settings import SubscriptionMode
-from tests.unit.server.grpc.service_kit import Kit, serving
+from tests.unit.server.grpc.service_kit import AsyncTest, Kit, Test, serving, within
 
 TOPIC = "orders"
 RANGES = SubscriptionMode.RANGES
@@ -79,6 +79,11 @@ def numbered(count: int) -> list[bytes]:
 async def ranged(folder: Path, **more: Any) -> AsyncIterator[tuple[Kit, Reader]]:
     async with serving(folder, mode=RANGES, **more) as kit:
         yield kit, Reader(kit.channel)
+
+
+def with_reader(**more: Any) -> Callable[[AsyncTest], Test]:
+    """Decorates an async test that takes a `Kit` and a `Reader`."""
+    return within(2, lambda folder: ranged(folder, **more))
 
 
 def local(kit: Kit) -> LocalBroker:

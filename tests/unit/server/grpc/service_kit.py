@@ -1,9 +1,11 @@
 """A sidecar within the test's own loop, and a client of it that is as thin as the protocol allows."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +34,8 @@ from sidecar.settings import (
 )
 
 T = TypeVar("T")
+AsyncTest = Callable[..., Coroutine[Any, Any, None]]
+Test = Callable[..., None]
 
 #: seconds before a test that waits has failed
 PATIENCE = 60.0
@@ -49,6 +53,39 @@ def run(body: Coroutine[Any, Any, T]) -> T:
             return await body
 
     return asyncio.run(bounded())
+
+
+def in_loop(test: AsyncTest) -> Test:
+    """Decorates an async test, which then runs in an event loop of its own, for a bounded time."""
+
+    @wraps(test)
+    def call(**arguments: Any) -> None:
+        run(test(**arguments))
+
+    return call
+
+
+def within(
+    count: int, enter: Callable[[Path], AbstractAsyncContextManager[Sequence[Any]]]
+) -> Callable[[AsyncTest], Test]:
+    """Decorates an async test, whose first `count` arguments are then what this context yields for its `tmp_path`."""
+
+    def decorate(test: AsyncTest) -> Test:
+        @wraps(test)
+        def call(tmp_path: Path, **arguments: Any) -> None:
+            async def body() -> None:
+                async with enter(tmp_path) as given:
+                    await test(*given, **arguments)
+
+            run(body())
+
+        # From the signature pytest learns what to pass.
+        others = list(inspect.signature(test).parameters.values())[count:]
+        folder = inspect.Parameter("tmp_path", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        call.__dict__["__signature__"] = inspect.Signature([folder, *others])
+        return call
+
+    return decorate
 
 
 def settlement(batch: record_pb2.Batch, outcome: Any = ACK, **more: Any) -> record_pb2.Settlement:
@@ -207,3 +244,14 @@ async def serving(
     except BaseException:
         await sidecar.close()
         raise
+
+
+def with_sidecar(**settings: Any) -> Callable[[AsyncTest], Test]:
+    """Decorates an async test that takes a `Kit`: see `serving`."""
+
+    @asynccontextmanager
+    async def enter(folder: Path) -> AsyncIterator[tuple[Kit]]:
+        async with serving(folder, **settings) as kit:
+            yield (kit,)
+
+    return within(1, enter)

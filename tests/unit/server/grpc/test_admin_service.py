@@ -19,7 +19,7 @@ from sidecar.observability.status import (
     SubscriptionStatus,
 )
 from sidecar.settings import OutageSettings
-from tests.unit.server.grpc.service_kit import ONE, Kit, ended, run, serving, settlement
+from tests.unit.server.grpc.service_kit import ONE, Kit, ended, in_loop, serving, settlement, with_sidecar
 
 #: rejecting everything is what these tests do, so that must not pause the subscription
 FEARLESS = OutageSettings(reject_share=1.0)
@@ -47,39 +47,33 @@ async def rejected(kit: Kit, values: list[bytes]) -> None:
     stream.call.cancel()
 
 
-def test_the_status_tells_of_all_subscriptions_and_brokers(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            await kit.publish([b"a"] * 3)
-            stream = await kit.stream()
-            await stream.batch()
-            status = (await kit.admin.GetStatus(admin_pb2.GetStatusRequest())).status
-            assert len(status.boot) == 8
-            assert not status.draining
-            (broker,) = status.brokers
-            assert (broker.name, broker.type, broker.trouble) == ("local", "local", "")
-            (orders,) = status.subscriptions
-            assert orders.state == admin_pb2.SUBSCRIPTION_STATE_RUNNING
-            assert (orders.counters.fetched, orders.counters.delivered) == (3, 3)
-            assert (orders.leases, orders.in_flight_records, orders.would_be_replayed) == (1, 3, 3)
-            lane = next(lane for lane in orders.lanes if not lane.parked)
-            assert (lane.topic, lane.lane, lane.committed, lane.end) == ("orders", 0, 0, 3)
-
-    run(body())
+@with_sidecar()
+async def test_the_status_tells_of_all_subscriptions_and_brokers(kit: Kit) -> None:
+    await kit.publish([b"a"] * 3)
+    stream = await kit.stream()
+    await stream.batch()
+    status = (await kit.admin.GetStatus(admin_pb2.GetStatusRequest())).status
+    assert len(status.boot) == 8
+    assert not status.draining
+    (broker,) = status.brokers
+    assert (broker.name, broker.type, broker.trouble) == ("local", "local", "")
+    (orders,) = status.subscriptions
+    assert orders.state == admin_pb2.SUBSCRIPTION_STATE_RUNNING
+    assert (orders.counters.fetched, orders.counters.delivered) == (3, 3)
+    assert (orders.leases, orders.in_flight_records, orders.would_be_replayed) == (1, 3, 3)
+    lane = next(lane for lane in orders.lanes if not lane.parked)
+    assert (lane.topic, lane.lane, lane.committed, lane.end) == ("orders", 0, 0, 3)
 
 
-def test_the_status_can_be_watched(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            call = kit.admin.WatchStatus(admin_pb2.WatchStatusRequest(subscription="orders", interval_ms=100))
-            first = (await call.read()).status
-            second = (await call.read()).status
-            assert second.uptime_ms - first.uptime_ms >= 90
-            stop = asyncio.create_task(kit.sidecar.stop(0.0))
-            assert await ended(call) == grpc.StatusCode.OK
-            await stop
-
-    run(body())
+@with_sidecar()
+async def test_the_status_can_be_watched(kit: Kit) -> None:
+    call = kit.admin.WatchStatus(admin_pb2.WatchStatusRequest(subscription="orders", interval_ms=100))
+    first = (await call.read()).status
+    second = (await call.read()).status
+    assert second.uptime_ms - first.uptime_ms >= 90
+    stop = asyncio.create_task(kit.sidecar.stop(0.0))
+    assert await ended(call) == grpc.StatusCode.OK
+    await stop
 
 
 WRONG: dict[str, tuple[str, Any, grpc.StatusCode]] = {
@@ -140,128 +134,102 @@ WRONG: dict[str, tuple[str, Any, grpc.StatusCode]] = {
 
 
 @pytest.mark.parametrize(("method", "request_", "code"), WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_be_done_is_refused_with_a_reason(
-    tmp_path: Path, method: str, request_: Any, code: grpc.StatusCode
+@with_sidecar()
+async def test_what_cannot_be_done_is_refused_with_a_reason(
+    kit: Kit, method: str, request_: Any, code: grpc.StatusCode
 ) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            await kit.until(lambda status: status.lanes)
-            found, details = await refused(getattr(kit.admin, method)(request_))
-            assert (found, bool(details)) == (code, True)
-
-    run(body())
+    await kit.until(lambda status: status.lanes)
+    found, details = await refused(getattr(kit.admin, method)(request_))
+    assert (found, bool(details)) == (code, True)
 
 
-def test_a_watch_that_is_too_eager_is_refused(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            call = kit.admin.WatchStatus(admin_pb2.WatchStatusRequest(interval_ms=10))
-            assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
-
-    run(body())
+@with_sidecar()
+async def test_a_watch_that_is_too_eager_is_refused(kit: Kit) -> None:
+    call = kit.admin.WatchStatus(admin_pb2.WatchStatusRequest(interval_ms=10))
+    assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_seek_delivers_again_from_there_and_makes_older_leases_stale(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"%d" % n for n in range(5)])
-            stream = await kit.stream()
-            for _ in range(3):
-                batch = await stream.batch()
-                await stream.settle(settlement(batch))
-                await stream.result()
-            held = await stream.batch()
-            request = admin_pb2.SeekRequest(subscription="orders", topic="orders", lane=0, position=1)
-            (sought,) = (await kit.admin.Seek(request)).lanes
-            assert (sought.topic, sought.lane, sought.position) == ("orders", 0, 1)
-            assert (await stream.notice()).kind == consumer_pb2.NOTICE_KIND_REVOKED
-            await stream.settle(settlement(held))
-            assert (await stream.result()).status == record_pb2.SETTLE_STATUS_STALE
-            assert (await stream.batch()).records[0].value == b"1"
-
-    run(body())
+@with_sidecar(batch=ONE)
+async def test_a_seek_delivers_again_from_there_and_makes_older_leases_stale(kit: Kit) -> None:
+    await kit.publish([b"%d" % n for n in range(5)])
+    stream = await kit.stream()
+    for _ in range(3):
+        batch = await stream.batch()
+        await stream.settle(settlement(batch))
+        await stream.result()
+    held = await stream.batch()
+    request = admin_pb2.SeekRequest(subscription="orders", topic="orders", lane=0, position=1)
+    (sought,) = (await kit.admin.Seek(request)).lanes
+    assert (sought.topic, sought.lane, sought.position) == ("orders", 0, 1)
+    assert (await stream.notice()).kind == consumer_pb2.NOTICE_KIND_REVOKED
+    await stream.settle(settlement(held))
+    assert (await stream.result()).status == record_pb2.SETTLE_STATUS_STALE
+    assert (await stream.batch()).records[0].value == b"1"
 
 
 @pytest.mark.parametrize(
     ("target", "position"),
     [({"start": admin_pb2.SeekStart()}, 0), ({"end": admin_pb2.SeekEnd()}, 2), ({"timestamp_ms": 1}, 0)],
 )
-def test_a_seek_goes_to_the_start_the_end_or_a_time(tmp_path: Path, target: dict[str, Any], position: int) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            await kit.publish([b"a", b"b"])
-            await kit.until(lambda status: status.counters.fetched == 2)
-            response = await kit.admin.Seek(admin_pb2.SeekRequest(subscription="orders", **target))
-            assert [(lane.topic, lane.lane, lane.position) for lane in response.lanes] == [("orders", 0, position)]
-
-    run(body())
+@with_sidecar()
+async def test_a_seek_goes_to_the_start_the_end_or_a_time(kit: Kit, target: dict[str, Any], position: int) -> None:
+    await kit.publish([b"a", b"b"])
+    await kit.until(lambda status: status.counters.fetched == 2)
+    response = await kit.admin.Seek(admin_pb2.SeekRequest(subscription="orders", **target))
+    assert [(lane.topic, lane.lane, lane.position) for lane in response.lanes] == [("orders", 0, position)]
 
 
-def test_dead_letters_are_listed_with_where_why_and_who(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE, outage=FEARLESS) as kit:
-            await rejected(kit, [b"a", b"b"])
-            letters = await dead_letters(kit)
-            assert [letter.id for letter in letters] == ["orders/0/0", "orders/0/1"]
-            first = letters[0]
-            assert (first.topic, first.lane, first.position, first.worker) == ("orders", 0, 0, "critic")
-            assert "not to my taste" in first.reason
-            assert first.record.value == b"a"
-            assert [letter.id for letter in await dead_letters(kit, limit=1)] == ["orders/0/0"]
-            assert [letter.id for letter in await dead_letters(kit, id="orders/0/1")] == ["orders/0/1"]
-            (bare,) = await dead_letters(kit, id="orders/0/1", without_payload=True)
-            assert not bare.record.HasField("value")
-
-    run(body())
+@with_sidecar(batch=ONE, outage=FEARLESS)
+async def test_dead_letters_are_listed_with_where_why_and_who(kit: Kit) -> None:
+    await rejected(kit, [b"a", b"b"])
+    letters = await dead_letters(kit)
+    assert [letter.id for letter in letters] == ["orders/0/0", "orders/0/1"]
+    first = letters[0]
+    assert (first.topic, first.lane, first.position, first.worker) == ("orders", 0, 0, "critic")
+    assert "not to my taste" in first.reason
+    assert first.record.value == b"a"
+    assert [letter.id for letter in await dead_letters(kit, limit=1)] == ["orders/0/0"]
+    assert [letter.id for letter in await dead_letters(kit, id="orders/0/1")] == ["orders/0/1"]
+    (bare,) = await dead_letters(kit, id="orders/0/1", without_payload=True)
+    assert not bare.record.HasField("value")
 
 
-def test_many_dead_letters_come_in_responses_that_every_client_takes(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE, outage=FEARLESS) as kit:
-            await rejected(kit, [bytes([number]) * 400_000 for number in range(8)])
-            assert len(await dead_letters(kit)) == 8
-
-    run(body())
+@with_sidecar(batch=ONE, outage=FEARLESS)
+async def test_many_dead_letters_come_in_responses_that_every_client_takes(kit: Kit) -> None:
+    await rejected(kit, [bytes([number]) * 400_000 for number in range(8)])
+    assert len(await dead_letters(kit)) == 8
 
 
-def test_a_subscription_without_dead_letters_lists_none(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            assert await dead_letters(kit) == []
-
-    run(body())
+@with_sidecar()
+async def test_a_subscription_without_dead_letters_lists_none(kit: Kit) -> None:
+    assert await dead_letters(kit) == []
 
 
-def test_a_redriven_dead_letter_is_delivered_again(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE, outage=FEARLESS) as kit:
-            await rejected(kit, [b"a", b"b", b"c"])
-            one = await kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", ids=["orders/0/1"]))
-            assert one.redriven == 1
-            stream = await kit.stream()
-            batch = await stream.batch()
-            record = batch.records[0]
-            assert (batch.topic, record.lane, record.position, record.value) == ("orders", 0, 1, b"b")
-            await stream.settle(settlement(batch))
-            rest = await kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True))
-            assert rest.redriven == 3
-
-    run(body())
+@with_sidecar(batch=ONE, outage=FEARLESS)
+async def test_a_redriven_dead_letter_is_delivered_again(kit: Kit) -> None:
+    await rejected(kit, [b"a", b"b", b"c"])
+    one = await kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", ids=["orders/0/1"]))
+    assert one.redriven == 1
+    stream = await kit.stream()
+    batch = await stream.batch()
+    record = batch.records[0]
+    assert (batch.topic, record.lane, record.position, record.value) == ("orders", 0, 1, b"b")
+    await stream.settle(settlement(batch))
+    rest = await kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True))
+    assert rest.redriven == 3
 
 
-def test_a_group_that_nobody_uses_can_be_deleted(tmp_path: Path) -> None:
+@in_loop
+async def test_a_group_that_nobody_uses_can_be_deleted(tmp_path: Path) -> None:
     from sidecar.settings import SubscriptionSettings
 
-    async def body() -> None:
-        old = {"old": SubscriptionSettings(topics=("orders",))}
-        async with serving(tmp_path, subscriptions=old) as kit:
-            await kit.until(lambda status: status.lanes, "old")
-        async with serving(tmp_path) as kit:
-            await kit.admin.DeleteGroup(admin_pb2.DeleteGroupRequest(broker="local", group="old"))
-            again = kit.admin.DeleteGroup(admin_pb2.DeleteGroupRequest(broker="local", group="old"))
-            assert (await refused(again))[0] == grpc.StatusCode.NOT_FOUND
-
-    run(body())
+    old = {"old": SubscriptionSettings(topics=("orders",))}
+    async with serving(tmp_path, subscriptions=old) as kit:
+        await kit.until(lambda status: status.lanes, "old")
+    async with serving(tmp_path) as kit:
+        await kit.admin.DeleteGroup(admin_pb2.DeleteGroupRequest(broker="local", group="old"))
+        again = kit.admin.DeleteGroup(admin_pb2.DeleteGroupRequest(broker="local", group="old"))
+        assert (await refused(again))[0] == grpc.StatusCode.NOT_FOUND
 
 
 STATUSES: list[tuple[type, Any]] = [

@@ -9,135 +9,113 @@ from offramp.v1 import consumer_pb2
 from sidecar.model.errors import Exhausted
 from sidecar.server.grpc.slow_clients import UnreadResponses
 from tests.unit.server.grpc.fetch_kit import Session, refused, values
-from tests.unit.server.grpc.service_kit import ONE, SETTLED, run, serving, settlement
+from tests.unit.server.grpc.service_kit import ONE, SETTLED, Kit, in_loop, serving, settlement, with_sidecar
 
 
-def test_repeating_the_last_number_gets_the_same_bytes_and_settles_nothing_again(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"a", b"b", b"c"])
-            session = await Session.open(kit)
-            first = await session.fetch()
-            second = await session.fetch(settlement(first.batches[0]))
-            repeated = await session.fetch(settlement(first.batches[0]), seq=2)
-            assert repeated.SerializeToString(deterministic=True) == second.SerializeToString(deterministic=True)
-            assert (await kit.status()).counters.delivered == 2
-            assert (await kit.status()).counters.stale_settlements == 0
-
-    run(body())
+@with_sidecar(batch=ONE)
+async def test_repeating_the_last_number_gets_the_same_bytes_and_settles_nothing_again(kit: Kit) -> None:
+    await kit.publish([b"a", b"b", b"c"])
+    session = await Session.open(kit)
+    first = await session.fetch()
+    second = await session.fetch(settlement(first.batches[0]))
+    repeated = await session.fetch(settlement(first.batches[0]), seq=2)
+    assert repeated.SerializeToString(deterministic=True) == second.SerializeToString(deterministic=True)
+    assert (await kit.status()).counters.delivered == 2
+    assert (await kit.status()).counters.stale_settlements == 0
 
 
 @pytest.mark.parametrize("seq", [0, 2, 99])
-def test_the_first_number_must_be_one(tmp_path: Path, seq: int) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            session = await Session.open(kit)
-            code, details = await refused(session.fetch(seq=seq))
-            assert code == grpc.StatusCode.FAILED_PRECONDITION
-            assert "must be 1" in details
-
-    run(body())
+@with_sidecar()
+async def test_the_first_number_must_be_one(kit: Kit, seq: int) -> None:
+    session = await Session.open(kit)
+    code, details = await refused(session.fetch(seq=seq))
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert "must be 1" in details
 
 
-def test_a_number_out_of_turn_is_refused_and_settles_nothing(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"a", b"b"])
-            session = await Session.open(kit)
-            first = await session.fetch()
-            for seq in (0, 3, 7):
-                code, details = await refused(session.fetch(settlement(first.batches[0]), seq=seq))
-                assert code == grpc.StatusCode.FAILED_PRECONDITION
-                assert "1 or 2" in details
-            assert (await kit.status()).counters.acked == 0
-            assert values(await session.fetch(seq=2)) == [b"b"]
-
-    run(body())
+@with_sidecar(batch=ONE)
+async def test_a_number_out_of_turn_is_refused_and_settles_nothing(kit: Kit) -> None:
+    await kit.publish([b"a", b"b"])
+    session = await Session.open(kit)
+    first = await session.fetch()
+    for seq in (0, 3, 7):
+        code, details = await refused(session.fetch(settlement(first.batches[0]), seq=seq))
+        assert code == grpc.StatusCode.FAILED_PRECONDITION
+        assert "1 or 2" in details
+    assert (await kit.status()).counters.acked == 0
+    assert values(await session.fetch(seq=2)) == [b"b"]
 
 
-def test_a_call_that_repeats_one_that_still_waits_takes_its_place(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            session = await Session.open(kit)
-            waiting = session.fetch(seq=1)
-            await kit.until(lambda status: status.sessions[0].credit_batches == 1)
-            instead = session.fetch(seq=1)
-            code, _ = await refused(waiting)
-            assert code == grpc.StatusCode.ABORTED
-            await kit.publish([b"a"])
-            assert values(await instead) == [b"a"]
-            assert values(await session.fetch(seq=1)) == [b"a"]
-
-    run(body())
+@with_sidecar()
+async def test_a_call_that_repeats_one_that_still_waits_takes_its_place(kit: Kit) -> None:
+    session = await Session.open(kit)
+    waiting = session.fetch(seq=1)
+    await kit.until(lambda status: status.sessions[0].credit_batches == 1)
+    instead = session.fetch(seq=1)
+    code, _ = await refused(waiting)
+    assert code == grpc.StatusCode.ABORTED
+    await kit.publish([b"a"])
+    assert values(await instead) == [b"a"]
+    assert values(await session.fetch(seq=1)) == [b"a"]
 
 
-def test_the_next_number_ends_a_call_that_still_waits(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            session = await Session.open(kit)
-            waiting = session.fetch(seq=1)
-            await kit.until(lambda status: status.sessions[0].credit_batches == 1)
-            following = session.fetch(seq=2)
-            assert (await refused(waiting))[0] == grpc.StatusCode.ABORTED
-            await kit.publish([b"a"])
-            assert values(await following) == [b"a"]
-
-    run(body())
+@with_sidecar()
+async def test_the_next_number_ends_a_call_that_still_waits(kit: Kit) -> None:
+    session = await Session.open(kit)
+    waiting = session.fetch(seq=1)
+    await kit.until(lambda status: status.sessions[0].credit_batches == 1)
+    following = session.fetch(seq=2)
+    assert (await refused(waiting))[0] == grpc.StatusCode.ABORTED
+    await kit.publish([b"a"])
+    assert values(await following) == [b"a"]
 
 
 @pytest.mark.parametrize("seq", [1, 2])
-def test_a_call_that_wants_nothing_leaves_no_credit_of_the_one_that_it_replaced(tmp_path: Path, seq: int) -> None:
+@with_sidecar()
+async def test_a_call_that_wants_nothing_leaves_no_credit_of_the_one_that_it_replaced(kit: Kit, seq: int) -> None:
     """A batch delivered between calls would wait for nobody."""
 
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            session = await Session.open(kit)
-            waiting = session.fetch(seq=1)
-            await kit.until(lambda status: status.sessions[0].credit_batches == 1)
-            await session.fetch(seq=seq, want=consumer_pb2.Credit(batches=0))
-            assert (await refused(waiting))[0] == grpc.StatusCode.ABORTED
-            assert (await kit.status()).sessions[0].credit_batches == 0
-            await kit.publish([b"a"])
-            assert values(await (await Session.open(kit)).fetch()) == [b"a"]
-
-    run(body())
+    session = await Session.open(kit)
+    waiting = session.fetch(seq=1)
+    await kit.until(lambda status: status.sessions[0].credit_batches == 1)
+    await session.fetch(seq=seq, want=consumer_pb2.Credit(batches=0))
+    assert (await refused(waiting))[0] == grpc.StatusCode.ABORTED
+    assert (await kit.status()).sessions[0].credit_batches == 0
+    await kit.publish([b"a"])
+    assert values(await (await Session.open(kit)).fetch()) == [b"a"]
 
 
-def test_a_call_given_up_by_its_client_is_settled_and_its_repetition_brings_the_rest(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            await kit.publish([b"a"])
-            session = await Session.open(kit)
-            first = await session.fetch()
-            done = settlement(first.batches[0])
-            given_up = session.fetch(done)
-            await kit.until(lambda status: status.counters.acked == 1)
-            given_up.cancel()
-            await kit.until(lambda status: status.sessions[0].credit_batches == 0)
-            await kit.publish([b"b"])
-            repeated = await session.fetch(done, seq=2)
-            assert [result.status for result in repeated.results] == [SETTLED]
-            assert values(repeated) == [b"b"]
-
-    run(body())
+@with_sidecar()
+async def test_a_call_given_up_by_its_client_is_settled_and_its_repetition_brings_the_rest(kit: Kit) -> None:
+    await kit.publish([b"a"])
+    session = await Session.open(kit)
+    first = await session.fetch()
+    done = settlement(first.batches[0])
+    given_up = session.fetch(done)
+    await kit.until(lambda status: status.counters.acked == 1)
+    given_up.cancel()
+    await kit.until(lambda status: status.sessions[0].credit_batches == 0)
+    await kit.publish([b"b"])
+    repeated = await session.fetch(done, seq=2)
+    assert [result.status for result in repeated.results] == [SETTLED]
+    assert values(repeated) == [b"b"]
 
 
-def test_a_refused_settlement_does_not_use_up_its_number(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"a", b"b"])
-            session = await Session.open(kit)
-            batch = (await session.fetch()).batches[0]
-            assert (await refused(session.fetch(settlement(batch, 0))))[0] == grpc.StatusCode.INVALID_ARGUMENT
-            assert values(await session.fetch(settlement(batch), seq=2)) == [b"b"]
-
-    run(body())
+@with_sidecar(batch=ONE)
+async def test_a_refused_settlement_does_not_use_up_its_number(kit: Kit) -> None:
+    await kit.publish([b"a", b"b"])
+    session = await Session.open(kit)
+    batch = (await session.fetch()).batches[0]
+    assert (await refused(session.fetch(settlement(batch, 0))))[0] == grpc.StatusCode.INVALID_ARGUMENT
+    assert values(await session.fetch(settlement(batch), seq=2)) == [b"b"]
 
 
-def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_that_repeats_it(
+@in_loop
+async def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its caller left too much unread while the call waited."""
+
     asked = 0
 
     def check(_: UnreadResponses) -> None:
@@ -148,12 +126,9 @@ def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_that_re
 
     monkeypatch.setattr(UnreadResponses, "check", check)
 
-    async def body() -> None:
-        async with serving(tmp_path, batch=ONE) as kit:
-            await kit.publish([b"a", b"b"])
-            session = await Session.open(kit)
-            assert (await refused(session.fetch()))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
-            again = await session.fetch(seq=1)
-            assert (values(again), len(again.batches[0].redeliveries)) == ([b"a"], 0)
-
-    run(body())
+    async with serving(tmp_path, batch=ONE) as kit:
+        await kit.publish([b"a", b"b"])
+        session = await Session.open(kit)
+        assert (await refused(session.fetch()))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+        again = await session.fetch(seq=1)
+        assert (values(again), len(again.batches[0].redeliveries)) == ([b"a"], 0)

@@ -1,7 +1,6 @@
 """`PublishService`, health, reflection and what is not served, over a real connection within one process."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,7 +12,7 @@ from offramp.v1 import publish_pb2, record_pb2
 from sidecar.model import errors
 from sidecar.model.records import Lane
 from sidecar.server.grpc.rpc import status_of
-from tests.unit.server.grpc.service_kit import Kit, ended, run, serving
+from tests.unit.server.grpc.service_kit import Kit, ended, with_sidecar
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -23,31 +22,25 @@ async def publish(kit: Kit, **request: Any) -> publish_pb2.PublishResponse:
     return await kit.publisher.Publish(publish_pb2.PublishRequest(**request))
 
 
-def test_what_is_published_is_delivered_as_it_was(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            headers = [record_pb2.Header(name="a", value=b"1"), record_pb2.Header(name="a")]
-            messages = [
-                publish_pb2.Message(key=b"", value=b"", headers=headers, timestamp_ms=1_234),
-                publish_pb2.Message(),
-            ]
-            response = await publish(kit, subscription="orders", topic="orders", messages=messages)
-            assert [(one.lane, one.position) for one in response.published] == [(0, 0), (0, 1)]
-            stream = await kit.stream()
-            full, empty = (await stream.batch()).records
-            assert (full.HasField("key"), full.HasField("value"), full.timestamp_ms) == (True, True, 1_234)
-            assert [(one.name, one.HasField("value")) for one in full.headers] == [("a", True), ("a", False)]
-            assert (empty.HasField("key"), empty.HasField("value")) == (False, False)
-
-    run(body())
+@with_sidecar()
+async def test_what_is_published_is_delivered_as_it_was(kit: Kit) -> None:
+    headers = [record_pb2.Header(name="a", value=b"1"), record_pb2.Header(name="a")]
+    messages = [
+        publish_pb2.Message(key=b"", value=b"", headers=headers, timestamp_ms=1_234),
+        publish_pb2.Message(),
+    ]
+    response = await publish(kit, subscription="orders", topic="orders", messages=messages)
+    assert [(one.lane, one.position) for one in response.published] == [(0, 0), (0, 1)]
+    stream = await kit.stream()
+    full, empty = (await stream.batch()).records
+    assert (full.HasField("key"), full.HasField("value"), full.timestamp_ms) == (True, True, 1_234)
+    assert [(one.name, one.HasField("value")) for one in full.headers] == [("a", True), ("a", False)]
+    assert (empty.HasField("key"), empty.HasField("value")) == (False, False)
 
 
-def test_nothing_to_publish_is_no_error(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            assert not (await publish(kit, broker="local", topic="orders")).published
-
-    run(body())
+@with_sidecar()
+async def test_nothing_to_publish_is_no_error(kit: Kit) -> None:
+    assert not (await publish(kit, broker="local", topic="orders")).published
 
 
 MESSAGE = [publish_pb2.Message(value=b"x")]
@@ -66,17 +59,14 @@ WRONG: dict[str, tuple[dict[str, Any], grpc.StatusCode, str]] = {
 
 
 @pytest.mark.parametrize(("request_", "code", "word"), WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_be_published_is_refused_with_a_reason(
-    tmp_path: Path, request_: dict[str, Any], code: grpc.StatusCode, word: str
+@with_sidecar()
+async def test_what_cannot_be_published_is_refused_with_a_reason(
+    kit: Kit, request_: dict[str, Any], code: grpc.StatusCode, word: str
 ) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await publish(kit, **request_)
-            assert raised.value.code() == code
-            assert word in (raised.value.details() or "")
-
-    run(body())
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await publish(kit, **request_)
+    assert raised.value.code() == code
+    assert word in (raised.value.details() or "")
 
 
 @pytest.mark.parametrize(
@@ -98,53 +88,44 @@ def test_every_error_has_its_status(error: errors.OfframpError, code: grpc.Statu
     assert status_of(error) == code
 
 
-def test_health_knows_the_sidecar_its_services_and_its_subscriptions(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            await kit.until(lambda status: status.lanes)
-            health = health_pb2_grpc.HealthStub(kit.channel)
-            for name in ("", "offramp.v1.ConsumerService", "offramp.v1.AdminService", "subscription/orders"):
-                answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
-                assert (name, answer.status) == (name, SERVING)
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await health.Check(health_pb2.HealthCheckRequest(service="subscription/nope"))
-            assert raised.value.code() == grpc.StatusCode.NOT_FOUND
-
-    run(body())
+@with_sidecar()
+async def test_health_knows_the_sidecar_its_services_and_its_subscriptions(kit: Kit) -> None:
+    await kit.until(lambda status: status.lanes)
+    health = health_pb2_grpc.HealthStub(kit.channel)
+    for name in ("", "offramp.v1.ConsumerService", "offramp.v1.AdminService", "subscription/orders"):
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert (name, answer.status) == (name, SERVING)
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await health.Check(health_pb2.HealthCheckRequest(service="subscription/nope"))
+    assert raised.value.code() == grpc.StatusCode.NOT_FOUND
 
 
-def test_health_can_be_watched_and_says_when_the_sidecar_drains(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            await kit.publish([b"a"])
-            stream = await kit.stream()
-            await stream.batch()
-            watch = health_pb2_grpc.HealthStub(kit.channel).Watch(health_pb2.HealthCheckRequest())
-            assert (await watch.read()).status == SERVING
-            stop = asyncio.create_task(kit.sidecar.stop(1.0))
-            assert (await watch.read()).status == NOT_SERVING
-            assert await ended(watch) == grpc.StatusCode.OK
-            await stop
-
-    run(body())
+@with_sidecar()
+async def test_health_can_be_watched_and_says_when_the_sidecar_drains(kit: Kit) -> None:
+    await kit.publish([b"a"])
+    stream = await kit.stream()
+    await stream.batch()
+    watch = health_pb2_grpc.HealthStub(kit.channel).Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == SERVING
+    stop = asyncio.create_task(kit.sidecar.stop(1.0))
+    assert (await watch.read()).status == NOT_SERVING
+    assert await ended(watch) == grpc.StatusCode.OK
+    await stop
 
 
-def test_reflection_tells_of_all_services(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(tmp_path) as kit:
-            call = reflection_pb2_grpc.ServerReflectionStub(kit.channel).ServerReflectionInfo()
-            await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
-            names = {service.name for service in (await call.read()).list_services_response.service}
-            assert names >= {
-                "offramp.v1.ConsumerService",
-                "offramp.v1.PublishService",
-                "offramp.v1.AdminService",
-                "offramp.v1.LogService",
-                "grpc.health.v1.Health",
-            }
-            symbol = reflection_pb2.ServerReflectionRequest(file_containing_symbol="offramp.v1.ConsumerService")
-            await call.write(symbol)
-            assert (await call.read()).file_descriptor_response.file_descriptor_proto
-            await call.done_writing()
-
-    run(body())
+@with_sidecar()
+async def test_reflection_tells_of_all_services(kit: Kit) -> None:
+    call = reflection_pb2_grpc.ServerReflectionStub(kit.channel).ServerReflectionInfo()
+    await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+    names = {service.name for service in (await call.read()).list_services_response.service}
+    assert names >= {
+        "offramp.v1.ConsumerService",
+        "offramp.v1.PublishService",
+        "offramp.v1.AdminService",
+        "offramp.v1.LogService",
+        "grpc.health.v1.Health",
+    }
+    symbol = reflection_pb2.ServerReflectionRequest(file_containing_symbol="offramp.v1.ConsumerService")
+    await call.write(symbol)
+    assert (await call.read()).file_descriptor_response.file_descriptor_proto
+    await call.done_writing()

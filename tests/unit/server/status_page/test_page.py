@@ -19,7 +19,7 @@ from sidecar.subscription.subscription import Subscription
 from tests.kit import subscription_settings
 from tests.memory_broker import MemoryBroker
 from tests.promises.timing import until
-from tests.unit.server.grpc.service_kit import run
+from tests.unit.server.grpc.service_kit import in_loop
 
 
 class Asked:
@@ -53,62 +53,56 @@ async def refreshed(feed: DeadLetterFeed) -> bool:
     return True
 
 
-def test_dead_letters_are_asked_for_seldom_however_often_the_page_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body() -> None:
-        asked = Asked(monkeypatch)
-        feed = asked.feed(MemoryBroker())
-        assert await refreshed(feed)
-        for _ in range(100):
-            assert not await refreshed(feed)
-        # News are worth another look, but not at once.
-        asked.written += 1
+@in_loop
+async def test_dead_letters_are_asked_for_seldom_however_often_the_page_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    feed = asked.feed(MemoryBroker())
+    assert await refreshed(feed)
+    for _ in range(100):
         assert not await refreshed(feed)
-        monkeypatch.setattr(dead_letter_feed, "_MIN_INTERVAL", 0.0)
-        assert await refreshed(feed)
-        assert not await refreshed(feed)
-        assert asked.times == 2
-
-    run(body())
-
-
-def test_one_look_serves_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body() -> None:
-        asked = Asked(monkeypatch)
-        asked.answer.clear()
-        feed = asked.feed(MemoryBroker())
-        first, second = feed.refresh(), feed.refresh()
-        assert first is second is not None
-        asked.answer.set()
-        await first
-        assert asked.times == 1
-
-    run(body())
+    # News are worth another look, but not at once.
+    asked.written += 1
+    assert not await refreshed(feed)
+    monkeypatch.setattr(dead_letter_feed, "_MIN_INTERVAL", 0.0)
+    assert await refreshed(feed)
+    assert not await refreshed(feed)
+    assert asked.times == 2
 
 
-def test_a_broker_that_does_not_answer_is_told_of_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_one_look_serves_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    asked.answer.clear()
+    feed = asked.feed(MemoryBroker())
+    first, second = feed.refresh(), feed.refresh()
+    assert first is second is not None
+    asked.answer.set()
+    await first
+    assert asked.times == 1
+
+
+@in_loop
+async def test_a_broker_that_does_not_answer_is_told_of_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_feed, "_READ_TIMEOUT", 0.01)
 
-    async def body() -> None:
-        asked = Asked(monkeypatch)
-        asked.answer.clear()
-        feed = asked.feed(MemoryBroker())
-        assert await refreshed(feed)
-        assert feed.latest.trouble == "no answer within 0.01 s"
-        assert feed.latest.at > 0
-
-    run(body())
+    asked = Asked(monkeypatch)
+    asked.answer.clear()
+    feed = asked.feed(MemoryBroker())
+    assert await refreshed(feed)
+    assert feed.latest.trouble == "no answer within 0.01 s"
+    assert feed.latest.at > 0
 
 
-def test_a_broker_that_is_not_open_is_told_of() -> None:
+@in_loop
+async def test_a_broker_that_is_not_open_is_told_of() -> None:
     def closed() -> Broker:
         raise Unavailable("broker kafka: not connected yet")
 
-    async def body() -> None:
-        feed = DeadLetterFeed(subscription_settings(), closed, lambda: 0)
-        assert await refreshed(feed)
-        assert feed.latest.trouble == "broker kafka: not connected yet"
-
-    run(body())
+    feed = DeadLetterFeed(subscription_settings(), closed, lambda: 0)
+    assert await refreshed(feed)
+    assert feed.latest.trouble == "broker kafka: not connected yet"
 
 
 @asynccontextmanager
@@ -130,43 +124,37 @@ async def status_page() -> AsyncIterator[StatusPage]:
         await subscription.close()
 
 
-def test_one_picture_serves_everyone_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body() -> None:
-        async with status_page() as shown:
-            first = await shown.respond()
-            assert "orders" in first.body
-            assert all(response is first for response in [await shown.respond() for _ in range(50)])
-            monkeypatch.setattr(page, "_MIN_INTERVAL", 0.0)
-            monkeypatch.setattr(page, "_MAX_SHARE", float("inf"))
-            shown._next = 0.0
-            assert await shown.respond() is not first
-            assert await shown.respond() is not await shown.respond()
-
-    run(body())
+@in_loop
+async def test_one_picture_serves_everyone_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with status_page() as shown:
+        first = await shown.respond()
+        assert "orders" in first.body
+        assert all(response is first for response in [await shown.respond() for _ in range(50)])
+        monkeypatch.setattr(page, "_MIN_INTERVAL", 0.0)
+        monkeypatch.setattr(page, "_MAX_SHARE", float("inf"))
+        shown._next = 0.0
+        assert await shown.respond() is not first
+        assert await shown.respond() is not await shown.respond()
 
 
-def test_a_picture_that_takes_long_to_draw_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_picture_that_takes_long_to_draw_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 10.1])
     monkeypatch.setattr(page.time, "thread_time", lambda: next(clock))
 
-    async def body() -> None:
-        async with status_page() as shown:
-            await shown.respond()
-            # A tenth of a second, of which it may take a fiftieth of the time.
-            assert shown._next - asyncio.get_running_loop().time() == pytest.approx(5.0, abs=0.4)
-
-    run(body())
+    async with status_page() as shown:
+        await shown.respond()
+        # A tenth of a second, of which it may take a fiftieth of the time.
+        assert shown._next - asyncio.get_running_loop().time() == pytest.approx(5.0, abs=0.4)
 
 
-def test_the_history_is_kept_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_the_history_is_kept_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "SAMPLE_INTERVAL", 0.001)
 
-    async def body() -> None:
-        async with status_page() as shown:
-            keeping = asyncio.create_task(shown.run())
-            await until(lambda: len(shown._watched[0]._history.in_flight()) >= 3, "samples are taken")
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
-            assert "<figure" in (await shown.respond()).body
-
-    run(body())
+    async with status_page() as shown:
+        keeping = asyncio.create_task(shown.run())
+        await until(lambda: len(shown._watched[0]._history.in_flight()) >= 3, "samples are taken")
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        assert "<figure" in (await shown.respond()).body
