@@ -94,7 +94,7 @@ def test_a_rotation_keeps_who_stays_and_revokes_who_is_gone(tmp_path: Path) -> N
     old, other = found(before, OLD), found(before, OTHER)
     after = read(tmp_path, app=NEW, other=OTHER)
     assert not after.same_as(before)
-    after.keep(before)
+    after.replace(before)
     assert revoked(old)
     assert found(after, OTHER) is other
     assert not revoked(other)
@@ -104,7 +104,7 @@ def test_a_rotation_keeps_who_stays_and_revokes_who_is_gone(tmp_path: Path) -> N
 def test_a_token_that_moves_to_another_client_has_the_rights_of_that_one(tmp_path: Path) -> None:
     before = read(tmp_path, app=OLD, other=OTHER)
     after = read(tmp_path, app=OTHER, other=OLD)
-    after.keep(before)
+    after.replace(before)
     assert found(after, OLD).who == 'client "other"'
     assert found(after, OTHER).who == 'client "app"'
 
