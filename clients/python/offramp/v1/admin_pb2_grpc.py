@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error
-    (INVALID_ARGUMENT). An unknown one is NOT_FOUND, and the message lists those there are.
+    """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error (INVALID_ARGUMENT).
+    An unknown one is NOT_FOUND, and the message lists the existing ones.
     """
 
     def __init__(self, channel):
@@ -79,8 +79,8 @@ class AdminServiceStub(object):
 
 
 class AdminServiceServicer(object):
-    """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error
-    (INVALID_ARGUMENT). An unknown one is NOT_FOUND, and the message lists those there are.
+    """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error (INVALID_ARGUMENT).
+    An unknown one is NOT_FOUND, and the message lists the existing ones.
     """
 
     def GetStatus(self, request, context):
@@ -104,15 +104,15 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """Goes on after Pause, after too many rejects, and at once with a probe while the handler seems down.
+        """Resumes deliveries after Pause or too many rejects, and sends a probe at once while the handler is considered down.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Seek(self, request, context):
-        """Moves lanes to another position. What is leased from them becomes STALE, and acks from before the seek are
-        never committed after it. Positions are inclusive: the record at the position is delivered next.
+        """Moves lanes to another position. Leases of their records become STALE, and acks from before the seek are never
+        committed after it. Positions are inclusive: the record at the position is delivered next.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,16 +126,16 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Redrive(self, request, context):
-        """Sends dead letters back to this subscription's group, and to no other, through its retry topic.
-        A dead letter stays in its topic; redriving it again delivers it again.
+        """Sends dead letters back to this subscription's group, and to no other, through its retry topic. A dead letter stays
+        in its topic; redriving it again delivers it again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Forgets a group of the local broker, so that retention no longer waits for it. FAILED_PRECONDITION while a
-        subscription of this sidecar consumes under it.
+        """Deletes a group of the local broker, so that retention no longer waits for it. FAILED_PRECONDITION while a
+        subscription of this sidecar uses it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -193,8 +193,8 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error
-    (INVALID_ARGUMENT). An unknown one is NOT_FOUND, and the message lists those there are.
+    """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error (INVALID_ARGUMENT).
+    An unknown one is NOT_FOUND, and the message lists the existing ones.
     """
 
     @staticmethod

@@ -29,12 +29,12 @@ class ConsumerServiceStub(object):
     """Three ways to consume, one set of rules.
 
     - Consume: one stream for each app process, with any number of workers behind it.
-    - Open + Fetch: for a process that blocks while it works (PHP). The stream of Open is the session; the process
-    leaves it alone and takes its batches by Fetch.
-    - Fetch alone: no session; a lease is given back when its time is over.
+    - Open + Fetch: for a process that blocks while it works (PHP). The stream of Open is the session; the process does
+    not read it, and gets its batches by Fetch.
+    - Fetch alone: no session; a lease ends when its time is over.
 
-    Statuses that every method may answer with:
-    NOT_FOUND            no such subscription (the message lists those there are) or no such session
+    Statuses that every method may return:
+    NOT_FOUND            no such subscription (the message lists the existing ones) or no such session
     INVALID_ARGUMENT     the request breaks a rule of this file; nothing of it was done
     FAILED_PRECONDITION  the client needs a newer protocol than the sidecar speaks, or `seq` is out of turn
     UNAVAILABLE          the sidecar is stopping, or has not started yet; try again
@@ -78,12 +78,12 @@ class ConsumerServiceServicer(object):
     """Three ways to consume, one set of rules.
 
     - Consume: one stream for each app process, with any number of workers behind it.
-    - Open + Fetch: for a process that blocks while it works (PHP). The stream of Open is the session; the process
-    leaves it alone and takes its batches by Fetch.
-    - Fetch alone: no session; a lease is given back when its time is over.
+    - Open + Fetch: for a process that blocks while it works (PHP). The stream of Open is the session; the process does
+    not read it, and gets its batches by Fetch.
+    - Fetch alone: no session; a lease ends when its time is over.
 
-    Statuses that every method may answer with:
-    NOT_FOUND            no such subscription (the message lists those there are) or no such session
+    Statuses that every method may return:
+    NOT_FOUND            no such subscription (the message lists the existing ones) or no such session
     INVALID_ARGUMENT     the request breaks a rule of this file; nothing of it was done
     FAILED_PRECONDITION  the client needs a newer protocol than the sidecar speaks, or `seq` is out of turn
     UNAVAILABLE          the sidecar is stopping, or has not started yet; try again
@@ -93,27 +93,27 @@ class ConsumerServiceServicer(object):
     def Consume(self, request_iterator, context):
         """A session over one stream.
 
-        The first request must carry `hello` and no other may. The sidecar answers with `welcome` first. Then the
-        client sends credit, settlements and extensions whenever it likes, and the sidecar sends batches as long as
-        less is unsettled than the credit allows. Every settlement gets exactly one result, in the order in which
-        settlements were sent; several may share one response.
+        The first request must carry `hello` and no other may. The first response carries `welcome`. Then the client sends
+        credit, settlements and extensions at any time, and the sidecar sends batches as long as less is unsettled than the
+        credit allows. Every settlement gets exactly one result, in the order in which settlements were sent; several
+        results may share one response.
 
-        On disconnect, whoever caused it, all leases of the session end: their records are delivered again, at once
-        the first time, with attempt + 1 and possibly_processed. Settlements that the sidecar had read before count.
+        When the stream breaks, on either side, all leases of the session end: their records are delivered again, at once
+        the first time, with attempt + 1 and possibly_processed. Settlements that the sidecar had read count.
 
-        To leave in order: send `draining`, settle what is held, then half-close. The sidecar sends no further batch
-        after it has read `draining`, answers what was settled, and ends the stream with OK. What is unsettled
-        at the half-close is released, which does not count as an attempt.
+        To leave in order: send `draining`, settle what is held, then half-close. After reading `draining`, the sidecar
+        sends no further batch; it answers the settlements and ends the stream with OK. What is unsettled at the half-close
+        is released, which does not count as an attempt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Open(self, request, context):
-        """A session for a process that blocks. The first response carries `welcome`; then nothing is sent but notices,
-        which need not be read. The session lives as long as this stream: when the process dies the operating system
-        closes its connection, and the leases of the session end as with Consume. To leave in order, settle or
-        release what is held, then cancel this call.
+        """A session for a process that blocks. The first response carries `welcome`; later ones only notices, which need not
+        be read. The session lives as long as this stream: when the process dies, the operating system closes its
+        connection, and the leases of the session end as with Consume. To leave in order, settle or release what is held,
+        then cancel this call.
 
         A child process that inherits the connection keeps the session alive: open the session after a fork.
         """
@@ -122,28 +122,27 @@ class ConsumerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """Settles what was leased before and leases what comes next, in one call. Waits up to `wait_ms` for the first
-        batch; an answer without batches is not an error.
+        """Settles what was leased before and leases the next batches, in one call. Waits up to `wait_ms` for the first batch;
+        a response without batches is not an error.
 
-        Under a session `seq` must be 1 for the first call and one more for each that follows. A call that repeats
-        the last `seq` gets the same bytes again and does nothing else, so a lost answer costs nothing; if the
-        earlier call of that number still waits, that one ends with ABORTED and this one waits in its stead.
-        Any other `seq` gets FAILED_PRECONDITION.
+        With a session, `seq` must be 1 for the first call and one more for each that follows. A call that repeats the last
+        `seq` gets the same bytes again and has no other effect, so a lost response costs nothing; if the earlier call with
+        that number still waits, it ends with ABORTED and this one replaces it. Any other `seq` gets FAILED_PRECONDITION.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Settle(self, request, context):
-        """Settles leases from any connection. A lease id is a capability: whoever shows it may settle it. Results stand
-        in the order of the settlements.
+        """Settles leases from any connection. A lease id is a capability: whoever presents it may settle it. Results are in
+        the order of the settlements.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExtendLease(self, request, context):
-        """Prolongs leases from any connection.
+        """Extends leases from any connection.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,12 +188,12 @@ class ConsumerService(object):
     """Three ways to consume, one set of rules.
 
     - Consume: one stream for each app process, with any number of workers behind it.
-    - Open + Fetch: for a process that blocks while it works (PHP). The stream of Open is the session; the process
-    leaves it alone and takes its batches by Fetch.
-    - Fetch alone: no session; a lease is given back when its time is over.
+    - Open + Fetch: for a process that blocks while it works (PHP). The stream of Open is the session; the process does
+    not read it, and gets its batches by Fetch.
+    - Fetch alone: no session; a lease ends when its time is over.
 
-    Statuses that every method may answer with:
-    NOT_FOUND            no such subscription (the message lists those there are) or no such session
+    Statuses that every method may return:
+    NOT_FOUND            no such subscription (the message lists the existing ones) or no such session
     INVALID_ARGUMENT     the request breaks a rule of this file; nothing of it was done
     FAILED_PRECONDITION  the client needs a newer protocol than the sidecar speaks, or `seq` is out of turn
     UNAVAILABLE          the sidecar is stopping, or has not started yet; try again

@@ -26,18 +26,18 @@ if _version_not_supported:
 
 
 class LogServiceStub(object):
-    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own place (a
-    checkpoint), and that is the truth; what is committed here is for the lag that operators see, for the broker's
-    retention, and for a reader that starts without a checkpoint. How a reader goes on:
+    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own positions (a
+    checkpoint), and these are the truth; commits here serve the lag that operators see, the broker's retention, and a
+    reader that starts without a checkpoint. The calls of a reader:
 
-    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) again and again
+    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) repeatedly
 
     Attach, ResolveStart, Plan and CommitUpTo go to one sidecar at a time, and get FAILED_PRECONDITION for a subscription
-    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, whatever its mode: they
-    have no memory, and change nothing.
+    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, in either mode: they are
+    stateless, and change nothing.
 
-    Every method may answer
-    NOT_FOUND            no such subscription, topic or lane; the message lists those there are
+    Every method may return
+    NOT_FOUND            no such subscription, topic or lane; the message lists the existing ones
     INVALID_ARGUMENT     a rule is broken: a negative position, a lane that is named twice, token 0
     FAILED_PRECONDITION  the subscription has the other mode, or workers consume its group on the broker
     UNAVAILABLE          the broker cannot be reached, or the sidecar is stopping: try again
@@ -82,39 +82,39 @@ class LogServiceStub(object):
 
 
 class LogServiceServicer(object):
-    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own place (a
-    checkpoint), and that is the truth; what is committed here is for the lag that operators see, for the broker's
-    retention, and for a reader that starts without a checkpoint. How a reader goes on:
+    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own positions (a
+    checkpoint), and these are the truth; commits here serve the lag that operators see, the broker's retention, and a
+    reader that starts without a checkpoint. The calls of a reader:
 
-    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) again and again
+    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) repeatedly
 
     Attach, ResolveStart, Plan and CommitUpTo go to one sidecar at a time, and get FAILED_PRECONDITION for a subscription
-    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, whatever its mode: they
-    have no memory, and change nothing.
+    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, in either mode: they are
+    stateless, and change nothing.
 
-    Every method may answer
-    NOT_FOUND            no such subscription, topic or lane; the message lists those there are
+    Every method may return
+    NOT_FOUND            no such subscription, topic or lane; the message lists the existing ones
     INVALID_ARGUMENT     a rule is broken: a negative position, a lane that is named twice, token 0
     FAILED_PRECONDITION  the subscription has the other mode, or workers consume its group on the broker
     UNAVAILABLE          the broker cannot be reached, or the sidecar is stopping: try again
     """
 
     def Attach(self, request, context):
-        """Takes the right to commit for a reader. Tokens grow, and the newest wins, whichever sidecar gave it out and however
-        often sidecars were restarted since: ResolveStart and CommitUpTo with an older one get ABORTED. Attach once in the
-        life of a reader.
+        """Acquires the right to commit for a reader. Tokens grow, and the newest wins, whichever sidecar issued it and
+        however often sidecars were restarted since: ResolveStart and CommitUpTo with an older one get ABORTED. Attach once
+        per run of a reader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveStart(self, request, context):
-        """Where a reader without a checkpoint starts. Idempotent: the answer is pinned in the broker's group before it is
-        given, and asking again gives the same until something is committed. A lane in which the group has a position
-        already starts there, whatever `start` says; a lane that came after the group had its first position starts at
-        its first record.
+        """Where a reader without a checkpoint starts. Idempotent: the answer is stored in the broker's group before it is
+        returned, and asking again gives the same until something is committed. A lane in which the group already has a
+        position starts there, whatever `start` says; a lane that was added after the group had its first position starts
+        at its first record.
         ABORTED              another reader has attached since
-        FAILED_PRECONDITION  also: the token was never given out
+        FAILED_PRECONDITION  also: the token was never issued
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,15 +123,15 @@ class LogServiceServicer(object):
     def Plan(self, request, context):
         """How far the next range may go. Changes nothing.
 
-        Limits are shared among the lanes in proportion to what waits in each, so that they come to their ends together;
-        each that has something gets at least one record, in turn if the limit is smaller than their number. One record is
-        always planned if there is one, however large. A position counts as a record, so that gaps (markers, compaction)
-        make a range smaller than the limit, never larger. Except on Pulsar, where the number of records in a batch is
-        estimated from those that were read, and a range may be larger by a part of it. Bytes are estimated everywhere,
-        from the average size of what was read of the lane.
+        Limits are divided among the lanes in proportion to what waits in each, so that they reach their ends together;
+        each lane with records gets at least one, in turn if the limit is smaller than the number of lanes. If there is a
+        record, at least one is planned, however large it is. A position counts as a record, so gaps (markers, compaction)
+        make a range smaller than the limit, never larger; except on Pulsar, where the number of records in a batch is
+        estimated from those that were read, and a range may be larger by a fraction of that. Bytes are estimated
+        everywhere, from the average size of the records read from the lane.
 
-        A lane that `start` does not name is new: `until` has its first position, so that it enters the reader's offsets, and
-        the next plan goes on from there. While an operator has paused the subscription, `until` is `start`.
+        A lane that `start` does not name is new: `until` has its first position, so that it enters the reader's offsets,
+        and the next plan continues from there. While an operator has paused the subscription, `until` is `start`.
         OUT_OF_RANGE         a start is beyond the end of its lane: it belongs to another topic of this name
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -139,21 +139,21 @@ class LogServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Locate(self, request, context):
-        """Positions by time, or the ends of lanes. Changes nothing: for reads that are not a subscription's own.
+        """Positions by time, or the ends of lanes, for reads without commits. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadRange(self, request, context):
-        """The records of one lane with start <= position < until, in order, in messages of about 1 MiB. Repeatable; nothing is
-        leased. Ends with the range or with the lane, whichever comes first; the lane may end with positions that hold no
-        record. So the last record says nothing of which came first: the trailing metadata does, which has the first
-        position that is there (`offramp-first-position`) and the end of the lane (`offramp-end-position`). All before
-        `until` was read if the end is not before it. If it is, a range that was planned has lost its last part: the topic
-        was made anew, a broker lost what it had, or this is another broker than the one that was planned with.
+        """The records of one lane with start <= position < until, in order, in messages of about 1 MiB. Repeatable; nothing
+        is leased. Ends at the end of the range or of the lane, whichever comes first. The lane may end with positions that
+        hold no record, so the last record does not tell which it was; the trailing metadata does, with the first existing
+        position (`offramp-first-position`) and the end of the lane (`offramp-end-position`). Everything before `until` was
+        read unless the end is before it. If it is, a planned range has lost its last part: the topic was recreated, a
+        broker lost data, or this is another broker than the one used for the plan.
         OUT_OF_RANGE         the broker has removed a part of the range, or `start` is beyond the end of the lane, with
-        the same trailing metadata. May come after records were sent
+        the same trailing metadata. May come after some records were sent
         RESOURCE_EXHAUSTED   a record is larger than max_message_bytes; the message names it
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -161,9 +161,9 @@ class LogServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CommitUpTo(self, request, context):
-        """Commits. Cumulative, idempotent and monotonic: a position behind what is committed is no error and no change.
+        """Commits. Cumulative, idempotent and monotonic: a position behind the committed one is no error and changes nothing.
         ABORTED              another reader has attached since
-        FAILED_PRECONDITION  also: the token was never given out
+        FAILED_PRECONDITION  also: the token was never issued
         OUT_OF_RANGE         a position is beyond the end of its lane; nothing was committed
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -212,18 +212,18 @@ def add_LogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LogService(object):
-    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own place (a
-    checkpoint), and that is the truth; what is committed here is for the lag that operators see, for the broker's
-    retention, and for a reader that starts without a checkpoint. How a reader goes on:
+    """For subscriptions with `mode: ranges`, which join no group and lease nothing. The reader keeps its own positions (a
+    checkpoint), and these are the truth; commits here serve the lag that operators see, the broker's retention, and a
+    reader that starts without a checkpoint. The calls of a reader:
 
-    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) again and again
+    Attach -> ResolveStart, unless it has a checkpoint -> (Plan -> ReadRange for each lane -> CommitUpTo) repeatedly
 
     Attach, ResolveStart, Plan and CommitUpTo go to one sidecar at a time, and get FAILED_PRECONDITION for a subscription
-    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, whatever its mode: they
-    have no memory, and change nothing.
+    with `mode: leases`. Locate and ReadRange may go to any sidecar that has the subscription, in either mode: they are
+    stateless, and change nothing.
 
-    Every method may answer
-    NOT_FOUND            no such subscription, topic or lane; the message lists those there are
+    Every method may return
+    NOT_FOUND            no such subscription, topic or lane; the message lists the existing ones
     INVALID_ARGUMENT     a rule is broken: a negative position, a lane that is named twice, token 0
     FAILED_PRECONDITION  the subscription has the other mode, or workers consume its group on the broker
     UNAVAILABLE          the broker cannot be reached, or the sidecar is stopping: try again

@@ -45,15 +45,15 @@ class PublishServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Publish(self, request, context):
-        """Sends messages to one topic. Answered when the broker has all of them durably, with their places in the
-        order of the messages.
+        """Sends messages to one topic. Returns once the broker has all of them durably, with their places in the order of the
+        messages.
 
         NOT_FOUND            no such broker, subscription or topic
-        INVALID_ARGUMENT     no topic, no target, or a message that the broker can never take
+        INVALID_ARGUMENT     no topic, no target, or a message that the broker can never accept
         FAILED_PRECONDITION  the broker refuses it: credentials or rights
-        RESOURCE_EXHAUSTED   the broker has no room (a full disk under the local broker)
+        RESOURCE_EXHAUSTED   the broker has no space (a full disk under the local broker)
         UNAVAILABLE          the broker cannot be reached now
-        After any error some messages may have been taken: sending again may duplicate them, and loses nothing.
+        After any error some messages may have been written: sending again may duplicate them, but loses nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -18,7 +18,7 @@ class AttachRequest extends \Google\Protobuf\Internal\Message
      */
     protected $subscription = '';
     /**
-     * Names the reader for people (a query name).
+     * The name of the reader, for people (a query name).
      *
      * Generated from protobuf field <code>string reader = 2;</code>
      */
@@ -32,7 +32,7 @@ class AttachRequest extends \Google\Protobuf\Internal\Message
      *
      *     @type string $subscription
      *     @type string $reader
-     *           Names the reader for people (a query name).
+     *           The name of the reader, for people (a query name).
      * }
      */
     public function __construct($data = NULL) {
@@ -63,7 +63,7 @@ class AttachRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names the reader for people (a query name).
+     * The name of the reader, for people (a query name).
      *
      * Generated from protobuf field <code>string reader = 2;</code>
      * @return string
@@ -74,7 +74,7 @@ class AttachRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names the reader for people (a query name).
+     * The name of the reader, for people (a query name).
      *
      * Generated from protobuf field <code>string reader = 2;</code>
      * @param string $var

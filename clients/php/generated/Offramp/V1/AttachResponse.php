@@ -18,7 +18,7 @@ class AttachResponse extends \Google\Protobuf\Internal\Message
      */
     protected $token = 0;
     /**
-     * What is committed now.
+     * The committed positions.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 2;</code>
      */
@@ -32,7 +32,7 @@ class AttachResponse extends \Google\Protobuf\Internal\Message
      *
      *     @type int|string $token
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $committed
-     *           What is committed now.
+     *           The committed positions.
      * }
      */
     public function __construct($data = NULL) {
@@ -63,7 +63,7 @@ class AttachResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What is committed now.
+     * The committed positions.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 2;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -74,7 +74,7 @@ class AttachResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What is committed now.
+     * The committed positions.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 2;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var

@@ -16,7 +16,7 @@ use Google\Protobuf\Internal\GPBUtil;
 class Batch extends \Google\Protobuf\Internal\Message
 {
     /**
-     * Names this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
+     * Identifies this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
      *
      * Generated from protobuf field <code>bytes lease = 1;</code>
      */
@@ -32,14 +32,14 @@ class Batch extends \Google\Protobuf\Internal\Message
      */
     private $lanes;
     /**
-     * Records of one lane stand in the order of their positions; those that were parked, in the order in which they
-     * were parked. Settlements address records by index.
+     * Records of one lane are in the order of their positions; parked records are in the order in which they were parked.
+     * Settlements address records by index.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.Record records = 4;</code>
      */
     private $records;
     /**
-     * Ranges that are not first deliveries, ascending, never overlapping. None means: all are first deliveries.
+     * Ranges that are not first deliveries, ascending, never overlapping. Empty: all are first deliveries.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.Redelivery redeliveries = 5;</code>
      */
@@ -63,15 +63,15 @@ class Batch extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type string $lease
-     *           Names this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
+     *           Identifies this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
      *     @type string $topic
      *     @type array<int>|\Google\Protobuf\Internal\RepeatedField $lanes
      *           The distinct lanes of the records, in the order of their first record. With order `lane` there is one.
      *     @type array<\Offramp\V1\Record>|\Google\Protobuf\Internal\RepeatedField $records
-     *           Records of one lane stand in the order of their positions; those that were parked, in the order in which they
-     *           were parked. Settlements address records by index.
+     *           Records of one lane are in the order of their positions; parked records are in the order in which they were parked.
+     *           Settlements address records by index.
      *     @type array<\Offramp\V1\Redelivery>|\Google\Protobuf\Internal\RepeatedField $redeliveries
-     *           Ranges that are not first deliveries, ascending, never overlapping. None means: all are first deliveries.
+     *           Ranges that are not first deliveries, ascending, never overlapping. Empty: all are first deliveries.
      *     @type int|string $lease_for_ms
      *           How long the lease lasts from the moment the batch is written to the worker's connection. 0: as long as
      *           the session lives.
@@ -84,7 +84,7 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
+     * Identifies this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
      *
      * Generated from protobuf field <code>bytes lease = 1;</code>
      * @return string
@@ -95,7 +95,7 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
+     * Identifies this delivery in settlements and extensions. Opaque; never reused, not even after a restart.
      *
      * Generated from protobuf field <code>bytes lease = 1;</code>
      * @param string $var
@@ -158,8 +158,8 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Records of one lane stand in the order of their positions; those that were parked, in the order in which they
-     * were parked. Settlements address records by index.
+     * Records of one lane are in the order of their positions; parked records are in the order in which they were parked.
+     * Settlements address records by index.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.Record records = 4;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -170,8 +170,8 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Records of one lane stand in the order of their positions; those that were parked, in the order in which they
-     * were parked. Settlements address records by index.
+     * Records of one lane are in the order of their positions; parked records are in the order in which they were parked.
+     * Settlements address records by index.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.Record records = 4;</code>
      * @param array<\Offramp\V1\Record>|\Google\Protobuf\Internal\RepeatedField $var
@@ -186,7 +186,7 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ranges that are not first deliveries, ascending, never overlapping. None means: all are first deliveries.
+     * Ranges that are not first deliveries, ascending, never overlapping. Empty: all are first deliveries.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.Redelivery redeliveries = 5;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -197,7 +197,7 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ranges that are not first deliveries, ascending, never overlapping. None means: all are first deliveries.
+     * Ranges that are not first deliveries, ascending, never overlapping. Empty: all are first deliveries.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.Redelivery redeliveries = 5;</code>
      * @param array<\Offramp\V1\Redelivery>|\Google\Protobuf\Internal\RepeatedField $var

@@ -22,7 +22,7 @@ class BrokerStatus extends \Google\Protobuf\Internal\Message
      */
     protected $type = '';
     /**
-     * Empty when all is well.
+     * Empty if there is no problem.
      *
      * Generated from protobuf field <code>string trouble = 3;</code>
      */
@@ -43,7 +43,7 @@ class BrokerStatus extends \Google\Protobuf\Internal\Message
      *     @type string $name
      *     @type string $type
      *     @type string $trouble
-     *           Empty when all is well.
+     *           Empty if there is no problem.
      *     @type array|\Google\Protobuf\Internal\MapField $facts
      *           Facts for people, such as the group protocol in use.
      * }
@@ -98,7 +98,7 @@ class BrokerStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Empty when all is well.
+     * Empty if there is no problem.
      *
      * Generated from protobuf field <code>string trouble = 3;</code>
      * @return string
@@ -109,7 +109,7 @@ class BrokerStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Empty when all is well.
+     * Empty if there is no problem.
      *
      * Generated from protobuf field <code>string trouble = 3;</code>
      * @param string $var

@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * Who the client is. Shown in the status; `language` to `pid` have no effect.
+ * The client, as the status shows it; `language` to `pid` have no effect.
  *
  * Generated from protobuf message <code>offramp.v1.Client</code>
  */
@@ -34,7 +34,7 @@ class Client extends \Google\Protobuf\Internal\Message
      */
     protected $protocol_minor = 0;
     /**
-     * The least minor version that it can work with. A sidecar that speaks less answers FAILED_PRECONDITION.
+     * The lowest minor version that it can work with. A sidecar that speaks less returns FAILED_PRECONDITION.
      *
      * Generated from protobuf field <code>uint32 needs_protocol_minor = 5;</code>
      */
@@ -62,7 +62,7 @@ class Client extends \Google\Protobuf\Internal\Message
      *     @type int $protocol_minor
      *           The minor version of this protocol that the client was built for.
      *     @type int $needs_protocol_minor
-     *           The least minor version that it can work with. A sidecar that speaks less answers FAILED_PRECONDITION.
+     *           The lowest minor version that it can work with. A sidecar that speaks less returns FAILED_PRECONDITION.
      *     @type int $pid
      *     @type string $name
      *           A name for people, and for `offramp-worker` in dead letters. Default: host and pid.
@@ -166,7 +166,7 @@ class Client extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The least minor version that it can work with. A sidecar that speaks less answers FAILED_PRECONDITION.
+     * The lowest minor version that it can work with. A sidecar that speaks less returns FAILED_PRECONDITION.
      *
      * Generated from protobuf field <code>uint32 needs_protocol_minor = 5;</code>
      * @return int
@@ -177,7 +177,7 @@ class Client extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The least minor version that it can work with. A sidecar that speaks less answers FAILED_PRECONDITION.
+     * The lowest minor version that it can work with. A sidecar that speaks less returns FAILED_PRECONDITION.
      *
      * Generated from protobuf field <code>uint32 needs_protocol_minor = 5;</code>
      * @param int $var

@@ -7,7 +7,7 @@ namespace Offramp\V1;
 use UnexpectedValueException;
 
 /**
- * Why a batch has the size it has.
+ * Why a batch has its size.
  *
  * Protobuf type <code>offramp.v1.ClosedBy</code>
  */
@@ -36,13 +36,13 @@ class ClosedBy
      */
     const CLOSED_BY_LINGER = 3;
     /**
-     * The records came back after an earlier delivery and are delivered apart from others.
+     * The records were delivered before and are redelivered separately from others.
      *
      * Generated from protobuf enum <code>CLOSED_BY_RETRY = 4;</code>
      */
     const CLOSED_BY_RETRY = 4;
     /**
-     * The handler seems to be down: this is a single record sent to find out whether it has recovered.
+     * The handler is considered down: this is a single record, sent to find out whether it has recovered.
      *
      * Generated from protobuf enum <code>CLOSED_BY_PROBE = 5;</code>
      */

@@ -14,7 +14,7 @@ use Google\Protobuf\Internal\GPBUtil;
 class CommitUpToResponse extends \Google\Protobuf\Internal\Message
 {
     /**
-     * What is committed now, of all lanes that have a position.
+     * The committed positions of all lanes that have one.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 1;</code>
      */
@@ -27,7 +27,7 @@ class CommitUpToResponse extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $committed
-     *           What is committed now, of all lanes that have a position.
+     *           The committed positions of all lanes that have one.
      * }
      */
     public function __construct($data = NULL) {
@@ -36,7 +36,7 @@ class CommitUpToResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What is committed now, of all lanes that have a position.
+     * The committed positions of all lanes that have one.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 1;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -47,7 +47,7 @@ class CommitUpToResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What is committed now, of all lanes that have a position.
+     * The committed positions of all lanes that have one.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition committed = 1;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var

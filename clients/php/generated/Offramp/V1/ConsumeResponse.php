@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * What there is to say at the moment; several batches and results may share one. An empty response says nothing.
+ * Any number of batches, results and notices. An empty response has no meaning.
  *
  * Generated from protobuf message <code>offramp.v1.ConsumeResponse</code>
  */

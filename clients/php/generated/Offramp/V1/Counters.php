@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * Records, since the sidecar started, unless said otherwise.
+ * Numbers of records since the sidecar started, unless stated otherwise.
  *
  * Generated from protobuf message <code>offramp.v1.Counters</code>
  */
@@ -52,7 +52,7 @@ class Counters extends \Google\Protobuf\Internal\Message
      */
     protected $expired = 0;
     /**
-     * In the hands of sessions that ended.
+     * Held by sessions that ended.
      *
      * Generated from protobuf field <code>uint64 abandoned = 10;</code>
      */
@@ -74,7 +74,7 @@ class Counters extends \Google\Protobuf\Internal\Message
      */
     protected $dropped = 0;
     /**
-     * Settlements that were answered STALE or UNKNOWN.
+     * Settlements answered STALE or UNKNOWN.
      *
      * Generated from protobuf field <code>uint64 stale_settlements = 15;</code>
      */
@@ -124,13 +124,13 @@ class Counters extends \Google\Protobuf\Internal\Message
      *     @type int|string $overloaded
      *     @type int|string $expired
      *     @type int|string $abandoned
-     *           In the hands of sessions that ended.
+     *           Held by sessions that ended.
      *     @type int|string $parked
      *     @type int|string $unparked
      *     @type int|string $dead_lettered
      *     @type int|string $dropped
      *     @type int|string $stale_settlements
-     *           Settlements that were answered STALE or UNKNOWN.
+     *           Settlements answered STALE or UNKNOWN.
      *     @type int|string $unknown_settlements
      *     @type int|string $batches
      *           Batches, and how often a failing one was split.
@@ -345,7 +345,7 @@ class Counters extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * In the hands of sessions that ended.
+     * Held by sessions that ended.
      *
      * Generated from protobuf field <code>uint64 abandoned = 10;</code>
      * @return int|string
@@ -356,7 +356,7 @@ class Counters extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * In the hands of sessions that ended.
+     * Held by sessions that ended.
      *
      * Generated from protobuf field <code>uint64 abandoned = 10;</code>
      * @param int|string $var
@@ -459,7 +459,7 @@ class Counters extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Settlements that were answered STALE or UNKNOWN.
+     * Settlements answered STALE or UNKNOWN.
      *
      * Generated from protobuf field <code>uint64 stale_settlements = 15;</code>
      * @return int|string
@@ -470,7 +470,7 @@ class Counters extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Settlements that were answered STALE or UNKNOWN.
+     * Settlements answered STALE or UNKNOWN.
      *
      * Generated from protobuf field <code>uint64 stale_settlements = 15;</code>
      * @param int|string $var

@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * How much may be unsettled at a time: an absolute ceiling, not an increment. Settling frees it.
+ * How much may be unsettled at a time: an absolute limit, not an increment. Settling frees it.
  *
  * Generated from protobuf message <code>offramp.v1.Credit</code>
  */
@@ -22,7 +22,7 @@ class Credit extends \Google\Protobuf\Internal\Message
      */
     protected $batches = 0;
     /**
-     * 0: no limit but the subscription's own. It may be exceeded by one record, so that a large one gets through.
+     * 0: only the subscription's own limit. It may be exceeded by one record, so that a large one gets through.
      *
      * Generated from protobuf field <code>uint64 bytes = 2;</code>
      */
@@ -37,7 +37,7 @@ class Credit extends \Google\Protobuf\Internal\Message
      *     @type int $batches
      *           0 pauses the delivery.
      *     @type int|string $bytes
-     *           0: no limit but the subscription's own. It may be exceeded by one record, so that a large one gets through.
+     *           0: only the subscription's own limit. It may be exceeded by one record, so that a large one gets through.
      * }
      */
     public function __construct($data = NULL) {
@@ -72,7 +72,7 @@ class Credit extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * 0: no limit but the subscription's own. It may be exceeded by one record, so that a large one gets through.
+     * 0: only the subscription's own limit. It may be exceeded by one record, so that a large one gets through.
      *
      * Generated from protobuf field <code>uint64 bytes = 2;</code>
      * @return int|string
@@ -83,7 +83,7 @@ class Credit extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * 0: no limit but the subscription's own. It may be exceeded by one record, so that a large one gets through.
+     * 0: only the subscription's own limit. It may be exceeded by one record, so that a large one gets through.
      *
      * Generated from protobuf field <code>uint64 bytes = 2;</code>
      * @param int|string $var

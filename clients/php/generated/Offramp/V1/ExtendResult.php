@@ -20,7 +20,7 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
      */
     protected $lease = '';
     /**
-     * SETTLED is never used here. STALE: it ended before; UNKNOWN: it never was. UNSPECIFIED: it was extended.
+     * UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
      *
      * Generated from protobuf field <code>.offramp.v1.SettleStatus status = 2;</code>
      */
@@ -40,7 +40,7 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
      *
      *     @type string $lease
      *     @type int $status
-     *           SETTLED is never used here. STALE: it ended before; UNKNOWN: it never was. UNSPECIFIED: it was extended.
+     *           UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
      *     @type int|string $lease_for_ms
      *           How long the lease lasts from now.
      * }
@@ -73,7 +73,7 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * SETTLED is never used here. STALE: it ended before; UNKNOWN: it never was. UNSPECIFIED: it was extended.
+     * UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
      *
      * Generated from protobuf field <code>.offramp.v1.SettleStatus status = 2;</code>
      * @return int
@@ -84,7 +84,7 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * SETTLED is never used here. STALE: it ended before; UNKNOWN: it never was. UNSPECIFIED: it was extended.
+     * UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
      *
      * Generated from protobuf field <code>.offramp.v1.SettleStatus status = 2;</code>
      * @param int $var

@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * Asks for the lease to end `lease_for_ms` from now, or later if it ends later already. It never goes past the
+ * Extends the lease so that it ends `lease_for_ms` from now, or later if it already ends later. It never exceeds the
  * subscription's `lease.max`, counted from the delivery.
  *
  * Generated from protobuf message <code>offramp.v1.Extension</code>

@@ -14,7 +14,7 @@ use Google\Protobuf\Internal\GPBUtil;
 class FetchRequest extends \Google\Protobuf\Internal\Message
 {
     /**
-     * With a session this may be empty; if it is set it must be the session's.
+     * With a session this may be empty; if set, it must be the session's subscription.
      *
      * Generated from protobuf field <code>string subscription = 1;</code>
      */
@@ -36,19 +36,19 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
      */
     private $settlements;
     /**
-     * What this call may bring. Absent: one batch. `batches` = 0: settle only.
+     * What this call may return. Absent: one batch. `batches` = 0: settle only.
      *
      * Generated from protobuf field <code>.offramp.v1.Credit want = 5;</code>
      */
     protected $want = null;
     /**
-     * How long to wait for a first batch. The sidecar waits 60 s at the most.
+     * How long to wait for a first batch. The sidecar waits at most 60 s.
      *
      * Generated from protobuf field <code>uint64 wait_ms = 6;</code>
      */
     protected $wait_ms = 0;
     /**
-     * Ask for leases of this length. 0: with a session, the session's; without one, the subscription's
+     * Asks for leases of this length. 0: with a session, the session's length; without one, the subscription's
      * `lease.default`.
      *
      * Generated from protobuf field <code>uint64 lease_ms = 7;</code>
@@ -74,18 +74,18 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type string $subscription
-     *           With a session this may be empty; if it is set it must be the session's.
+     *           With a session this may be empty; if set, it must be the session's subscription.
      *     @type string $session
      *           From Welcome. Empty: no session.
      *     @type int|string $seq
      *           See Fetch. Must be 0 without a session.
      *     @type array<\Offramp\V1\Settlement>|\Google\Protobuf\Internal\RepeatedField $settlements
      *     @type \Offramp\V1\Credit $want
-     *           What this call may bring. Absent: one batch. `batches` = 0: settle only.
+     *           What this call may return. Absent: one batch. `batches` = 0: settle only.
      *     @type int|string $wait_ms
-     *           How long to wait for a first batch. The sidecar waits 60 s at the most.
+     *           How long to wait for a first batch. The sidecar waits at most 60 s.
      *     @type int|string $lease_ms
-     *           Ask for leases of this length. 0: with a session, the session's; without one, the subscription's
+     *           Asks for leases of this length. 0: with a session, the session's length; without one, the subscription's
      *           `lease.default`.
      *     @type int|string $max_message_bytes
      *           As in Hello. With a session, 0 means the session's.
@@ -99,7 +99,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * With a session this may be empty; if it is set it must be the session's.
+     * With a session this may be empty; if set, it must be the session's subscription.
      *
      * Generated from protobuf field <code>string subscription = 1;</code>
      * @return string
@@ -110,7 +110,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * With a session this may be empty; if it is set it must be the session's.
+     * With a session this may be empty; if set, it must be the session's subscription.
      *
      * Generated from protobuf field <code>string subscription = 1;</code>
      * @param string $var
@@ -199,7 +199,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What this call may bring. Absent: one batch. `batches` = 0: settle only.
+     * What this call may return. Absent: one batch. `batches` = 0: settle only.
      *
      * Generated from protobuf field <code>.offramp.v1.Credit want = 5;</code>
      * @return \Offramp\V1\Credit|null
@@ -220,7 +220,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What this call may bring. Absent: one batch. `batches` = 0: settle only.
+     * What this call may return. Absent: one batch. `batches` = 0: settle only.
      *
      * Generated from protobuf field <code>.offramp.v1.Credit want = 5;</code>
      * @param \Offramp\V1\Credit $var
@@ -235,7 +235,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * How long to wait for a first batch. The sidecar waits 60 s at the most.
+     * How long to wait for a first batch. The sidecar waits at most 60 s.
      *
      * Generated from protobuf field <code>uint64 wait_ms = 6;</code>
      * @return int|string
@@ -246,7 +246,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * How long to wait for a first batch. The sidecar waits 60 s at the most.
+     * How long to wait for a first batch. The sidecar waits at most 60 s.
      *
      * Generated from protobuf field <code>uint64 wait_ms = 6;</code>
      * @param int|string $var
@@ -261,7 +261,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ask for leases of this length. 0: with a session, the session's; without one, the subscription's
+     * Asks for leases of this length. 0: with a session, the session's length; without one, the subscription's
      * `lease.default`.
      *
      * Generated from protobuf field <code>uint64 lease_ms = 7;</code>
@@ -273,7 +273,7 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ask for leases of this length. 0: with a session, the session's; without one, the subscription's
+     * Asks for leases of this length. 0: with a session, the session's length; without one, the subscription's
      * `lease.default`.
      *
      * Generated from protobuf field <code>uint64 lease_ms = 7;</code>

@@ -9,8 +9,8 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * While the sidecar is stopping, a Fetch that settles something is answered with its results and a DRAINING notice;
- * one that only wants batches gets UNAVAILABLE.
+ * While the sidecar is stopping, a Fetch that settles something returns its results and a DRAINING notice; one that
+ * only asks for batches gets UNAVAILABLE.
  *
  * Generated from protobuf message <code>offramp.v1.FetchResponse</code>
  */

@@ -20,7 +20,7 @@ class Header extends \Google\Protobuf\Internal\Message
      */
     protected $name = '';
     /**
-     * Absent is a header without a value, which is not the same as an empty one.
+     * Absent: a header without a value, which is not the same as an empty one.
      *
      * Generated from protobuf field <code>optional bytes value = 2;</code>
      */
@@ -34,7 +34,7 @@ class Header extends \Google\Protobuf\Internal\Message
      *
      *     @type string $name
      *     @type string $value
-     *           Absent is a header without a value, which is not the same as an empty one.
+     *           Absent: a header without a value, which is not the same as an empty one.
      * }
      */
     public function __construct($data = NULL) {
@@ -65,7 +65,7 @@ class Header extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Absent is a header without a value, which is not the same as an empty one.
+     * Absent: a header without a value, which is not the same as an empty one.
      *
      * Generated from protobuf field <code>optional bytes value = 2;</code>
      * @return string
@@ -86,7 +86,7 @@ class Header extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Absent is a header without a value, which is not the same as an empty one.
+     * Absent: a header without a value, which is not the same as an empty one.
      *
      * Generated from protobuf field <code>optional bytes value = 2;</code>
      * @param string $var

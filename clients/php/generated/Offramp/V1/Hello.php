@@ -26,15 +26,15 @@ class Hello extends \Google\Protobuf\Internal\Message
      */
     protected $credit = null;
     /**
-     * The largest gRPC message that the client takes, at least 4,096. 0: 4 MiB, which is what gRPC clients take by
-     * default. No response is larger. A record that no connected client can take is dead-lettered or holds its lane, as
-     * the subscription says.
+     * The largest gRPC message that the client accepts, at least 4,096 bytes. 0: 4 MiB, the default of gRPC clients. No
+     * response is larger. A record that no connected client can accept is dead-lettered or holds its lane, as the
+     * subscription says.
      *
      * Generated from protobuf field <code>uint64 max_message_bytes = 4;</code>
      */
     protected $max_message_bytes = 0;
     /**
-     * Ask for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
+     * Asks for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
      *
      * Generated from protobuf field <code>uint64 lease_ms = 5;</code>
      */
@@ -50,11 +50,11 @@ class Hello extends \Google\Protobuf\Internal\Message
      *     @type \Offramp\V1\Client $client
      *     @type \Offramp\V1\Credit $credit
      *     @type int|string $max_message_bytes
-     *           The largest gRPC message that the client takes, at least 4,096. 0: 4 MiB, which is what gRPC clients take by
-     *           default. No response is larger. A record that no connected client can take is dead-lettered or holds its lane, as
-     *           the subscription says.
+     *           The largest gRPC message that the client accepts, at least 4,096 bytes. 0: 4 MiB, the default of gRPC clients. No
+     *           response is larger. A record that no connected client can accept is dead-lettered or holds its lane, as the
+     *           subscription says.
      *     @type int|string $lease_ms
-     *           Ask for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
+     *           Asks for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
      * }
      */
     public function __construct($data = NULL) {
@@ -149,9 +149,9 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The largest gRPC message that the client takes, at least 4,096. 0: 4 MiB, which is what gRPC clients take by
-     * default. No response is larger. A record that no connected client can take is dead-lettered or holds its lane, as
-     * the subscription says.
+     * The largest gRPC message that the client accepts, at least 4,096 bytes. 0: 4 MiB, the default of gRPC clients. No
+     * response is larger. A record that no connected client can accept is dead-lettered or holds its lane, as the
+     * subscription says.
      *
      * Generated from protobuf field <code>uint64 max_message_bytes = 4;</code>
      * @return int|string
@@ -162,9 +162,9 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The largest gRPC message that the client takes, at least 4,096. 0: 4 MiB, which is what gRPC clients take by
-     * default. No response is larger. A record that no connected client can take is dead-lettered or holds its lane, as
-     * the subscription says.
+     * The largest gRPC message that the client accepts, at least 4,096 bytes. 0: 4 MiB, the default of gRPC clients. No
+     * response is larger. A record that no connected client can accept is dead-lettered or holds its lane, as the
+     * subscription says.
      *
      * Generated from protobuf field <code>uint64 max_message_bytes = 4;</code>
      * @param int|string $var
@@ -179,7 +179,7 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ask for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
+     * Asks for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
      *
      * Generated from protobuf field <code>uint64 lease_ms = 5;</code>
      * @return int|string
@@ -190,7 +190,7 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ask for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
+     * Asks for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
      *
      * Generated from protobuf field <code>uint64 lease_ms = 5;</code>
      * @param int|string $var

@@ -24,7 +24,7 @@ class LanePosition extends \Google\Protobuf\Internal\Message
      */
     protected $lane = 0;
     /**
-     * The next position to read: everything before it is behind.
+     * The next position to read.
      *
      * Generated from protobuf field <code>int64 position = 3;</code>
      */
@@ -39,7 +39,7 @@ class LanePosition extends \Google\Protobuf\Internal\Message
      *     @type string $topic
      *     @type int $lane
      *     @type int|string $position
-     *           The next position to read: everything before it is behind.
+     *           The next position to read.
      * }
      */
     public function __construct($data = NULL) {
@@ -92,7 +92,7 @@ class LanePosition extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The next position to read: everything before it is behind.
+     * The next position to read.
      *
      * Generated from protobuf field <code>int64 position = 3;</code>
      * @return int|string
@@ -103,7 +103,7 @@ class LanePosition extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The next position to read: everything before it is behind.
+     * The next position to read.
      *
      * Generated from protobuf field <code>int64 position = 3;</code>
      * @param int|string $var

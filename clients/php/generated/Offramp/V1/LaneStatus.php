@@ -22,7 +22,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      */
     protected $lane = 0;
     /**
-     * The next position that the broker was told; -1 where a ranged subscription has none yet.
+     * The committed position; -1 if a subscription with mode ranges has none yet.
      *
      * Generated from protobuf field <code>int64 committed = 3;</code>
      */
@@ -68,7 +68,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      */
     protected $paused = false;
     /**
-     * Why nothing is fetched, for people; empty if something is.
+     * Why nothing is fetched, for people; empty if records are fetched.
      *
      * Generated from protobuf field <code>string held_by = 12;</code>
      */
@@ -78,31 +78,31 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      */
     protected $buffered_bytes = 0;
     /**
-     * This lane belongs to the retry topic: its records are parked.
+     * The lane belongs to the retry topic: its records are parked.
      *
      * Generated from protobuf field <code>bool parked = 14;</code>
      */
     protected $parked = false;
     /**
-     * The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     * The oldest unsettled record, which the commit waits for. -1 if everything fetched is settled.
      *
      * Generated from protobuf field <code>int64 oldest_position = 15;</code>
      */
     protected $oldest_position = 0;
     /**
-     * Its age since it was fetched.
+     * Time since it was fetched.
      *
      * Generated from protobuf field <code>uint64 oldest_ms = 16;</code>
      */
     protected $oldest_ms = 0;
     /**
-     * The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     * The worker that holds it. Empty if it waits for a worker or a retry, or is being written to another topic.
      *
      * Generated from protobuf field <code>string oldest_with = 17;</code>
      */
     protected $oldest_with = '';
     /**
-     * Delivered and not committed, of this lane.
+     * Delivered and not committed records of this lane.
      *
      * Generated from protobuf field <code>uint64 would_be_replayed = 18;</code>
      */
@@ -117,7 +117,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      *     @type string $topic
      *     @type int $lane
      *     @type int|string $committed
-     *           The next position that the broker was told; -1 where a ranged subscription has none yet.
+     *           The committed position; -1 if a subscription with mode ranges has none yet.
      *     @type int|string $fetched
      *           The next position to fetch.
      *     @type int|string $end
@@ -131,18 +131,18 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
      *     @type int|string $waiting_records
      *     @type bool $paused
      *     @type string $held_by
-     *           Why nothing is fetched, for people; empty if something is.
+     *           Why nothing is fetched, for people; empty if records are fetched.
      *     @type int|string $buffered_bytes
      *     @type bool $parked
-     *           This lane belongs to the retry topic: its records are parked.
+     *           The lane belongs to the retry topic: its records are parked.
      *     @type int|string $oldest_position
-     *           The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     *           The oldest unsettled record, which the commit waits for. -1 if everything fetched is settled.
      *     @type int|string $oldest_ms
-     *           Its age since it was fetched.
+     *           Time since it was fetched.
      *     @type string $oldest_with
-     *           The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     *           The worker that holds it. Empty if it waits for a worker or a retry, or is being written to another topic.
      *     @type int|string $would_be_replayed
-     *           Delivered and not committed, of this lane.
+     *           Delivered and not committed records of this lane.
      * }
      */
     public function __construct($data = NULL) {
@@ -195,7 +195,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The next position that the broker was told; -1 where a ranged subscription has none yet.
+     * The committed position; -1 if a subscription with mode ranges has none yet.
      *
      * Generated from protobuf field <code>int64 committed = 3;</code>
      * @return int|string
@@ -206,7 +206,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The next position that the broker was told; -1 where a ranged subscription has none yet.
+     * The committed position; -1 if a subscription with mode ranges has none yet.
      *
      * Generated from protobuf field <code>int64 committed = 3;</code>
      * @param int|string $var
@@ -413,7 +413,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Why nothing is fetched, for people; empty if something is.
+     * Why nothing is fetched, for people; empty if records are fetched.
      *
      * Generated from protobuf field <code>string held_by = 12;</code>
      * @return string
@@ -424,7 +424,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Why nothing is fetched, for people; empty if something is.
+     * Why nothing is fetched, for people; empty if records are fetched.
      *
      * Generated from protobuf field <code>string held_by = 12;</code>
      * @param string $var
@@ -461,7 +461,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * This lane belongs to the retry topic: its records are parked.
+     * The lane belongs to the retry topic: its records are parked.
      *
      * Generated from protobuf field <code>bool parked = 14;</code>
      * @return bool
@@ -472,7 +472,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * This lane belongs to the retry topic: its records are parked.
+     * The lane belongs to the retry topic: its records are parked.
      *
      * Generated from protobuf field <code>bool parked = 14;</code>
      * @param bool $var
@@ -487,7 +487,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     * The oldest unsettled record, which the commit waits for. -1 if everything fetched is settled.
      *
      * Generated from protobuf field <code>int64 oldest_position = 15;</code>
      * @return int|string
@@ -498,7 +498,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The oldest record that is not settled: the commit waits behind it. -1 if all that was fetched is settled.
+     * The oldest unsettled record, which the commit waits for. -1 if everything fetched is settled.
      *
      * Generated from protobuf field <code>int64 oldest_position = 15;</code>
      * @param int|string $var
@@ -513,7 +513,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Its age since it was fetched.
+     * Time since it was fetched.
      *
      * Generated from protobuf field <code>uint64 oldest_ms = 16;</code>
      * @return int|string
@@ -524,7 +524,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Its age since it was fetched.
+     * Time since it was fetched.
      *
      * Generated from protobuf field <code>uint64 oldest_ms = 16;</code>
      * @param int|string $var
@@ -539,7 +539,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     * The worker that holds it. Empty if it waits for a worker or a retry, or is being written to another topic.
      *
      * Generated from protobuf field <code>string oldest_with = 17;</code>
      * @return string
@@ -550,7 +550,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The worker that has it in hand. Empty if none has: it waits for a worker or a retry, or is being written aside.
+     * The worker that holds it. Empty if it waits for a worker or a retry, or is being written to another topic.
      *
      * Generated from protobuf field <code>string oldest_with = 17;</code>
      * @param string $var
@@ -565,7 +565,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Delivered and not committed, of this lane.
+     * Delivered and not committed records of this lane.
      *
      * Generated from protobuf field <code>uint64 would_be_replayed = 18;</code>
      * @return int|string
@@ -576,7 +576,7 @@ class LaneStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Delivered and not committed, of this lane.
+     * Delivered and not committed records of this lane.
      *
      * Generated from protobuf field <code>uint64 would_be_replayed = 18;</code>
      * @param int|string $var

@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * What the subscription holds its clients to.
+ * Limits of the subscription for its clients.
  *
  * Generated from protobuf message <code>offramp.v1.Limits</code>
  */
@@ -30,7 +30,7 @@ class Limits extends \Google\Protobuf\Internal\Message
      */
     protected $lease_max_ms = 0;
     /**
-     * The largest request that the sidecar takes.
+     * The largest request that the sidecar accepts.
      *
      * Generated from protobuf field <code>uint64 max_request_bytes = 4;</code>
      */
@@ -47,7 +47,7 @@ class Limits extends \Google\Protobuf\Internal\Message
      *     @type int|string $lease_max_ms
      *           No lease outlives this.
      *     @type int|string $max_request_bytes
-     *           The largest request that the sidecar takes.
+     *           The largest request that the sidecar accepts.
      * }
      */
     public function __construct($data = NULL) {
@@ -126,7 +126,7 @@ class Limits extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The largest request that the sidecar takes.
+     * The largest request that the sidecar accepts.
      *
      * Generated from protobuf field <code>uint64 max_request_bytes = 4;</code>
      * @return int|string
@@ -137,7 +137,7 @@ class Limits extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The largest request that the sidecar takes.
+     * The largest request that the sidecar accepts.
      *
      * Generated from protobuf field <code>uint64 max_request_bytes = 4;</code>
      * @param int|string $var

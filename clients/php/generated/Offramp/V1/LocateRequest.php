@@ -24,8 +24,8 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
      */
     private $topics;
     /**
-     * Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
-     * dead letter.
+     * The subscription's dead-letter topic, instead of `topics`, for callers that do not know its name. It has no lanes
+     * before the first dead letter.
      *
      * Generated from protobuf field <code>bool dead_letters = 6;</code>
      */
@@ -47,8 +47,8 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
      *           The first record with this timestamp or a later one; the end of the lane if there is none. Not negative:
      *           INVALID_ARGUMENT.
      *     @type bool $dead_letters
-     *           Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
-     *           dead letter.
+     *           The subscription's dead-letter topic, instead of `topics`, for callers that do not know its name. It has no lanes
+     *           before the first dead letter.
      * }
      */
     public function __construct($data = NULL) {
@@ -192,8 +192,8 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
-     * dead letter.
+     * The subscription's dead-letter topic, instead of `topics`, for callers that do not know its name. It has no lanes
+     * before the first dead letter.
      *
      * Generated from protobuf field <code>bool dead_letters = 6;</code>
      * @return bool
@@ -204,8 +204,8 @@ class LocateRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Its dead-letter topic, instead of `topics`: for those who do not know its name. It has no lanes before the first
-     * dead letter.
+     * The subscription's dead-letter topic, instead of `topics`, for callers that do not know its name. It has no lanes
+     * before the first dead letter.
      *
      * Generated from protobuf field <code>bool dead_letters = 6;</code>
      * @param bool $var

@@ -18,7 +18,8 @@ class LocateResponse extends \Google\Protobuf\Internal\Message
      */
     private $positions;
     /**
-     * Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
+     * The group of the subscription, which its dead letters carry as `offramp-group`, in case several share a dead-letter
+     * topic.
      *
      * Generated from protobuf field <code>string group = 2;</code>
      */
@@ -32,7 +33,8 @@ class LocateResponse extends \Google\Protobuf\Internal\Message
      *
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $positions
      *     @type string $group
-     *           Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
+     *           The group of the subscription, which its dead letters carry as `offramp-group`, in case several share a dead-letter
+     *           topic.
      * }
      */
     public function __construct($data = NULL) {
@@ -63,7 +65,8 @@ class LocateResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
+     * The group of the subscription, which its dead letters carry as `offramp-group`, in case several share a dead-letter
+     * topic.
      *
      * Generated from protobuf field <code>string group = 2;</code>
      * @return string
@@ -74,7 +77,8 @@ class LocateResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Of the subscription: what its dead letters carry as `offramp-group`, where several share a dead-letter topic.
+     * The group of the subscription, which its dead letters carry as `offramp-group`, in case several share a dead-letter
+     * topic.
      *
      * Generated from protobuf field <code>string group = 2;</code>
      * @param string $var

@@ -26,7 +26,7 @@ class Message extends \Google\Protobuf\Internal\Message
      */
     private $headers;
     /**
-     * Choose the lane. Absent: by the hash of the key, or in turn without a key.
+     * The lane. Absent: by the hash of the key, or in turn without a key.
      *
      * Generated from protobuf field <code>optional uint32 lane = 4;</code>
      */
@@ -48,7 +48,7 @@ class Message extends \Google\Protobuf\Internal\Message
      *     @type string $value
      *     @type array<\Offramp\V1\Header>|\Google\Protobuf\Internal\RepeatedField $headers
      *     @type int $lane
-     *           Choose the lane. Absent: by the hash of the key, or in turn without a key.
+     *           The lane. Absent: by the hash of the key, or in turn without a key.
      *     @type int|string $timestamp_ms
      *           0: now.
      * }
@@ -145,7 +145,7 @@ class Message extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Choose the lane. Absent: by the hash of the key, or in turn without a key.
+     * The lane. Absent: by the hash of the key, or in turn without a key.
      *
      * Generated from protobuf field <code>optional uint32 lane = 4;</code>
      * @return int
@@ -166,7 +166,7 @@ class Message extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Choose the lane. Absent: by the hash of the key, or in turn without a key.
+     * The lane. Absent: by the hash of the key, or in turn without a key.
      *
      * Generated from protobuf field <code>optional uint32 lane = 4;</code>
      * @param int $var

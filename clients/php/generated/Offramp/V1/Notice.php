@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * Something that a client may want to act on. A client that does not know the kind ignores it.
+ * An event that a client may act on. A client ignores kinds that it does not know.
  *
  * Generated from protobuf message <code>offramp.v1.Notice</code>
  */
@@ -20,8 +20,8 @@ class Notice extends \Google\Protobuf\Internal\Message
      */
     protected $kind = 0;
     /**
-     * With REVOKED: leases of which at least one record is no longer this sidecar's. Settling those records
-     * answers STALE.
+     * With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
+     * returns STALE.
      *
      * Generated from protobuf field <code>repeated bytes leases = 2;</code>
      */
@@ -41,8 +41,8 @@ class Notice extends \Google\Protobuf\Internal\Message
      *
      *     @type int $kind
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $leases
-     *           With REVOKED: leases of which at least one record is no longer this sidecar's. Settling those records
-     *           answers STALE.
+     *           With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
+     *           returns STALE.
      *     @type string $detail
      *           For people.
      * }
@@ -75,8 +75,8 @@ class Notice extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * With REVOKED: leases of which at least one record is no longer this sidecar's. Settling those records
-     * answers STALE.
+     * With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
+     * returns STALE.
      *
      * Generated from protobuf field <code>repeated bytes leases = 2;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -87,8 +87,8 @@ class Notice extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * With REVOKED: leases of which at least one record is no longer this sidecar's. Settling those records
-     * answers STALE.
+     * With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
+     * returns STALE.
      *
      * Generated from protobuf field <code>repeated bytes leases = 2;</code>
      * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var

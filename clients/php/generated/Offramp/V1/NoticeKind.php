@@ -16,13 +16,13 @@ class NoticeKind
      */
     const NOTICE_KIND_UNSPECIFIED = 0;
     /**
-     * The sidecar is stopping: settle what is held; no more is coming.
+     * The sidecar is stopping: settle what is held; no more batches will come.
      *
      * Generated from protobuf enum <code>NOTICE_KIND_DRAINING = 1;</code>
      */
     const NOTICE_KIND_DRAINING = 1;
     /**
-     * Lanes moved to another sidecar: work on these leases is in vain.
+     * Lanes moved to another sidecar: work on these leases is wasted.
      *
      * Generated from protobuf enum <code>NOTICE_KIND_REVOKED = 2;</code>
      */
@@ -34,7 +34,7 @@ class NoticeKind
      */
     const NOTICE_KIND_PAUSED = 3;
     /**
-     * The subscription goes on.
+     * The subscription has resumed.
      *
      * Generated from protobuf enum <code>NOTICE_KIND_RESUMED = 4;</code>
      */

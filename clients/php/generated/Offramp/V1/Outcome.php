@@ -7,8 +7,8 @@ namespace Offramp\V1;
 use UnexpectedValueException;
 
 /**
- * What became of records. The zero value and values unknown to the sidecar are refused with
- * INVALID_ARGUMENT; they are never taken for an ack.
+ * How the processing of records ended. The zero value and values unknown to the sidecar are refused with
+ * INVALID_ARGUMENT; they never count as an ack.
  *
  * Protobuf type <code>offramp.v1.Outcome</code>
  */
@@ -32,7 +32,7 @@ class Outcome
      */
     const OUTCOME_NACK = 2;
     /**
-     * Not tried (the worker is leaving, say). Comes back at once; does not count.
+     * Not tried, for example because the worker is leaving. Delivered again at once; does not count as an attempt.
      *
      * Generated from protobuf enum <code>OUTCOME_RELEASE = 3;</code>
      */
@@ -44,8 +44,8 @@ class Outcome
      */
     const OUTCOME_REJECT = 4;
     /**
-     * What is behind the handler asks for less. Comes back later, does not count, and the sidecar lowers the
-     * number of batches that it keeps in flight.
+     * The service behind the handler is overloaded. Delivered again later, does not count as an attempt, and the sidecar
+     * lowers the number of batches in flight.
      *
      * Generated from protobuf enum <code>OUTCOME_OVERLOADED = 5;</code>
      */

@@ -34,7 +34,7 @@ class Part extends \Google\Protobuf\Internal\Message
      */
     protected $reason = '';
     /**
-     * Ask for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0 is: at once.
+     * Asks for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0: at once.
      *
      * Generated from protobuf field <code>optional uint64 retry_after_ms = 5;</code>
      */
@@ -52,7 +52,7 @@ class Part extends \Google\Protobuf\Internal\Message
      *     @type string $reason
      *           For people: kept with a dead letter and shown in the status. At most 1 KiB is kept.
      *     @type int|string $retry_after_ms
-     *           Ask for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0 is: at once.
+     *           Asks for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0: at once.
      * }
      */
     public function __construct($data = NULL) {
@@ -153,7 +153,7 @@ class Part extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ask for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0 is: at once.
+     * Asks for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0: at once.
      *
      * Generated from protobuf field <code>optional uint64 retry_after_ms = 5;</code>
      * @return int|string
@@ -174,7 +174,7 @@ class Part extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Ask for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0 is: at once.
+     * Asks for this delay instead of the subscription's backoff (NACK and OVERLOADED). 0: at once.
      *
      * Generated from protobuf field <code>optional uint64 retry_after_ms = 5;</code>
      * @param int|string $var

@@ -18,7 +18,7 @@ class PauseRequest extends \Google\Protobuf\Internal\Message
      */
     protected $subscription = '';
     /**
-     * Shown in the status and to the workers.
+     * Shown in the status and sent to the workers.
      *
      * Generated from protobuf field <code>string reason = 2;</code>
      */
@@ -32,7 +32,7 @@ class PauseRequest extends \Google\Protobuf\Internal\Message
      *
      *     @type string $subscription
      *     @type string $reason
-     *           Shown in the status and to the workers.
+     *           Shown in the status and sent to the workers.
      * }
      */
     public function __construct($data = NULL) {
@@ -63,7 +63,7 @@ class PauseRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Shown in the status and to the workers.
+     * Shown in the status and sent to the workers.
      *
      * Generated from protobuf field <code>string reason = 2;</code>
      * @return string
@@ -74,7 +74,7 @@ class PauseRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Shown in the status and to the workers.
+     * Shown in the status and sent to the workers.
      *
      * Generated from protobuf field <code>string reason = 2;</code>
      * @param string $var

@@ -18,13 +18,13 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
      */
     protected $subscription = '';
     /**
-     * Where the reader is: the end of its last range.
+     * The end of the reader's last range.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition start = 2;</code>
      */
     private $start;
     /**
-     * Of all lanes together. 0: no limit.
+     * For all lanes together. 0: no limit.
      *
      * Generated from protobuf field <code>uint64 max_records = 3;</code>
      */
@@ -34,7 +34,7 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
      */
     protected $max_bytes = 0;
     /**
-     * Lanes do not go past these, where given; a lane that is not named here has no ceiling.
+     * The plan does not go past these positions; a lane that is not named here has no limit.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition ceiling = 5;</code>
      */
@@ -48,12 +48,12 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
      *
      *     @type string $subscription
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $start
-     *           Where the reader is: the end of its last range.
+     *           The end of the reader's last range.
      *     @type int|string $max_records
-     *           Of all lanes together. 0: no limit.
+     *           For all lanes together. 0: no limit.
      *     @type int|string $max_bytes
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $ceiling
-     *           Lanes do not go past these, where given; a lane that is not named here has no ceiling.
+     *           The plan does not go past these positions; a lane that is not named here has no limit.
      * }
      */
     public function __construct($data = NULL) {
@@ -84,7 +84,7 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Where the reader is: the end of its last range.
+     * The end of the reader's last range.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition start = 2;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -95,7 +95,7 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Where the reader is: the end of its last range.
+     * The end of the reader's last range.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition start = 2;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var
@@ -110,7 +110,7 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Of all lanes together. 0: no limit.
+     * For all lanes together. 0: no limit.
      *
      * Generated from protobuf field <code>uint64 max_records = 3;</code>
      * @return int|string
@@ -121,7 +121,7 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Of all lanes together. 0: no limit.
+     * For all lanes together. 0: no limit.
      *
      * Generated from protobuf field <code>uint64 max_records = 3;</code>
      * @param int|string $var
@@ -158,7 +158,7 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Lanes do not go past these, where given; a lane that is not named here has no ceiling.
+     * The plan does not go past these positions; a lane that is not named here has no limit.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition ceiling = 5;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -169,7 +169,7 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Lanes do not go past these, where given; a lane that is not named here has no ceiling.
+     * The plan does not go past these positions; a lane that is not named here has no limit.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition ceiling = 5;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var

@@ -20,7 +20,7 @@ class PlanResponse extends \Google\Protobuf\Internal\Message
      */
     private $until;
     /**
-     * The ends of the lanes now, for the reader's view of its lag.
+     * The current ends of the lanes, from which the reader can compute its lag.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition ends = 2;</code>
      */
@@ -35,7 +35,7 @@ class PlanResponse extends \Google\Protobuf\Internal\Message
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $until
      *           All lanes of the subscription.
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $ends
-     *           The ends of the lanes now, for the reader's view of its lag.
+     *           The current ends of the lanes, from which the reader can compute its lag.
      * }
      */
     public function __construct($data = NULL) {
@@ -70,7 +70,7 @@ class PlanResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The ends of the lanes now, for the reader's view of its lag.
+     * The current ends of the lanes, from which the reader can compute its lag.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition ends = 2;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -81,7 +81,7 @@ class PlanResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The ends of the lanes now, for the reader's view of its lag.
+     * The current ends of the lanes, from which the reader can compute its lag.
      *
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition ends = 2;</code>
      * @param array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $var

@@ -18,7 +18,7 @@ class Published extends \Google\Protobuf\Internal\Message
      */
     protected $lane = 0;
     /**
-     * -1 where the broker does not tell.
+     * -1 if the broker does not report it.
      *
      * Generated from protobuf field <code>int64 position = 2;</code>
      */
@@ -32,7 +32,7 @@ class Published extends \Google\Protobuf\Internal\Message
      *
      *     @type int $lane
      *     @type int|string $position
-     *           -1 where the broker does not tell.
+     *           -1 if the broker does not report it.
      * }
      */
     public function __construct($data = NULL) {
@@ -63,7 +63,7 @@ class Published extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * -1 where the broker does not tell.
+     * -1 if the broker does not report it.
      *
      * Generated from protobuf field <code>int64 position = 2;</code>
      * @return int|string
@@ -74,7 +74,7 @@ class Published extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * -1 where the broker does not tell.
+     * -1 if the broker does not report it.
      *
      * Generated from protobuf field <code>int64 position = 2;</code>
      * @param int|string $var

@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * Who may commit for a subscription with mode ranges.
+ * The reader that may commit for a subscription with mode ranges.
  *
  * Generated from protobuf message <code>offramp.v1.ReaderStatus</code>
  */
@@ -24,7 +24,7 @@ class ReaderStatus extends \Google\Protobuf\Internal\Message
      */
     protected $token = 0;
     /**
-     * Since it attached.
+     * Time since it attached.
      *
      * Generated from protobuf field <code>uint64 age_ms = 3;</code>
      */
@@ -39,7 +39,7 @@ class ReaderStatus extends \Google\Protobuf\Internal\Message
      *     @type string $name
      *     @type int|string $token
      *     @type int|string $age_ms
-     *           Since it attached.
+     *           Time since it attached.
      * }
      */
     public function __construct($data = NULL) {
@@ -92,7 +92,7 @@ class ReaderStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Since it attached.
+     * Time since it attached.
      *
      * Generated from protobuf field <code>uint64 age_ms = 3;</code>
      * @return int|string
@@ -103,7 +103,7 @@ class ReaderStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Since it attached.
+     * Time since it attached.
      *
      * Generated from protobuf field <code>uint64 age_ms = 3;</code>
      * @param int|string $var

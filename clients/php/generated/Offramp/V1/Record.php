@@ -9,8 +9,8 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * One broker message. Its bytes never change between deliveries; what changes from delivery to delivery
- * (attempt, possibly_processed) rides in Batch.redeliveries.
+ * One broker message. Its bytes never change between deliveries; what differs from delivery to delivery (attempt,
+ * possibly_processed) is in Batch.redeliveries.
  *
  * Generated from protobuf message <code>offramp.v1.Record</code>
  */
@@ -39,19 +39,19 @@ class Record extends \Google\Protobuf\Internal\Message
      */
     protected $lane = 0;
     /**
-     * Where the record stands in its lane. Positions of a lane grow; they need not be contiguous.
+     * The place of the record in its lane. Positions of a lane grow; they need not be contiguous.
      *
      * Generated from protobuf field <code>int64 position = 5;</code>
      */
     protected $position = 0;
     /**
-     * The broker's own name for the record where a position cannot carry it (a Pulsar message id). Opaque.
+     * The broker's own id of the record, if its position does not contain it (a Pulsar message id). Opaque.
      *
      * Generated from protobuf field <code>bytes ref = 6;</code>
      */
     protected $ref = '';
     /**
-     * Milliseconds since 1970-01-01 UTC, as the broker has it; 0 if the broker has none.
+     * The broker's timestamp in milliseconds since 1970-01-01 UTC; 0 if it has none.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 7;</code>
      */
@@ -71,11 +71,11 @@ class Record extends \Google\Protobuf\Internal\Message
      *     @type int $lane
      *           The lane within Batch.topic: a Kafka partition, a Pulsar topic partition.
      *     @type int|string $position
-     *           Where the record stands in its lane. Positions of a lane grow; they need not be contiguous.
+     *           The place of the record in its lane. Positions of a lane grow; they need not be contiguous.
      *     @type string $ref
-     *           The broker's own name for the record where a position cannot carry it (a Pulsar message id). Opaque.
+     *           The broker's own id of the record, if its position does not contain it (a Pulsar message id). Opaque.
      *     @type int|string $timestamp_ms
-     *           Milliseconds since 1970-01-01 UTC, as the broker has it; 0 if the broker has none.
+     *           The broker's timestamp in milliseconds since 1970-01-01 UTC; 0 if it has none.
      * }
      */
     public function __construct($data = NULL) {
@@ -204,7 +204,7 @@ class Record extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Where the record stands in its lane. Positions of a lane grow; they need not be contiguous.
+     * The place of the record in its lane. Positions of a lane grow; they need not be contiguous.
      *
      * Generated from protobuf field <code>int64 position = 5;</code>
      * @return int|string
@@ -215,7 +215,7 @@ class Record extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Where the record stands in its lane. Positions of a lane grow; they need not be contiguous.
+     * The place of the record in its lane. Positions of a lane grow; they need not be contiguous.
      *
      * Generated from protobuf field <code>int64 position = 5;</code>
      * @param int|string $var
@@ -230,7 +230,7 @@ class Record extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The broker's own name for the record where a position cannot carry it (a Pulsar message id). Opaque.
+     * The broker's own id of the record, if its position does not contain it (a Pulsar message id). Opaque.
      *
      * Generated from protobuf field <code>bytes ref = 6;</code>
      * @return string
@@ -241,7 +241,7 @@ class Record extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The broker's own name for the record where a position cannot carry it (a Pulsar message id). Opaque.
+     * The broker's own id of the record, if its position does not contain it (a Pulsar message id). Opaque.
      *
      * Generated from protobuf field <code>bytes ref = 6;</code>
      * @param string $var
@@ -256,7 +256,7 @@ class Record extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Milliseconds since 1970-01-01 UTC, as the broker has it; 0 if the broker has none.
+     * The broker's timestamp in milliseconds since 1970-01-01 UTC; 0 if it has none.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 7;</code>
      * @return int|string
@@ -267,7 +267,7 @@ class Record extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Milliseconds since 1970-01-01 UTC, as the broker has it; 0 if the broker has none.
+     * The broker's timestamp in milliseconds since 1970-01-01 UTC; 0 if it has none.
      *
      * Generated from protobuf field <code>int64 timestamp_ms = 7;</code>
      * @param int|string $var

@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * Says of records[first .. first+count) of a batch that this is not their first delivery.
+ * records[first .. first+count) of a batch are not delivered for the first time.
  *
  * Generated from protobuf message <code>offramp.v1.Redelivery</code>
  */
@@ -24,14 +24,14 @@ class Redelivery extends \Google\Protobuf\Internal\Message
      */
     protected $count = 0;
     /**
-     * Which delivery this is, by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
+     * The number of this delivery by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
      * Releases, drains and the splitting of a failing batch do not count.
      *
      * Generated from protobuf field <code>uint32 attempt = 3;</code>
      */
     protected $attempt = 0;
     /**
-     * The outcome of an earlier delivery is not known: the records may have been processed already.
+     * The outcome of an earlier delivery is unknown: the records may have been processed already.
      *
      * Generated from protobuf field <code>bool possibly_processed = 4;</code>
      */
@@ -46,10 +46,10 @@ class Redelivery extends \Google\Protobuf\Internal\Message
      *     @type int $first
      *     @type int $count
      *     @type int $attempt
-     *           Which delivery this is, by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
+     *           The number of this delivery by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
      *           Releases, drains and the splitting of a failing batch do not count.
      *     @type bool $possibly_processed
-     *           The outcome of an earlier delivery is not known: the records may have been processed already.
+     *           The outcome of an earlier delivery is unknown: the records may have been processed already.
      * }
      */
     public function __construct($data = NULL) {
@@ -102,7 +102,7 @@ class Redelivery extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Which delivery this is, by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
+     * The number of this delivery by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
      * Releases, drains and the splitting of a failing batch do not count.
      *
      * Generated from protobuf field <code>uint32 attempt = 3;</code>
@@ -114,7 +114,7 @@ class Redelivery extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Which delivery this is, by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
+     * The number of this delivery by counted outcomes: 1 for the first, 2 after one nack, expiry or lost session.
      * Releases, drains and the splitting of a failing batch do not count.
      *
      * Generated from protobuf field <code>uint32 attempt = 3;</code>
@@ -130,7 +130,7 @@ class Redelivery extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The outcome of an earlier delivery is not known: the records may have been processed already.
+     * The outcome of an earlier delivery is unknown: the records may have been processed already.
      *
      * Generated from protobuf field <code>bool possibly_processed = 4;</code>
      * @return bool
@@ -141,7 +141,7 @@ class Redelivery extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The outcome of an earlier delivery is not known: the records may have been processed already.
+     * The outcome of an earlier delivery is unknown: the records may have been processed already.
      *
      * Generated from protobuf field <code>bool possibly_processed = 4;</code>
      * @param bool $var

@@ -18,7 +18,7 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
      */
     protected $subscription = '';
     /**
-     * Which ones. Both empty: INVALID_ARGUMENT.
+     * The dead letters to redrive. Both empty: INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>repeated string ids = 2;</code>
      */
@@ -36,7 +36,7 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
      *
      *     @type string $subscription
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $ids
-     *           Which ones. Both empty: INVALID_ARGUMENT.
+     *           The dead letters to redrive. Both empty: INVALID_ARGUMENT.
      *     @type bool $all
      * }
      */
@@ -68,7 +68,7 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Which ones. Both empty: INVALID_ARGUMENT.
+     * The dead letters to redrive. Both empty: INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>repeated string ids = 2;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -79,7 +79,7 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Which ones. Both empty: INVALID_ARGUMENT.
+     * The dead letters to redrive. Both empty: INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>repeated string ids = 2;</code>
      * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var

@@ -9,7 +9,7 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * With mode ranges, Seek moves what is committed: where a reader starts that has no checkpoint.
+ * With mode ranges, Seek moves the committed positions, where a reader without a checkpoint starts.
  *
  * Generated from protobuf message <code>offramp.v1.SeekRequest</code>
  */

@@ -50,7 +50,7 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
      */
     protected $age_ms = 0;
     /**
-     * How long it has had the batch that it has had for longest.
+     * Time since its oldest lease was delivered.
      *
      * Generated from protobuf field <code>uint64 oldest_lease_ms = 10;</code>
      */
@@ -72,7 +72,7 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
      *     @type int|string $credit_batches
      *     @type int|string $age_ms
      *     @type int|string $oldest_lease_ms
-     *           How long it has had the batch that it has had for longest.
+     *           Time since its oldest lease was delivered.
      * }
      */
     public function __construct($data = NULL) {
@@ -279,7 +279,7 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * How long it has had the batch that it has had for longest.
+     * Time since its oldest lease was delivered.
      *
      * Generated from protobuf field <code>uint64 oldest_lease_ms = 10;</code>
      * @return int|string
@@ -290,7 +290,7 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * How long it has had the batch that it has had for longest.
+     * Time since its oldest lease was delivered.
      *
      * Generated from protobuf field <code>uint64 oldest_lease_ms = 10;</code>
      * @param int|string $var

@@ -17,22 +17,22 @@ class SettleStatus
     const SETTLE_STATUS_UNSPECIFIED = 0;
     /**
      * This sidecar counts it: an ack will be committed. A crash before the commit replays the record, flagged
-     * possibly_processed. Saying the same settlement again gets the same answer.
+     * possibly_processed. Repeating a settlement gets the same answer.
      *
      * Generated from protobuf enum <code>SETTLE_STATUS_SETTLED = 1;</code>
      */
     const SETTLE_STATUS_SETTLED = 1;
     /**
-     * At least the ranges in `stale` were not settled: the lease expired or its session ended and the records
-     * were given out again, the lane moved to another sidecar, or the records were settled otherwise before.
-     * Records outside these ranges are settled.
+     * At least the ranges in `stale` were not settled: the lease expired or its session ended and the records were
+     * delivered again, the lane moved to another sidecar, or the records were settled otherwise before. Records outside
+     * these ranges are settled.
      *
      * Generated from protobuf enum <code>SETTLE_STATUS_STALE = 2;</code>
      */
     const SETTLE_STATUS_STALE = 2;
     /**
-     * No such lease: it never was, it is from before a restart of the sidecar, or it was settled long ago.
-     * Nothing was settled.
+     * No such lease: it never existed, it is from before a restart of the sidecar, or it was settled long ago. Nothing
+     * was settled.
      *
      * Generated from protobuf enum <code>SETTLE_STATUS_UNKNOWN = 3;</code>
      */

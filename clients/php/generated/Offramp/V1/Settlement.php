@@ -9,10 +9,10 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
- * What became of a leased batch.
- * `outcome` holds for every record that no part names. Parts must be ascending, must not overlap, and must lie
- * within the batch. With `partial` set only the parts are settled, of which there must be at least one; `outcome` must
- * be unspecified, and the other records stay leased.
+ * The outcome of a leased batch.
+ * `outcome` holds for every record that no part contains. Parts must be ascending, must not overlap, and must lie
+ * within the batch. With `partial`, only the parts are settled, of which there must be at least one; `outcome` must be
+ * unspecified, and the other records stay leased.
  *
  * Generated from protobuf message <code>offramp.v1.Settlement</code>
  */

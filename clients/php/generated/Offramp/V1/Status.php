@@ -38,8 +38,7 @@ class Status extends \Google\Protobuf\Internal\Message
      */
     private $brokers;
     /**
-     * What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
-     * file that is not good.
+     * Problems of the sidecar itself, one sentence each: an expired certificate, an invalid rotated token file.
      *
      * Generated from protobuf field <code>repeated string trouble = 7;</code>
      */
@@ -58,8 +57,7 @@ class Status extends \Google\Protobuf\Internal\Message
      *     @type array<\Offramp\V1\SubscriptionStatus>|\Google\Protobuf\Internal\RepeatedField $subscriptions
      *     @type array<\Offramp\V1\BrokerStatus>|\Google\Protobuf\Internal\RepeatedField $brokers
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $trouble
-     *           What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
-     *           file that is not good.
+     *           Problems of the sidecar itself, one sentence each: an expired certificate, an invalid rotated token file.
      * }
      */
     public function __construct($data = NULL) {
@@ -200,8 +198,7 @@ class Status extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
-     * file that is not good.
+     * Problems of the sidecar itself, one sentence each: an expired certificate, an invalid rotated token file.
      *
      * Generated from protobuf field <code>repeated string trouble = 7;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -212,8 +209,7 @@ class Status extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What an operator should know of the sidecar itself, one sentence each: a certificate that expired, a rotated token
-     * file that is not good.
+     * Problems of the sidecar itself, one sentence each: an expired certificate, an invalid rotated token file.
      *
      * Generated from protobuf field <code>repeated string trouble = 7;</code>
      * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var

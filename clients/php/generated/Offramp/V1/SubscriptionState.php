@@ -26,13 +26,13 @@ class SubscriptionState
      */
     const SUBSCRIPTION_STATE_RUNNING = 2;
     /**
-     * By an operator, or by itself after too many rejects.
+     * By an operator, or automatically after too many rejects.
      *
      * Generated from protobuf enum <code>SUBSCRIPTION_STATE_PAUSED = 3;</code>
      */
     const SUBSCRIPTION_STATE_PAUSED = 3;
     /**
-     * The handler fails for everything: single probes only, nothing is dead-lettered.
+     * The handler fails for everything: only single probes are sent, and nothing is dead-lettered.
      *
      * Generated from protobuf enum <code>SUBSCRIPTION_STATE_PROBING = 4;</code>
      */
@@ -42,7 +42,7 @@ class SubscriptionState
      */
     const SUBSCRIPTION_STATE_DRAINING = 5;
     /**
-     * Cannot go on without a person; `trouble` says what to change.
+     * Needs an operator; `trouble` says what to change.
      *
      * Generated from protobuf enum <code>SUBSCRIPTION_STATE_FAILED = 6;</code>
      */

@@ -38,8 +38,8 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      */
     protected $state = 0;
     /**
-     * What an operator should know now, one sentence each: a held dead letter, a commit that fails, a record that
-     * is too large. Empty when all is well.
+     * Current problems, one sentence each: a dead letter that cannot be written, a commit that fails, a record that is
+     * too large.
      *
      * Generated from protobuf field <code>repeated string trouble = 7;</code>
      */
@@ -57,25 +57,25 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      */
     protected $counters = null;
     /**
-     * Leases in the hands of workers.
+     * Leases held by workers.
      *
      * Generated from protobuf field <code>uint64 leases = 11;</code>
      */
     protected $leases = 0;
     /**
-     * Records in the hands of workers.
+     * Records held by workers.
      *
      * Generated from protobuf field <code>uint64 in_flight_records = 12;</code>
      */
     protected $in_flight_records = 0;
     /**
-     * Records that wait in memory for their retry.
+     * Records in memory that wait for a retry.
      *
      * Generated from protobuf field <code>uint64 waiting_records = 13;</code>
      */
     protected $waiting_records = 0;
     /**
-     * Memory held by records, and its limit.
+     * Memory used by records, and its limit.
      *
      * Generated from protobuf field <code>uint64 buffered_bytes = 14;</code>
      */
@@ -89,31 +89,31 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      */
     protected $buffered_records = 0;
     /**
-     * How many batches may be in flight now. 0: no limit.
+     * Current limit of batches in flight. 0: no limit.
      *
      * Generated from protobuf field <code>uint64 concurrency_limit = 17;</code>
      */
     protected $concurrency_limit = 0;
     /**
-     * Age of the oldest unsettled record since it was fetched.
+     * Time since the oldest unsettled record was fetched.
      *
      * Generated from protobuf field <code>uint64 oldest_unsettled_ms = 18;</code>
      */
     protected $oldest_unsettled_ms = 0;
     /**
-     * Delivered and not committed: what would be delivered again if the sidecar were killed now.
+     * Delivered and not committed: would be delivered again if the sidecar were killed now.
      *
      * Generated from protobuf field <code>uint64 would_be_replayed = 19;</code>
      */
     protected $would_be_replayed = 0;
     /**
-     * leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     * `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
      *
      * Generated from protobuf field <code>string mode = 20;</code>
      */
     protected $mode = '';
     /**
-     * Who reads ranges; absent if nobody has attached yet.
+     * The reader of ranges; absent if none has attached yet.
      *
      * Generated from protobuf field <code>.offramp.v1.ReaderStatus reader = 21;</code>
      */
@@ -132,31 +132,31 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      *     @type string $order
      *     @type int $state
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $trouble
-     *           What an operator should know now, one sentence each: a held dead letter, a commit that fails, a record that
-     *           is too large. Empty when all is well.
+     *           Current problems, one sentence each: a dead letter that cannot be written, a commit that fails, a record that is
+     *           too large.
      *     @type array<\Offramp\V1\LaneStatus>|\Google\Protobuf\Internal\RepeatedField $lanes
      *     @type array<\Offramp\V1\SessionStatus>|\Google\Protobuf\Internal\RepeatedField $sessions
      *     @type \Offramp\V1\Counters $counters
      *     @type int|string $leases
-     *           Leases in the hands of workers.
+     *           Leases held by workers.
      *     @type int|string $in_flight_records
-     *           Records in the hands of workers.
+     *           Records held by workers.
      *     @type int|string $waiting_records
-     *           Records that wait in memory for their retry.
+     *           Records in memory that wait for a retry.
      *     @type int|string $buffered_bytes
-     *           Memory held by records, and its limit.
+     *           Memory used by records, and its limit.
      *     @type int|string $buffered_bytes_limit
      *     @type int|string $buffered_records
      *     @type int|string $concurrency_limit
-     *           How many batches may be in flight now. 0: no limit.
+     *           Current limit of batches in flight. 0: no limit.
      *     @type int|string $oldest_unsettled_ms
-     *           Age of the oldest unsettled record since it was fetched.
+     *           Time since the oldest unsettled record was fetched.
      *     @type int|string $would_be_replayed
-     *           Delivered and not committed: what would be delivered again if the sidecar were killed now.
+     *           Delivered and not committed: would be delivered again if the sidecar were killed now.
      *     @type string $mode
-     *           leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     *           `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
      *     @type \Offramp\V1\ReaderStatus $reader
-     *           Who reads ranges; absent if nobody has attached yet.
+     *           The reader of ranges; absent if none has attached yet.
      * }
      */
     public function __construct($data = NULL) {
@@ -297,8 +297,8 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What an operator should know now, one sentence each: a held dead letter, a commit that fails, a record that
-     * is too large. Empty when all is well.
+     * Current problems, one sentence each: a dead letter that cannot be written, a commit that fails, a record that is
+     * too large.
      *
      * Generated from protobuf field <code>repeated string trouble = 7;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -309,8 +309,8 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * What an operator should know now, one sentence each: a held dead letter, a commit that fails, a record that
-     * is too large. Empty when all is well.
+     * Current problems, one sentence each: a dead letter that cannot be written, a commit that fails, a record that is
+     * too large.
      *
      * Generated from protobuf field <code>repeated string trouble = 7;</code>
      * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var
@@ -401,7 +401,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Leases in the hands of workers.
+     * Leases held by workers.
      *
      * Generated from protobuf field <code>uint64 leases = 11;</code>
      * @return int|string
@@ -412,7 +412,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Leases in the hands of workers.
+     * Leases held by workers.
      *
      * Generated from protobuf field <code>uint64 leases = 11;</code>
      * @param int|string $var
@@ -427,7 +427,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Records in the hands of workers.
+     * Records held by workers.
      *
      * Generated from protobuf field <code>uint64 in_flight_records = 12;</code>
      * @return int|string
@@ -438,7 +438,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Records in the hands of workers.
+     * Records held by workers.
      *
      * Generated from protobuf field <code>uint64 in_flight_records = 12;</code>
      * @param int|string $var
@@ -453,7 +453,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Records that wait in memory for their retry.
+     * Records in memory that wait for a retry.
      *
      * Generated from protobuf field <code>uint64 waiting_records = 13;</code>
      * @return int|string
@@ -464,7 +464,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Records that wait in memory for their retry.
+     * Records in memory that wait for a retry.
      *
      * Generated from protobuf field <code>uint64 waiting_records = 13;</code>
      * @param int|string $var
@@ -479,7 +479,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Memory held by records, and its limit.
+     * Memory used by records, and its limit.
      *
      * Generated from protobuf field <code>uint64 buffered_bytes = 14;</code>
      * @return int|string
@@ -490,7 +490,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Memory held by records, and its limit.
+     * Memory used by records, and its limit.
      *
      * Generated from protobuf field <code>uint64 buffered_bytes = 14;</code>
      * @param int|string $var
@@ -549,7 +549,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * How many batches may be in flight now. 0: no limit.
+     * Current limit of batches in flight. 0: no limit.
      *
      * Generated from protobuf field <code>uint64 concurrency_limit = 17;</code>
      * @return int|string
@@ -560,7 +560,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * How many batches may be in flight now. 0: no limit.
+     * Current limit of batches in flight. 0: no limit.
      *
      * Generated from protobuf field <code>uint64 concurrency_limit = 17;</code>
      * @param int|string $var
@@ -575,7 +575,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Age of the oldest unsettled record since it was fetched.
+     * Time since the oldest unsettled record was fetched.
      *
      * Generated from protobuf field <code>uint64 oldest_unsettled_ms = 18;</code>
      * @return int|string
@@ -586,7 +586,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Age of the oldest unsettled record since it was fetched.
+     * Time since the oldest unsettled record was fetched.
      *
      * Generated from protobuf field <code>uint64 oldest_unsettled_ms = 18;</code>
      * @param int|string $var
@@ -601,7 +601,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Delivered and not committed: what would be delivered again if the sidecar were killed now.
+     * Delivered and not committed: would be delivered again if the sidecar were killed now.
      *
      * Generated from protobuf field <code>uint64 would_be_replayed = 19;</code>
      * @return int|string
@@ -612,7 +612,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Delivered and not committed: what would be delivered again if the sidecar were killed now.
+     * Delivered and not committed: would be delivered again if the sidecar were killed now.
      *
      * Generated from protobuf field <code>uint64 would_be_replayed = 19;</code>
      * @param int|string $var
@@ -627,7 +627,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     * `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
      *
      * Generated from protobuf field <code>string mode = 20;</code>
      * @return string
@@ -638,7 +638,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * leases or ranges. With ranges there are no sessions, and nothing is held in memory.
+     * `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
      *
      * Generated from protobuf field <code>string mode = 20;</code>
      * @param string $var
@@ -653,7 +653,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Who reads ranges; absent if nobody has attached yet.
+     * The reader of ranges; absent if none has attached yet.
      *
      * Generated from protobuf field <code>.offramp.v1.ReaderStatus reader = 21;</code>
      * @return \Offramp\V1\ReaderStatus|null
@@ -674,7 +674,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Who reads ranges; absent if nobody has attached yet.
+     * The reader of ranges; absent if none has attached yet.
      *
      * Generated from protobuf field <code>.offramp.v1.ReaderStatus reader = 21;</code>
      * @param \Offramp\V1\ReaderStatus $var

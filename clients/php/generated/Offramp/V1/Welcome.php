@@ -14,13 +14,13 @@ use Google\Protobuf\Internal\GPBUtil;
 class Welcome extends \Google\Protobuf\Internal\Message
 {
     /**
-     * Names the session in Fetch.
+     * Identifies the session in Fetch.
      *
      * Generated from protobuf field <code>bytes session = 1;</code>
      */
     protected $session = '';
     /**
-     * Names this life of the sidecar. Leases of another life are UNKNOWN.
+     * Identifies this run of the sidecar. Leases of another run are UNKNOWN.
      *
      * Generated from protobuf field <code>bytes boot = 2;</code>
      */
@@ -49,9 +49,9 @@ class Welcome extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type string $session
-     *           Names the session in Fetch.
+     *           Identifies the session in Fetch.
      *     @type string $boot
-     *           Names this life of the sidecar. Leases of another life are UNKNOWN.
+     *           Identifies this run of the sidecar. Leases of another run are UNKNOWN.
      *     @type int $protocol_minor
      *           The minor version of this protocol that the sidecar speaks.
      *     @type string $sidecar_version
@@ -65,7 +65,7 @@ class Welcome extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names the session in Fetch.
+     * Identifies the session in Fetch.
      *
      * Generated from protobuf field <code>bytes session = 1;</code>
      * @return string
@@ -76,7 +76,7 @@ class Welcome extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names the session in Fetch.
+     * Identifies the session in Fetch.
      *
      * Generated from protobuf field <code>bytes session = 1;</code>
      * @param string $var
@@ -91,7 +91,7 @@ class Welcome extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names this life of the sidecar. Leases of another life are UNKNOWN.
+     * Identifies this run of the sidecar. Leases of another run are UNKNOWN.
      *
      * Generated from protobuf field <code>bytes boot = 2;</code>
      * @return string
@@ -102,7 +102,7 @@ class Welcome extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Names this life of the sidecar. Leases of another life are UNKNOWN.
+     * Identifies this run of the sidecar. Leases of another run are UNKNOWN.
      *
      * Generated from protobuf field <code>bytes boot = 2;</code>
      * @param string $var
