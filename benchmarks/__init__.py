@@ -1,7 +1,12 @@
-"""Figures that anyone can reproduce: `make bench`. Never part of a test.
+"""Figures that anyone can reproduce: `make bench`. No test judges them.
 
-`catalogue` lists the benchmarks; each file that it names measures one thing (throughput, latency, dispatch, ...).
-`rows` has the words (row, goal, benchmark), `runner` takes turns, `stage` keeps the servers and filled topics of a
-run, `sidecar` and `programs` are the processes that are measured, `figures` and `machine` are what comes of it, and
-`table`, `results`, `picture` and `pages` show it.
+rows      the plain types: benchmarks, rows, goals, figures
+suites/   the benchmarks; each module measures one thing
+stage     the servers, filled topics and sidecars that the benchmarks of a run share
+sidecar   a sidecar process and what it costs
+programs/ the other processes that are started: consumers, producers, a service behind a handler
+runner    takes turns; progress shows how far it is
+machine   the machine, its versions and its load
+results   the file of results
+report/   the table, the picture and the pages
 """

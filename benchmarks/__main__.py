@@ -1,6 +1,6 @@
 """Measure and print the table: `python -m benchmarks [--only NAME ...] [--repeats N] [--quick]`, or `make bench`.
 
-A goal that is missed is printed as missed; the exit code is 0 all the same. It is 1 if something broke.
+A missed goal is printed as missed, and the exit code is still 0. It is 1 if a benchmark failed.
 """
 
 import argparse
@@ -9,28 +9,27 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine, pages, picture, results, table
-from benchmarks.catalogue import BENCHMARKS, chosen
+from benchmarks import machine, results
 from benchmarks.progress import Progress
+from benchmarks.report import pages, picture, table
 from benchmarks.rows import Benchmark
 from benchmarks.runner import Outcome, run
 from benchmarks.stage import Stage
+from benchmarks.suites import BENCHMARKS, chosen
 
 
 def arguments_of(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", metavar="NAME", nargs="+", action="extend", default=[], help="those whose names begin so"
+        "--only", metavar="NAME", nargs="+", action="extend", default=[], help="only those whose names begin so"
     )
     parser.add_argument("--repeats", metavar="N", type=int, default=3, help="turns (default 3)")
-    parser.add_argument("--quick", action="store_true", help="tiny, to try that everything runs; writes no results")
+    parser.add_argument("--quick", action="store_true", help="tiny, to check that everything runs; writes no results")
     parser.add_argument(
         "--results", metavar="FILE", type=Path, help=f"where results go (default {_shown(results.LATEST)})"
     )
-    parser.add_argument("--list", action="store_true", help="say what there is")
-    parser.add_argument(
-        "--pages", action="store_true", help="measure nothing; write the latest results into the pages again"
-    )
+    parser.add_argument("--list", action="store_true", help="list all benchmarks")
+    parser.add_argument("--pages", action="store_true", help="measure nothing; write the latest results to the pages")
     given = parser.parse_args(words)
     if given.repeats < 1:
         parser.error(f"--repeats {given.repeats}: at least 1")
@@ -49,7 +48,7 @@ def main(words: list[str]) -> int:
     if given.pages:
         pages.write(results.read(results.LATEST))
         return 0
-    # As Ctrl-C: the servers are stopped, and what was measured is shown.
+    # Like Ctrl-C: stops the servers and shows what was measured.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began, load = machine.now(), machine.load()
     with Stage(quick=given.quick) as stage, Progress(given.benchmarks, given.repeats) as progress:
@@ -74,9 +73,9 @@ def _show(outcome: Outcome, circumstances: results.Circumstances) -> None:
     for name, why in outcome.skipped.items():
         print(f"{name} was not measured: {why}")
     for name, why in outcome.failed.items():
-        print(f"{name} broke: {why}")
+        print(f"{name} failed: {why}")
     if outcome.interrupted:
-        print("interrupted; this is what was measured until then")
+        print("interrupted; these are the results until then")
     missed = sum(figure.met is False for figure in outcome.figures)
     judged = sum(figure.met is not None for figure in outcome.figures)
     print(

@@ -1,4 +1,4 @@
-"""Where and when something was measured: the machine, what ran on it, and how busy it was."""
+"""The circumstances of a measurement: the machine, its software and its load."""
 
 import datetime
 import os
@@ -25,7 +25,7 @@ def machine() -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """Of libraries, brokers and languages. A language that is not installed is left out."""
+    """Versions of libraries, brokers and languages. Leaves out languages that are not installed."""
     found = {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
     found |= {"kafka": kafka.VERSION, "pulsar": pulsar.VERSION}
     for language, option in {"php": "--version", "java": "-version"}.items():
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def load() -> float:
-    """Of the last minute: processes that ran or wanted to."""
+    """The load average of the last minute."""
     return round(os.getloadavg()[0], 2)
 
 

@@ -1,6 +1,6 @@
-"""The file of results: every row with where, when and under which load it was measured.
+"""The file of results: every row with the machine, the time and the load of its measurement.
 
-A run of some rows replaces these rows and leaves the others as they are: each row stands for itself.
+A run of some rows replaces only these, so each row carries its own circumstances.
 """
 
 import json
@@ -9,15 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import Figure
-from benchmarks.rows import Goal, Row
+from benchmarks.rows import Figure, Goal, Row
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Of one run."""
+    """Of one run of the benchmarks."""
 
     began: str
     ended: str
@@ -35,7 +34,7 @@ class Result:
 
 
 def write(path: Path, names: Sequence[str], figures: Iterable[Figure], circumstances: Circumstances) -> None:
-    """`names` are all rows that there are, in order: what is no row any more is forgotten."""
+    """Merge figures into the file. `names` are all existing rows, in order; other rows of the file are dropped."""
     found = {result.figure.row.name: result for result in (read(path) if path.exists() else [])}
     found |= {figure.row.name: Result(figure, circumstances) for figure in figures}
     rows = [_to_json(found[name]) for name in names if name in found]
@@ -64,13 +63,13 @@ def _to_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _from_json(told: dict[str, Any]) -> Result:
-    goal, baseline = told["goal"], told["baseline"] or {"row": "", "repeats": ()}
+def _from_json(stored: dict[str, Any]) -> Result:
+    goal, baseline = stored["goal"], stored["baseline"] or {"row": "", "repeats": ()}
     row = Row(
-        told["name"],
-        told["unit"],
+        stored["name"],
+        stored["unit"],
         Goal(goal["value"], goal["at_least"], goal["of_baseline"]) if goal else None,
         baseline["row"],
     )
-    circumstances = Circumstances(**{name: told[name] for name in Circumstances.__slots__})
-    return Result(Figure(row, told["repeats"], baseline["repeats"]), circumstances)
+    circumstances = Circumstances(**{name: stored[name] for name in Circumstances.__slots__})
+    return Result(Figure(row, stored["repeats"], baseline["repeats"]), circumstances)

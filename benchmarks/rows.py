@@ -1,6 +1,7 @@
-"""What is measured: rows with their goals, and the benchmarks that give their values."""
+"""The plain types: benchmarks, their rows and goals, and the figures measured for a row."""
 
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ class Goal:
 
     value: float
     at_least: bool
-    #: it is about the row's share of its baseline, not about its value
+    #: compares the ratio to the baseline, not the value
     of_baseline: bool = False
 
     def met_by(self, value: float) -> bool:
@@ -43,22 +44,72 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Something that is measured in one go, and gives a value for each of its rows.
+    """One measurement, which returns a value for each of its rows.
 
-    `measure` may start servers and fill topics by way of the stage, which keeps them for the next turn. It raises
-    `tests.servers.tools.Missing` if it needs something that is not installed: then its rows are skipped.
+    `measure` may start servers and fill topics through the stage, which keeps them for the next turn. It raises
+    `tests.servers.tools.Missing` if something that it needs is not installed; its rows are then skipped.
     """
 
     name: str
-    #: what is done, in a sentence
+    #: what is measured, in one sentence
     about: str
     rows: tuple[Row, ...]
     measure: Callable[["Stage"], Mapping[str, float]]
     #: seconds that a turn takes on two quiet cores
     seconds: float
-    #: seconds that the first turn takes more, for servers and topics
+    #: additional seconds of the first turn, for servers and topics
     preparation: float = 0.0
     #: measured in the first turn only, because it takes long
     once: bool = False
-    #: measured only if it is asked for by name, because the whole would take too long with it
+    #: measured only if it is named, because a whole run would take too long with it
     by_name_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A row with its values, one per turn, and those of its baseline in the same turns."""
+
+    row: Row
+    repeats: Sequence[float]
+    baseline: Sequence[float] = ()
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.repeats)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance between the extremes, as a share of the median."""
+        return (max(self.repeats) - min(self.repeats)) / 2 / abs(self.value) if self.value else 0.0
+
+    @property
+    def of_baseline(self) -> float | None:
+        """The median over the turns of the ratio to the baseline in the same turn."""
+        if not self.baseline or not all(self.baseline):
+            return None
+        return statistics.median(mine / other for mine, other in zip(self.repeats, self.baseline, strict=True))
+
+    @property
+    def met(self) -> bool | None:
+        """None without a goal, or without values to compare with."""
+        goal = self.row.goal
+        if goal is None:
+            return None
+        judged = self.of_baseline if goal.of_baseline else self.value
+        return None if judged is None else goal.met_by(judged)
+
+    @property
+    def verdict(self) -> str:
+        return {None: "", True: "met", False: "MISSED"}[self.met]
+
+
+def figures_of(rows: Sequence[Row], turns: Sequence[Mapping[str, float]]) -> list[Figure]:
+    """The figures of a benchmark, from the values of each turn by row."""
+    return [
+        Figure(
+            row,
+            [turn[row.name] for turn in turns],
+            [turn[row.baseline] for turn in turns] if row.baseline else (),
+        )
+        for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""A real sidecar process, and what it costs by the kernel's account of it alone."""
+"""A real sidecar process and what it costs, as the kernel counts it for this process alone."""
 
 import json
 import os
@@ -16,12 +16,12 @@ import grpc
 
 from offramp.v1 import admin_pb2, admin_pb2_grpc
 
-#: seconds that anything may take
-PATIENCE = 120.0
+#: seconds that any operation may take
+TIMEOUT = 120.0
 
 
 class Sidecar:
-    """`offramp run` with these settings, one subscription `bench`, in a folder of its own."""
+    """`offramp run` with these settings and one subscription `bench`, in its own folder."""
 
     def __init__(self, brokers: Mapping[str, Any], subscription: Mapping[str, Any]) -> None:
         self._settings: dict[str, Any] = {
@@ -44,7 +44,7 @@ class Sidecar:
             env={name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
         )
         while not _accepts(path):
-            if self._process.poll() is not None or time.perf_counter() - began > PATIENCE:
+            if self._process.poll() is not None or time.perf_counter() - began > TIMEOUT:
                 self.__exit__()
                 raise RuntimeError("the sidecar did not start")
             time.sleep(0.002)
@@ -55,7 +55,7 @@ class Sidecar:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(TIMEOUT)
         finally:
             self._process.kill()
             self._folder.cleanup()
@@ -72,7 +72,7 @@ class Sidecar:
 
     @property
     def most_resident_mb(self) -> float:
-        """The most that it ever had."""
+        """The maximum so far."""
         return self._memory("VmHWM")
 
     def _memory(self, name: str) -> float:
@@ -84,7 +84,7 @@ class Sidecar:
         with grpc.insecure_channel(self.address) as channel:
             stub = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
             request = admin_pb2.GetStatusRequest(subscription="bench")
-            answer: admin_pb2.GetStatusResponse = stub.GetStatus(request, timeout=PATIENCE)
+            answer: admin_pb2.GetStatusResponse = stub.GetStatus(request, timeout=TIMEOUT)
         return answer.status.subscriptions[0]
 
 

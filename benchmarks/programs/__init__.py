@@ -1,18 +1,18 @@
-"""Processes that a benchmark starts: consumers, producers, what is behind a handler. Each prints one line of JSON.
+"""The processes that benchmarks start: consumers, producers, a service behind a handler. Each prints one line of JSON.
 
-said = run("worker", sidecar.address, "--workers", 4, "--records", 1000)
+result = run("worker", sidecar.address, "--workers", 4, "--records", 1000)
 """
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sidecar import PATIENCE
+from benchmarks.sidecar import TIMEOUT
 
 
 def command(program: str, *arguments: object) -> list[str]:
@@ -20,32 +20,38 @@ def command(program: str, *arguments: object) -> list[str]:
 
 
 def run(program: str, *arguments: object, packages: Path | None = None) -> dict[str, Any]:
-    """What a program says when it is done. `packages` is a folder of those that it uses before the installed ones."""
+    """Run a program and return what it printed. `packages` is a folder of packages that precede the installed ones."""
     done = subprocess.run(
         command(program, *arguments),
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE * 4,
+        timeout=TIMEOUT * 4,
         env={**os.environ, "PYTHONPATH": str(packages)} if packages else None,
     )
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 @contextmanager
 def running(*words: str) -> Iterator["subprocess.Popen[str]"]:
-    """A process that is ended with the block, if it has not ended by itself."""
+    """A process that is terminated at the end of the block, unless it has ended."""
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
         process.terminate()
         try:
-            process.communicate(timeout=PATIENCE)
+            process.communicate(timeout=TIMEOUT)
         finally:
             process.kill()
 
 
-def say(**values: float) -> None:
+def print_result(**values: float) -> None:
     print(json.dumps(values))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

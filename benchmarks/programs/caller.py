@@ -1,15 +1,15 @@
-"""A worker whose handler asks what is behind it, once for each batch, until SIGTERM.
+"""A worker whose handler calls the downstream service once for each batch, until SIGTERM.
 `python -m benchmarks.programs.caller ADDRESS SOCKET WORKERS`."""
 
 import asyncio
 import sys
 
-from benchmarks.programs import say
+from benchmarks.programs import print_result
 from offramp import Batch, aio
 
 
 class Caller:
-    """Connections to `benchmarks.programs.downstream`, one for each call that is under way."""
+    """Connections to `benchmarks.programs.downstream`, one per concurrent call."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -25,7 +25,7 @@ class Caller:
 async def main(address: str, path: str, workers: int) -> None:
     caller = Caller(path)
     await aio.Worker("bench", caller.handle, workers=workers, prefetch=0, address=address, drain_timeout=0.1).run()
-    say()
+    print_result()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A consuming process: `python -m benchmarks.programs.client threads|tasks SUBSCRIPTION RECORDS`.
 
 Prints one line of JSON, as the programs of the other languages do: records, seconds and CPU seconds of this process,
-from the first batch in hand to the answer to the last.
+from the first batch to the result of the last settlement.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from offramp import Batch, SettleResult, Worker, aio
 
 
 class Count:
-    """Counts what is done and what is answered."""
+    """Counts the records that were processed and settled."""
 
     def __init__(self, records: int) -> None:
         self._records = records

@@ -1,20 +1,20 @@
-"""What a sidecar is compared with: a tuned confluent-kafka consumer, in batches of 500, that commits as often as the
-sidecar does. `python -m benchmarks.programs.direct_kafka SERVERS TOPIC RECORDS`."""
+"""The baseline on Kafka: a tuned confluent-kafka consumer, in batches of 500, that commits as often as the sidecar.
+`python -m benchmarks.programs.direct_kafka SERVERS TOPIC RECORDS`."""
 
 import sys
 import time
 
 from confluent_kafka import Consumer, Message
 
-from benchmarks.programs import say
+from benchmarks.programs import print_result
 
 _BATCH = 500
 #: seconds between commits
 _COMMIT_EVERY = 0.1
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
-def joined(servers: str, topic: str) -> Consumer:
+def join(servers: str, topic: str) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -31,21 +31,21 @@ def joined(servers: str, topic: str) -> Consumer:
     return consumer
 
 
-def some(consumer: Consumer) -> list[Message]:
-    """The next records: what is there, once there is one."""
-    first = consumer.poll(_PATIENCE)
+def next_records(consumer: Consumer) -> list[Message]:
+    """All records that are available, as soon as there is one."""
+    first = consumer.poll(_TIMEOUT)
     if first is None:
-        raise TimeoutError("nothing comes")
+        raise TimeoutError("no record arrives")
     return [first, *consumer.consume(_BATCH - 1, 0)]
 
 
 def main(servers: str, topic: str, records: int) -> None:
     cpu = time.process_time()
-    consumer = joined(servers, topic)
+    consumer = join(servers, topic)
     got = 0
     began = committed = 0.0
     while got < records:
-        messages = some(consumer)
+        messages = next_records(consumer)
         now = time.perf_counter()
         began = began or now
         for message in messages:
@@ -55,7 +55,7 @@ def main(servers: str, topic: str, records: int) -> None:
             consumer.commit(asynchronous=True)
     ended = time.perf_counter()
     consumer.close()
-    say(records=got, seconds=ended - began, cpu=time.process_time() - cpu)
+    print_result(records=got, seconds=ended - began, cpu=time.process_time() - cpu)
 
 
 if __name__ == "__main__":

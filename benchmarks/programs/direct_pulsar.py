@@ -1,4 +1,4 @@
-"""A pulsar-client consumer that receives in batches, the fastest that the library offers, and acks each message.
+"""The baseline on Pulsar: a pulsar-client consumer that receives in batches, its fastest way, and acks each message.
 `python -m benchmarks.programs.direct_pulsar URL TOPIC KIND RECORDS`."""
 
 import sys
@@ -7,7 +7,7 @@ import time
 import _pulsar
 import pulsar
 
-from benchmarks.programs import say
+from benchmarks.programs import print_result
 
 
 def main(url: str, topic: str, kind: str, records: int) -> None:
@@ -30,7 +30,7 @@ def main(url: str, topic: str, kind: str, records: int) -> None:
             consumer.acknowledge(message)
             left -= 1
     ended = time.perf_counter()
-    say(records=records, seconds=ended - began, cpu=time.process_time() - cpu)
+    print_result(records=records, seconds=ended - began, cpu=time.process_time() - cpu)
     client.close()
 
 

@@ -6,10 +6,10 @@ import asyncio
 import sys
 import time
 
-from benchmarks.programs import say
+from benchmarks.programs import print_result
 from offramp import Batch, aio
 
-#: seconds from the first batch until all lanes are in full swing
+#: seconds from the first batch until all lanes are busy
 _WARM_UP = 0.5
 
 
@@ -41,7 +41,7 @@ async def consume(address: str, workers: int, work: float, slow: float, seconds:
 def main(address: str, workers: str, work: str, slow: str, seconds: str) -> None:
     cpu = time.process_time()
     got, took = asyncio.run(consume(address, int(workers), float(work), float(slow), float(seconds)))
-    say(records=got, seconds=took, cpu=time.process_time() - cpu)
+    print_result(records=got, seconds=took, cpu=time.process_time() - cpu)
 
 
 if __name__ == "__main__":

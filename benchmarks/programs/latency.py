@@ -1,34 +1,33 @@
-"""How long records were under way, from the time in them to the handler.
+"""The latency of records, from the time in their values to the handler.
 
-`python -m benchmarks.programs.latency direct SERVERS TOPIC RECORDS`, or `sidecar ADDRESS RECORDS`. The first records,
-one in ten, are not counted: the consumer may just have joined. Prints `ready` when it listens.
+`python -m benchmarks.programs.latency direct SERVERS TOPIC RECORDS`, or `sidecar ADDRESS RECORDS`. The first
+tenth of the records is not counted, since the consumer may just have joined. Prints `ready` when it listens.
 """
 
 import asyncio
 import sys
 import time
 
-from benchmarks.programs import say
-from benchmarks.programs.direct_kafka import joined, some
-from benchmarks.programs.shares import share
+from benchmarks.programs import percentile, print_result
+from benchmarks.programs.direct_kafka import join, next_records
 from offramp import Batch, aio
 
 
 def direct(servers: str, topic: str, records: int) -> list[float]:
-    consumer = joined(servers, topic)
+    consumer = join(servers, topic)
     while not consumer.assignment():
         consumer.poll(0.1)
     print("ready", flush=True)
     times: list[float] = []
     while len(times) < records:
-        messages = some(consumer)
+        messages = next_records(consumer)
         now = time.monotonic_ns()
         times += [(now - int(message.value() or b"0")) / 1e6 for message in messages]
     consumer.close()
     return times
 
 
-async def through_a_sidecar(address: str, records: int) -> list[float]:
+async def through_sidecar(address: str, records: int) -> list[float]:
     times: list[float] = []
 
     async def handle(batch: Batch) -> None:
@@ -38,7 +37,7 @@ async def through_a_sidecar(address: str, records: int) -> list[float]:
             worker.drain()
 
     worker = aio.Worker("bench", handle, workers=4, address=address)
-    # The sidecar takes records from the broker before a worker comes, and what was sent first is not counted.
+    # The sidecar fetches records before a worker connects; the first ones are not counted anyway.
     print("ready", flush=True)
     await worker.run()
     return times
@@ -48,9 +47,9 @@ def main(how: str, *words: str) -> None:
     if how == "direct":
         times = direct(words[0], words[1], int(words[2]))
     else:
-        times = asyncio.run(through_a_sidecar(words[0], int(words[1])))
+        times = asyncio.run(through_sidecar(words[0], int(words[1])))
     counted = times[len(times) // 10 :]
-    say(p50=share(counted, 0.5), p99=share(counted, 0.99), p999=share(counted, 0.999))
+    print_result(p50=percentile(counted, 0.5), p99=percentile(counted, 0.99), p999=percentile(counted, 0.999))
 
 
 if __name__ == "__main__":

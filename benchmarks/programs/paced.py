@@ -1,8 +1,7 @@
-"""A producer that sends one record each millisecond, or as told, with the time in it.
+"""A producer that sends records at a fixed rate, with the time in their values.
 `python -m benchmarks.programs.paced SERVERS TOPIC RECORDS RATE`.
 
-The time is that at which a record was due, so a producer that falls behind shows as latency, and not as a pause in
-which nobody looked. How late it was itself is what it prints.
+The time is when a record was due, so a producer that falls behind shows as latency. It prints how late it was itself.
 """
 
 import sys
@@ -10,13 +9,12 @@ import time
 
 from confluent_kafka import Producer
 
-from benchmarks.programs import say
-from benchmarks.programs.shares import share
+from benchmarks.programs import percentile, print_result
 
 
 def main(servers: str, topic: str, records: int, rate: float) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
-    # Connects, and learns who leads the partition, before the first record is due.
+    # Connects and finds the leader of the partition before the first record is due.
     producer.list_topics(topic, timeout=30.0)
     late = []
     began = time.monotonic_ns()
@@ -28,7 +26,7 @@ def main(servers: str, topic: str, records: int, rate: float) -> None:
         producer.produce(topic, str(due).encode(), partition=0)
         producer.poll(0)
     producer.flush(60.0)
-    say(late_p50=share(late, 0.5), late_p99=share(late, 0.99))
+    print_result(late_p50=percentile(late, 0.5), late_p99=percentile(late, 0.99))
 
 
 if __name__ == "__main__":

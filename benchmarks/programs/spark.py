@@ -1,7 +1,7 @@
-"""One session of Spark that reads a topic through a sidecar and in another way, and says how fast.
+"""One Spark session that reads a topic through a sidecar and in another way, and prints the rates.
 `python -m benchmarks.programs.spark JARS KAFKA TOPIC ADDRESS RECORDS TRIGGERS`.
 
-The other way is Spark's own Kafka source, if JARS is the folder that it is in, or with `-` a consumer in each task."""
+The other way is Spark's own Kafka source, if JARS is its folder, or with `-` a consumer in each task."""
 
 import os
 import statistics
@@ -17,18 +17,18 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bridge
-from benchmarks.programs import say
+from benchmarks.programs import print_result
 
-#: empty triggers that do not count: the first ones compile
+#: empty triggers that do not count, since the first ones compile
 _WARM_UP = 5
 
 
-#: records that a task of the direct way turns into one Arrow batch
+#: records per Arrow batch of a task with its own consumer
 _CHUNK = 10_000
 
 
 class Turns:
-    """Each source counts and writes once to warm up, with few records, and once for the clock."""
+    """The measurements of each source."""
 
     def __init__(self, spark: SparkSession, kafka: str, topic: str, address: str, records: int, folder: str) -> None:
         self._spark = spark
@@ -69,7 +69,7 @@ class Turns:
         rows.write.mode("overwrite").parquet(f"{self._folder}/parquet")
 
     def empty(self, triggers: int) -> float:
-        """Milliseconds of a trigger that finds nothing new, by Spark's own account."""
+        """Milliseconds of a trigger that finds nothing new, as reported by Spark."""
         source = self._spark.readStream.format("offramp").option("address", self._address)
         frame = source.option("subscription", "bench").option("startingPosition", "latest").load()
         writer = frame.writeStream.format("noop").option("checkpointLocation", f"{self._folder}/checkpoint")
@@ -90,14 +90,14 @@ def main(jars: str, kafka: str, topic: str, address: str, records: int, triggers
         other = turns.direct if jars == "-" else turns.own
         for source in (other, turns.bridge):
             turns.count(source())
-        say(
+        print_result(
             **{
                 "other-count": turns.rate(turns.count, other),
                 "count": turns.rate(turns.count, turns.bridge),
                 "other-parquet": turns.rate(turns.parquet, other),
                 "parquet": turns.rate(turns.parquet, turns.bridge),
                 "empty-batch": turns.empty(triggers),
-                # How often the sidecar has given out the topic.
+                # How often the whole topic was read from the sidecar.
                 "reads": 3,
             }
         )
@@ -105,7 +105,7 @@ def main(jars: str, kafka: str, topic: str, address: str, records: int, triggers
 
 
 def _read_lane(kafka: str, topic: str, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All of the lanes with these numbers, by a consumer that is set up for speed."""
+    """All records of these lanes, with a tuned consumer."""
     settings = {"bootstrap.servers": kafka, "group.id": "benchmark", "enable.auto.commit": False}
     consumer = Consumer({**settings, "fetch.queue.backoff.ms": 1, "queued.min.messages": 1_000_000})
     for number in (int(one) for batch in numbers for one in batch.column(0).to_pylist()):
@@ -139,7 +139,7 @@ def session(jars: str, folder: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        # Spark reports a trigger without data only if it is told to do so at once.
+        # Spark reports triggers without data only at this interval.
         "spark.sql.streaming.noDataProgressEventInterval": "1",
     }.items():
         builder = builder.config(name, value)

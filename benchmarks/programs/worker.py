@@ -1,13 +1,13 @@
-"""Consumes with the Python client, until it had so many records or for so many seconds from the first batch on.
+"""Consumes with the Python client for a number of records, or of seconds from the first batch.
 
-Prints what it got, in which time, and its own processor time in that time, which shows whether it was the bottleneck.
+Prints the records, the time, and its own processor time, which shows whether it was the bottleneck.
 """
 
 import argparse
 import asyncio
 import time
 
-from benchmarks.programs import say
+from benchmarks.programs import print_result
 from offramp import Batch, aio
 
 
@@ -41,7 +41,7 @@ class Count:
     def report(self) -> None:
         seconds = self._ended - self._began
         cpu = self._cpu_ended - self._cpu_began
-        say(records=self._got, batches=self._batches, seconds=seconds, cpu=cpu, busy=cpu / seconds)
+        print_result(records=self._got, batches=self._batches, seconds=seconds, cpu=cpu, busy=cpu / seconds)
 
 
 def main() -> None:
@@ -50,8 +50,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--records", type=int, default=1 << 60)
     parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--work", type=float, default=0.0, help="seconds that a batch takes")
-    parser.add_argument("--work-a-record", type=float, default=0.0, help="seconds that a record takes on top of that")
+    parser.add_argument("--work", type=float, default=0.0, help="seconds per batch")
+    parser.add_argument("--work-a-record", type=float, default=0.0, help="additional seconds per record")
     count = Count(parser.parse_args())
     asyncio.run(count.worker.run())
     count.report()

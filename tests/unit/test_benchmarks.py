@@ -1,4 +1,4 @@
-"""The harness of the benchmarks: turns, medians, goals, and what it writes. Figures are not judged here."""
+"""The harness of the benchmarks: turns, medians, goals, and the files it writes. No test judges a figure."""
 
 import io
 import json
@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import catalogue, pages, picture, results, table
+from benchmarks import results, suites
 from benchmarks.__main__ import main
-from benchmarks.figures import Figure
 from benchmarks.progress import Plan, Progress
+from benchmarks.report import pages, picture, table
 from benchmarks.results import Circumstances
-from benchmarks.rows import Benchmark, Row, at_least, at_most
+from benchmarks.rows import Benchmark, Figure, Row, at_least, at_most
 from benchmarks.runner import Outcome, run
 from benchmarks.stage import Stage
 from tests.servers.tools import Missing
@@ -23,16 +23,16 @@ THEN = Circumstances("2026-01-01T00:00:00", "2026-01-01T00:10:00", 0.1, 2.0, {"c
 
 
 class Script:
-    """Benchmarks that say what they are told to, and remember who was asked when."""
+    """Benchmarks that return given values, and a log of their calls."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.measured: list[str] = []
 
     def benchmark(self, name: str, *values: float | BaseException, once: bool = False) -> Benchmark:
         left = iter(values)
 
         def measure(stage: Stage) -> Mapping[str, float]:
-            self.asked.append(name)
+            self.measured.append(name)
             value = next(left)
             if isinstance(value, BaseException):
                 raise value
@@ -46,7 +46,7 @@ def script() -> Script:
     return Script()
 
 
-def play(*benchmarks: Benchmark, repeats: int = 3) -> Outcome:
+def run_all(*benchmarks: Benchmark, repeats: int = 3) -> Outcome:
     with Stage(quick=True) as stage, Progress(benchmarks, repeats, io.StringIO()) as progress:
         return run(benchmarks, stage, repeats, progress)
 
@@ -56,24 +56,24 @@ def figure(value: float, *, name: str = "row", **more: object) -> Figure:
 
 
 def test_each_turn_measures_every_benchmark_once(script: Script) -> None:
-    play(script.benchmark("a", 1, 2, 3), script.benchmark("b", 1, 2, 3))
-    assert script.asked == ["a", "b", "a", "b", "a", "b"]
+    run_all(script.benchmark("a", 1, 2, 3), script.benchmark("b", 1, 2, 3))
+    assert script.measured == ["a", "b", "a", "b", "a", "b"]
 
 
 def test_what_takes_long_is_measured_in_the_first_turn_only(script: Script) -> None:
-    play(script.benchmark("long", 1, once=True), script.benchmark("b", 1, 2, 3))
-    assert script.asked == ["long", "b", "b", "b"]
+    run_all(script.benchmark("long", 1, once=True), script.benchmark("b", 1, 2, 3))
+    assert script.measured == ["long", "b", "b", "b"]
 
 
 def test_a_row_has_the_median_and_half_the_distance_of_the_extremes(script: Script) -> None:
-    (found,) = play(script.benchmark("a", 10, 30, 20)).figures
+    (found,) = run_all(script.benchmark("a", 10, 30, 20)).figures
     assert (found.value, found.spread, found.repeats) == (20, 0.5, [10, 30, 20])
 
 
 def test_a_baseline_is_compared_with_turn_by_turn() -> None:
     rows = (Row("direct", "1/s"), Row("mine", "1/s", at_least(0.5, of_baseline=True), "direct"))
     turns = iter([{"direct": 100.0, "mine": 60.0}, {"direct": 10.0, "mine": 6.0}, {"direct": 1.0, "mine": 0.1}])
-    outcome = play(Benchmark("b", "", rows, lambda stage: next(turns), seconds=1.0))
+    outcome = run_all(Benchmark("b", "", rows, lambda stage: next(turns), seconds=1.0))
     assert outcome.figures[1].of_baseline == 0.6
     assert outcome.figures[1].verdict == "met"
 
@@ -85,27 +85,27 @@ def test_a_missed_goal_is_said() -> None:
 
 
 def test_what_is_not_installed_is_skipped_with_a_sentence(script: Script) -> None:
-    outcome = play(script.benchmark("php", Missing("PHP is not installed")), script.benchmark("b", 1, 2, 3))
+    outcome = run_all(script.benchmark("php", Missing("PHP is not installed")), script.benchmark("b", 1, 2, 3))
     assert outcome.skipped == {"php": "PHP is not installed"}
     assert [one.row.name for one in outcome.figures] == ["b"]
-    assert script.asked.count("php") == 1
+    assert script.measured.count("php") == 1
 
 
 def test_a_benchmark_that_breaks_does_not_stop_the_others(script: Script) -> None:
-    outcome = play(script.benchmark("bad", 1, ValueError("no")), script.benchmark("b", 1, 2, 3))
+    outcome = run_all(script.benchmark("bad", 1, ValueError("no")), script.benchmark("b", 1, 2, 3))
     assert outcome.failed == {"bad": "ValueError: no"}
-    assert script.asked.count("b") == 3
+    assert script.measured.count("b") == 3
 
 
 def test_ctrl_c_shows_what_was_measured_until_then(script: Script) -> None:
-    outcome = play(script.benchmark("a", 1, 2, 3), script.benchmark("b", 4, KeyboardInterrupt()))
+    outcome = run_all(script.benchmark("a", 1, 2, 3), script.benchmark("b", 4, KeyboardInterrupt()))
     assert outcome.interrupted
     assert [(one.row.name, one.repeats) for one in outcome.figures] == [("a", [1, 2]), ("b", [4])]
 
 
 def test_a_benchmark_that_forgets_a_row_has_broken() -> None:
     rows = (Row("a", "s"), Row("b", "s"))
-    assert "b" in play(Benchmark("b", "", rows, lambda stage: {"a": 1.0}, seconds=1.0)).failed
+    assert "b" in run_all(Benchmark("b", "", rows, lambda stage: {"a": 1.0}, seconds=1.0)).failed
 
 
 def test_the_time_that_is_left_is_corrected_by_what_was_seen(script: Script) -> None:
@@ -135,7 +135,7 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_well_formed_and_shows_what_was_measured() -> None:
-    rows = [row for benchmark in catalogue.BENCHMARKS for row in benchmark.rows]
+    rows = [row for benchmark in suites.BENCHMARKS for row in benchmark.rows]
     found = [results.Result(Figure(row, [0.5], [1.0] if row.baseline else ()), THEN) for row in rows]
     texts = [element.text for element in ElementTree.fromstring(picture.svg(found)).iter() if element.text]
     assert all(panel.title in texts for panel in picture.PANELS)
@@ -143,25 +143,25 @@ def test_the_picture_is_well_formed_and_shows_what_was_measured() -> None:
 
 
 def test_names_are_unique_and_every_baseline_is_a_row_beside_it() -> None:
-    rows = [row.name for benchmark in catalogue.BENCHMARKS for row in benchmark.rows]
+    rows = [row.name for benchmark in suites.BENCHMARKS for row in benchmark.rows]
     assert len(set(rows)) == len(rows)
-    for benchmark in catalogue.BENCHMARKS:
+    for benchmark in suites.BENCHMARKS:
         assert {row.baseline for row in benchmark.rows} - {""} <= {row.name for row in benchmark.rows}
     assert set(pages.SHORT) <= set(rows)
     assert {bar.row for panel in picture.PANELS for bar in panel.bars} <= set(rows)
 
 
 def test_the_whole_is_planned_to_take_less_than_fifteen_minutes() -> None:
-    assert Plan(catalogue.chosen([]), 3).left < 15 * 60
+    assert Plan(suites.chosen([]), 3).left < 15 * 60
 
 
 def test_benchmarks_are_chosen_by_the_beginning_of_their_name_or_a_row_s() -> None:
-    assert [one.name for one in catalogue.chosen(["kafka-latency-p99"])] == ["kafka-latency"]
-    named = catalogue.chosen(["spark"])
-    assert [one.name for one in named if one not in catalogue.chosen([])] == ["spark", "spark-beside-own"]
-    assert {one.name for one in catalogue.chosen(["dispatch-1"])} == {"dispatch-1", "dispatch-16"}
+    assert [one.name for one in suites.chosen(["kafka-latency-p99"])] == ["kafka-latency"]
+    named = suites.chosen(["spark"])
+    assert [one.name for one in named if one not in suites.chosen([])] == ["spark", "spark-beside-own"]
+    assert {one.name for one in suites.chosen(["dispatch-1"])} == {"dispatch-1", "dispatch-16"}
     with pytest.raises(LookupError, match=r'begins with "kafak".*kafka-latency'):
-        catalogue.chosen(["kafak"])
+        suites.chosen(["kafak"])
 
 
 def test_an_unknown_name_is_refused_and_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

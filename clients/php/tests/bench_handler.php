@@ -1,6 +1,6 @@
 <?php
 
-// What the processes of benchmarks/clients.py do: 5 ms of waiting for each batch.
+// What the processes of benchmarks/suites/clients.py do: 5 ms of waiting for each batch.
 
 declare(strict_types=1);
 

@@ -1,8 +1,8 @@
-"""The Spark source on a real Kafka, beside other ways to read the same topic, in one session of Spark.
+"""The Spark source on a real Kafka, beside other ways to read the same topic, in one Spark session.
 
 `make bench ONLY=spark` compares it with tasks that read with confluent-kafka, as one would write them in Python
-without a source; `make bench ONLY=spark-beside-own` with the Kafka source in Scala that comes with Spark, on the newest
-Spark that has one: its source is published apart from it, and later.
+without a source; `make bench ONLY=spark-beside-own` with Spark's own Kafka source in Scala, on the newest Spark for
+which it is published, which happens separately and later.
 """
 
 import shutil
@@ -20,20 +20,20 @@ from tests.servers.tools import Missing
 
 _LANES, _RECORDS, _SIZE = 8, 1_000_000, 1_024
 
-#: the newest Spark whose own source there is
+#: the newest Spark whose own source is published
 _WITH_OWN = "4.2.0"
 CONNECTOR = Jars(
     "spark-sql-kafka",
     _WITH_OWN,
     [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_WITH_OWN}"],
-    # Of this part, which is about delegation tokens alone, there is no newer version.
+    # There is no newer version of this part, which only handles delegation tokens.
     pinned=["org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"],
     megabytes=60,
 )
 
 
 def beside_own(stage: Stage) -> Mapping[str, float]:
-    """Raises `Missing` if that Spark or its source cannot be had."""
+    """Raises `Missing` if that Spark or its source cannot be fetched."""
     return _measure(stage, CONNECTOR.fetch(), "own", _spark_with_own())
 
 
@@ -42,7 +42,7 @@ def beside_direct(stage: Stage) -> Mapping[str, float]:
 
 
 def _spark_with_own() -> Path:
-    """The folder of that Spark, beside the one that is installed."""
+    """The folder of that Spark, which is separate from the installed one."""
     folder = cache() / f"pyspark-{_WITH_OWN}"
     with locked(folder.with_name(folder.name + ".lock")):
         if not folder.exists():

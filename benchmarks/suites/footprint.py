@@ -1,4 +1,4 @@
-"""Memory of a sidecar that idles, and with an app that is stopped; how soon a sidecar serves."""
+"""Start time, idle memory, and memory with a stopped app."""
 
 import os
 import signal
@@ -9,10 +9,10 @@ from benchmarks.programs import command, running
 from benchmarks.rows import Benchmark, Row, at_most
 from benchmarks.stage import Stage
 
-#: seconds that the app is stopped
+#: seconds for which the app is stopped
 _STOPPED = 60.0
 _RECORDS = 200_000
-#: seconds after which nothing of the start is under way any more
+#: seconds until the start is certainly over
 _IDLE = 1.0
 
 
@@ -23,7 +23,7 @@ def start(stage: Stage) -> Mapping[str, float]:
 
 
 def stopped(stage: Stage) -> Mapping[str, float]:
-    """The same topic as that of the throughput, so that there is far more than fits into memory."""
+    """The topic has far more than fits into memory."""
     topic = stage.kafka_topic(lanes=8, records=stage.records(_RECORDS), size=1_024)
     with (
         stage.on_kafka(topic) as sidecar,
@@ -42,7 +42,7 @@ def stopped(stage: Stage) -> Mapping[str, float]:
 BENCHMARKS = (
     Benchmark(
         "start",
-        f"a sidecar on the embedded broker that has just started, and after {_IDLE:g} s of having nothing to do",
+        f"a sidecar on the embedded broker that has just started, and after {_IDLE:g} s of idling",
         (
             Row("cold-start", "s from the start to an open socket", at_most(1.5)),
             Row("memory-idle", "MB resident", at_most(80)),

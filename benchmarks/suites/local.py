@@ -1,11 +1,10 @@
-"""The embedded broker: end to end through a sidecar, and alone, without a sidecar around it."""
+"""The embedded broker: end to end through a sidecar, and alone."""
 
 import asyncio
 import time
 from collections.abc import Mapping
 
-from benchmarks.programs import run
-from benchmarks.programs.shares import share
+from benchmarks.programs import percentile, run
 from benchmarks.rows import Benchmark, Row, at_least
 from benchmarks.stage import Stage
 from sidecar.brokers.base import SourceSpec
@@ -51,7 +50,7 @@ async def _alone(stage: Stage) -> dict[str, float]:
         await asyncio.gather(*(_publish_ones(broker, ones) for _ in range(_PUBLISHERS)))
         found["local-publish-1"] = ones * _PUBLISHERS / (time.perf_counter() - began)
         times = await _latency(broker, stage.records(_ROUNDS))
-        return {**found, "local-latency-p50": share(times, 0.5), "local-latency-p99": share(times, 0.99)}
+        return {**found, "local-latency-p50": percentile(times, 0.5), "local-latency-p99": percentile(times, 0.99)}
     finally:
         await broker.close()
 
@@ -62,7 +61,7 @@ async def _publish_ones(broker: LocalBroker, count: int) -> None:
 
 
 async def _latency(broker: LocalBroker, rounds: int) -> list[float]:
-    """Milliseconds from `publish` until a poll that waits has the record, on disk by then."""
+    """Milliseconds from `publish` until a waiting poll returns the record, which is on disk by then."""
     source = broker.subscribe(SourceSpec("latency", ("latency",)))
     await source.open()
     await source.poll(1, 1_000, 1.0)
@@ -93,7 +92,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         "local-alone",
-        "the embedded broker without a sidecar around it; a publish is answered when it is on disk",
+        "the embedded broker without a sidecar; a publish returns when it is on disk",
         (
             Row("local-publish-1000", "records/s, 1,000 at a time"),
             Row("local-publish-1", f"records/s, one at a time, {_PUBLISHERS} publishers"),

@@ -1,4 +1,4 @@
-"""The clients of each language, and PHP processes that share one lane."""
+"""The client of each language, and PHP processes that share one lane."""
 
 import json
 import os
@@ -12,20 +12,20 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.rows import Benchmark, Row, at_least
-from benchmarks.sidecar import PATIENCE, Sidecar
+from benchmarks.sidecar import TIMEOUT, Sidecar
 from benchmarks.stage import Stage
 from tests.servers.tools import Missing
 
 _ROOT = Path(__file__).parents[1]
 _JAR = _ROOT / "clients/java/scenarios/target/offramp-scenarios.jar"
 _RECORDS, _SIZE = 150_000, 1_024
-#: seconds that a handler of the PHP processes takes, as in clients/php/tests/bench_handler.php
+#: seconds per batch of the PHP processes, as in clients/php/tests/bench_handler.php
 _WORK = 0.005
-#: seconds of full swing that are counted
+#: seconds that are counted once all processes work
 _WINDOW = 2.0
 _ONE_LANE_RECORDS = 30_000
 
-#: Each takes subscription and records, and prints one line of JSON.
+#: each takes a subscription and a number of records, and prints one line of JSON
 _PROGRAMS: Mapping[str, Sequence[str]] = {
     "python": (sys.executable, "-m", "benchmarks.programs.client", "threads"),
     "python-aio": (sys.executable, "-m", "benchmarks.programs.client", "tasks"),
@@ -46,12 +46,12 @@ def rate(client: str, stage: Stage) -> Mapping[str, float]:
             check=True,
             stdout=subprocess.PIPE,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
-    said = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     return {
-        f"client-{client}": said["records"] / said["seconds"],
-        f"client-{client}-cpu": said["cpu_seconds"] / said["records"] * 1e6,
+        f"client-{client}": result["records"] / result["seconds"],
+        f"client-{client}-cpu": result["cpu_seconds"] / result["records"] * 1e6,
     }
 
 
@@ -74,16 +74,16 @@ def processes(count: int, prefetch: int, stage: Stage) -> Mapping[str, float]:
             seconds, used = time.perf_counter() - began, sidecar.cpu_seconds - cpu
         finally:
             workers.send_signal(signal.SIGTERM)
-            workers.wait(PATIENCE)
+            workers.wait(TIMEOUT)
     name = _name(count, prefetch)
     return {name: acked / seconds / (count / _WORK), f"{name}-cpu": used / max(1, acked) * 1e6}
 
 
 def _await_processes(sidecar: Sidecar, count: int) -> None:
-    ends = time.monotonic() + PATIENCE
+    ends = time.monotonic() + TIMEOUT
     while len((status := sidecar.status()).sessions) < count or status.counters.acked <= count:
         if time.monotonic() > ends:
-            raise RuntimeError(f"only {len(status.sessions)} of {count} PHP processes came")
+            raise RuntimeError(f"only {len(status.sessions)} of {count} PHP processes connected")
         time.sleep(0.02)
 
 

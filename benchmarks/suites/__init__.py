@@ -1,8 +1,23 @@
-"""All benchmarks, in the order in which a turn goes. A file that has some is named here, and nowhere else."""
+"""All benchmarks, in the order of a turn. A module that has some is listed here, and nowhere else.
+
+footprint   start time, idle memory, memory with a stopped app
+throughput  Kafka beside a tuned direct consumer: rate, processor time, memory
+latency     what a sidecar adds to the latency of a Kafka record
+growth      cost of a record with ten times as many lanes, workers or records
+lanes       the rate of other lanes while one is slow
+dispatch    batches of one record to many workers
+handlers    a handler that gains from batches
+recovery    an overloaded service after a stall, with and without `budget.adaptive`
+local       the embedded broker, through a sidecar and alone
+clients     the client of each language, and PHP processes on one lane
+pulsar      Pulsar beside a direct consumer, by subscription type
+spark       the Spark source beside other ways to read the topic
+"""
 
 from collections.abc import Sequence
 
-from benchmarks import (
+from benchmarks.rows import Benchmark
+from benchmarks.suites import (
     clients,
     dispatch,
     footprint,
@@ -16,7 +31,6 @@ from benchmarks import (
     spark,
     throughput,
 )
-from benchmarks.rows import Benchmark
 
 _FILES: Sequence[Sequence[Benchmark]] = (
     footprint.BENCHMARKS,
@@ -36,10 +50,10 @@ BENCHMARKS: Sequence[Benchmark] = tuple(benchmark for file in _FILES for benchma
 
 
 def chosen(beginnings: Sequence[str]) -> list[Benchmark]:
-    """Those whose names, or the names of some of whose rows, begin so. Without beginnings: the whole, which leaves out
-    those that want to be named.
+    """Those whose name, or the name of one of their rows, begins so. Without beginnings: all but those that must be
+    named.
 
-    Raises `LookupError` for a beginning that nothing has.
+    Raises `LookupError` for a beginning that matches nothing.
     """
     for beginning in beginnings:
         if not any(_matches(benchmark, beginning) for benchmark in BENCHMARKS):

@@ -1,4 +1,4 @@
-"""After a stall: what arrives at something fragile behind the handler, with and without `budget.adaptive`."""
+"""After a stall: the load on an overloaded service behind the handler, with and without `budget.adaptive`."""
 
 import socket
 import subprocess
@@ -13,16 +13,16 @@ from benchmarks.rows import Benchmark, Row
 from benchmarks.stage import Stage
 
 _WORKERS = 64
-#: records a second that come all the time, and in how many portions
+#: records published per second, and in how many portions
 _RATE, _PORTIONS = 500, 50
-#: seconds before the stall, of the stall, and after which it counts as never cleared
-_BEFORE, _STALL, _PATIENCE = 2.0, 2.0, 8.0
-#: records: so few wait when all is well
+#: seconds before the stall, of the stall, and until the backlog counts as never cleared
+_BEFORE, _STALL, _GIVE_UP = 2.0, 2.0, 8.0
+#: the backlog is clear with at most so many records
 _CLEAR = 50
 
 
-class Play:
-    """Publishes at a steady rate, and asks the downstream how far it is."""
+class Load:
+    """Publishes at a steady rate, and asks the downstream service for its counts."""
 
     def __init__(self, topic: str, publisher: offramp.Publisher, downstream: Path) -> None:
         self._topic = topic
@@ -34,8 +34,8 @@ class Play:
         self._line.connect(str(downstream))
         self._answers = self._line.makefile("r")
 
-    def go_on(self, seconds: float, *, until_clear: bool = False) -> float:
-        """Seconds that it took."""
+    def publish(self, seconds: float, *, until_clear: bool = False) -> float:
+        """Publish for so many seconds, or until the backlog is clear. Returns the seconds it took."""
         began = time.monotonic()
         while (now := time.monotonic()) - began < seconds:
             if self._published <= (now - self._began) * _RATE:
@@ -47,7 +47,7 @@ class Play:
         return time.monotonic() - began
 
     def counts(self) -> tuple[int, int, int]:
-        """Served; most at once and too many at once since it last went on."""
+        """Requests served; most concurrent requests, and requests over the capacity, since it last resumed."""
         self._line.sendall(b"count\n")
         served, most, too_many = map(int, self._answers.readline().split())
         return served, most, too_many
@@ -74,20 +74,20 @@ def _recover(stage: Stage, budget: Mapping[str, bool]) -> dict[str, float]:
     ):
         assert downstream.stdout is not None
         downstream.stdout.readline()
-        play = Play(topic, publisher, path)
+        load = Load(topic, publisher, path)
         with running(*command("caller", sidecar.address, path, _WORKERS)):
-            play.go_on(stage.seconds(_BEFORE))
-            _tell(downstream)
-            play.go_on(stage.seconds(_STALL))
-            served_before = play.counts()[0]
-            _tell(downstream)
-            took = play.go_on(stage.seconds(_PATIENCE), until_clear=True)
-            served, most, too_many = play.counts()
-        play.close()
+            load.publish(stage.seconds(_BEFORE))
+            _toggle_stall(downstream)
+            load.publish(stage.seconds(_STALL))
+            served_before = load.counts()[0]
+            _toggle_stall(downstream)
+            took = load.publish(stage.seconds(_GIVE_UP), until_clear=True)
+            served, most, too_many = load.counts()
+        load.close()
     return {"clear": took, "peak": most, "overload": too_many / max(1, served - served_before)}
 
 
-def _tell(downstream: "subprocess.Popen[str]") -> None:
+def _toggle_stall(downstream: "subprocess.Popen[str]") -> None:
     assert downstream.stdin is not None
     downstream.stdin.write("\n")
     downstream.stdin.flush()
@@ -97,7 +97,7 @@ BENCHMARKS = (
     Benchmark(
         "recovery",
         f"{_RATE} records a second to {_WORKERS} workers; what they call stalls for {_STALL:g} s, and serves "
-        f"{CAPACITY} calls at once well and more of them worse; given up after {_PATIENCE:g} s",
+        f"{CAPACITY} calls at once well and more of them worse; given up after {_GIVE_UP:g} s",
         (
             Row("recovery-clear-plain", "s until the backlog is gone"),
             Row("recovery-clear-budget", "s until the backlog is gone", baseline="recovery-clear-plain"),

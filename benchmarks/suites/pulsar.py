@@ -9,7 +9,7 @@ from benchmarks.stage import Stage
 
 _LANES = 4
 _RECORDS = 100_000
-#: by the word of the configuration: what pulsar-client calls it
+#: subscription types as in the configuration, and their names in pulsar-client
 _KINDS = {"shared": "Shared", "key_shared": "KeyShared", "failover": "Failover"}
 
 

@@ -1,4 +1,4 @@
-"""Batches of one record to workers that each take 5 ms, against what so many workers could do at most."""
+"""Batches of one record to workers that take 5 ms each, as a share of what so many workers could do at most."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,9 +18,9 @@ def measure(workers: int, stage: Stage) -> Mapping[str, float]:
     topic = stage.local_topic(lanes=4, records=stage.records(_RECORDS), size=100)
     with stage.on_local(topic, batch={"records": 1}) as sidecar:
         before = sidecar.cpu_seconds
-        # A small topic ends before the time is up.
-        few = min(stage.records(_RECORDS), int(workers / _WORK * _SECONDS))
-        arguments = ("--workers", workers, "--work", _WORK, "--seconds", stage.seconds(_SECONDS), "--records", few)
+        # The topic of a quick run ends before the time does.
+        limit = min(stage.records(_RECORDS), int(workers / _WORK * _SECONDS))
+        arguments = ("--workers", workers, "--work", _WORK, "--seconds", stage.seconds(_SECONDS), "--records", limit)
         done = run("worker", sidecar.address, *arguments)
         used = sidecar.cpu_seconds - before
     return {

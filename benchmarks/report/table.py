@@ -1,14 +1,14 @@
-"""Figures as a table: for a terminal, and for a page."""
+"""Figures as a table, for a terminal and for markdown."""
 
 from collections.abc import Iterable, Sequence
 
-from benchmarks.figures import Figure
+from benchmarks.rows import Figure
 
 _HEADS = ("row", "median", "unit", "spread", "of its baseline", "goal", "")
 
 
 def number(value: float) -> str:
-    """Three digits that matter."""
+    """Three significant digits."""
     if abs(value) >= 1_000:
         digits = max(0, len(str(int(abs(value)))) - 3)
         return f"{round(value, -digits):,.0f}"

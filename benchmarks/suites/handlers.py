@@ -1,4 +1,4 @@
-"""A handler that takes batches well, 5 ms and 10 µs for each record of it, with and without batches."""
+"""A handler that gains from batches, with 5 ms per batch and 10 µs per record, with and without batches."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a sidecar adds to the time that a record of Kafka is under way, at a thousand records a second."""
+"""What a sidecar adds to the latency of a Kafka record, at a thousand records a second."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from benchmarks.programs import command, run, running
 from benchmarks.rows import Benchmark, Row
-from benchmarks.sidecar import PATIENCE, Sidecar
+from benchmarks.sidecar import TIMEOUT, Sidecar
 from benchmarks.stage import Stage
 
 _RATE = 1_000
@@ -20,14 +20,14 @@ def measure(stage: Stage) -> Mapping[str, float]:
     found: dict[str, float] = {}
     topic = _new_topic(stage)
     with running(*command("latency", "direct", stage.kafka.bootstrap, topic, records)) as consumer:
-        direct = _play(stage, topic, records, consumer)
+        direct = _send(stage, topic, records, consumer)
     topic = _new_topic(stage)
     with (
         stage.on_kafka(topic) as sidecar,
         running(*command("latency", "sidecar", sidecar.address, records)) as consumer,
     ):
         _await_lanes(sidecar)
-        through = _play(stage, topic, records, consumer)
+        through = _send(stage, topic, records, consumer)
     for share in _SHARES:
         found[f"kafka-latency-{share}-direct"] = direct[share]
         found[f"kafka-latency-{share}-added"] = through[share] - direct[share]
@@ -42,15 +42,15 @@ def _new_topic(stage: Stage) -> str:
 
 
 def _await_lanes(sidecar: Sidecar) -> None:
-    ends = time.monotonic() + PATIENCE
+    ends = time.monotonic() + TIMEOUT
     while not sidecar.status().lanes:
         if time.monotonic() > ends:
-            raise RuntimeError("the sidecar was given no lane")
+            raise RuntimeError("the sidecar got no lane")
         time.sleep(0.02)
 
 
-def _play(stage: Stage, topic: str, records: int, consumer: "subprocess.Popen[str]") -> dict[str, float]:
-    """Sends, and answers what the consumer and the producer have to say."""
+def _send(stage: Stage, topic: str, records: int, consumer: "subprocess.Popen[str]") -> dict[str, float]:
+    """Send the records; returns the results of consumer and producer."""
     assert consumer.stdout is not None
     consumer.stdout.readline()
     sent = run("paced", stage.kafka.bootstrap, topic, records, _RATE)

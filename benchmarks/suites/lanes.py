@@ -1,4 +1,4 @@
-"""The other lanes while one is slow."""
+"""The rate of the other lanes while one is slow."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from benchmarks.stage import Stage
 
 _LANES = 40
 _RECORDS = 400_000
-#: small enough that workers wait more than they work: what is seen is not the machine's speed
+#: small, so that workers mostly wait and the speed of the machine does not matter
 _BATCH = 10
-#: seconds that a batch takes, and one of the slow lane
+#: seconds per batch, and per batch of the slow lane
 _WORK, _SLOW = 0.02, 5.0
 _SECONDS = 3.0
 

@@ -9,14 +9,14 @@ from benchmarks.stage import Stage
 
 _LANES = 8
 _WORKERS = 4
-#: the batch is what is there: no waiting for more, and a ceiling that only bytes reach
+#: a batch is what is available: without waiting, and limited by bytes alone
 ADAPTIVE = 10_000
 
 _SIZES = {"100b": 100, "1k": 1_024, "100k": 102_400}
 _RECORDS = {"100b": 500_000, "1k": 200_000, "100k": 2_500}
-#: with batches of one, which cost much more
+#: for batches of one, which cost much more
 _FEW_RECORDS = {"100b": 20_000, "1k": 20_000, "100k": 2_500}
-#: A batch is full at 1 MiB, which is ten records of 100 KiB: larger batches of these are the same batch.
+#: A batch is full at 1 MiB, so ten records of 100 KiB are the largest one.
 _BATCHES = {"100b": (1, 100, 500, ADAPTIVE), "1k": (1, 100, 500, ADAPTIVE), "100k": (1, 500)}
 
 #: by size and batch

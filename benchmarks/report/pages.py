@@ -1,21 +1,21 @@
-"""Shows the latest results in the pages that people read. After each run, and by `python -m benchmarks --pages`.
+"""Writes the latest results into the pages that people read, after each run and with `python -m benchmarks --pages`.
 
-What is between `<!-- figures: WHAT -->` and `<!-- end -->` is written here; the rest of a page is written by people.
-`WHAT` is `short` (the table of SHORT), `all`, `when` (which runs the rows come from), `load` (how busy the machine
-was), or beginnings of rows.
+Only the text between `<!-- figures: WHAT -->` and `<!-- end -->` is generated. `WHAT` is `short` (the table of SHORT),
+`all`, `when` (the runs that the rows come from), `load` (the load of the machine), or beginnings of row names.
 """
 
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import table
+from benchmarks.report import table
 from benchmarks.results import Result
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "benchmarks/README.md", "docs/performance.md")
 
-#: of the short table: by row, what it says to a reader
+#: the short table: a description of each row for readers
 SHORT = {
     "kafka-throughput-100b-batch-500-cpu": "sidecar CPU for a million records of 100 B, batches of 500",
     "kafka-throughput-100b-batch-500": "rate of these, through the sidecar",
@@ -41,7 +41,7 @@ def write(results: Sequence[Result]) -> None:
 
 
 def filled(page: str, results: Sequence[Result]) -> str:
-    """The page with every marked part as the results have it."""
+    """The page with every marked part generated from the results."""
 
     def part(match: re.Match[str]) -> str:
         return f"<!-- figures: {match['what']} -->\n{_part(match['what'], results)}<!-- end -->"
@@ -75,7 +75,7 @@ def _short(results: Sequence[Result]) -> str:
 
 
 def _when(results: Sequence[Result]) -> str:
-    """One line for each run that rows come from."""
+    """One line for each run."""
     runs: dict[str, list[Result]] = {}
     for result in results:
         runs.setdefault(result.circumstances.began, []).append(result)
@@ -83,23 +83,24 @@ def _when(results: Sequence[Result]) -> str:
     for began, of_it in sorted(runs.items()):
         one = of_it[0].circumstances
         versions = ", ".join(f"{name} {version}" for name, version in one.versions.items())
-        lines.append(
+        text = (
             f"- {len(of_it)} rows from {began} to {one.ended}: load average {one.load_at_start:g} at the start, "
             f"{one.load_at_end:g} at the end; {one.machine['cores']} cores, {one.machine['processor']}, "
             f"{one.machine['memory_gb']} GB; {versions}."
         )
+        lines += textwrap.wrap(text, 120, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines) + "\n"
 
 
 def _load(results: Sequence[Result]) -> str:
-    """How far the figures can be trusted, in a sentence or two."""
+    """How far the figures can be trusted."""
     seen = [load for one in results for load in (one.circumstances.load_at_start, one.circumstances.load_at_end)]
     cores = int(str(results[0].circumstances.machine["cores"]))
     said = f"Measured on {cores} cores under a load average of {min(seen):g} to {max(seen):g}."
     # A run keeps its own machine busy: servers, sidecar and client share it.
     if max(seen) > 3 * cores:
         said += (
-            " **That is far more than the benchmarks make themselves: the machine was busy with other work.** Then "
-            "processor time and memory mean something, rates are floors, and latencies say nothing."
+            " **That is far more than the benchmarks cause themselves: the machine was busy with other work.** "
+            "Processor time and memory are still valid, rates are lower bounds, and latencies are not valid."
         )
     return said + "\n"

@@ -1,28 +1,28 @@
-"""The figures that tell most, as an SVG that suits light and dark pages."""
+"""The most important figures as an SVG for light and dark pages."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from benchmarks.figures import Figure
+from benchmarks.report.table import number
 from benchmarks.results import Result
-from benchmarks.table import number
+from benchmarks.rows import Figure
 
 
 class Bar(NamedTuple):
     label: str
     row: str
-    #: what Offramp is compared with, rather than Offramp
+    #: a baseline rather than Offramp
     other: bool = False
 
 
 class Panel(NamedTuple):
     title: str
     bars: Sequence[Bar]
-    #: shares of the baselines instead of values
+    #: shows ratios to the baselines instead of values
     shares: bool = False
-    #: where the scale ends, if not at the longest bar
+    #: the end of the scale, if not the longest bar
     full: float = 0.0
 
 
@@ -92,7 +92,7 @@ PANELS = (
 
 _WIDTH, _MARGIN, _GAP = 880, 28, 36
 _COLUMN = (_WIDTH - 2 * _MARGIN - _GAP) // 2
-#: of a panel: above its bars, each bar, below them; where bars begin, and how long they can be
+#: heights in a panel: above its bars, of a bar, below the bars; start and maximal length of bars
 _ABOVE, _LINE, _BELOW = 30, 24, 26
 _START = 122
 _LENGTH = _COLUMN - _START - 60
@@ -122,7 +122,7 @@ def write(path: Path, results: Sequence[Result]) -> None:
 
 
 def svg(results: Sequence[Result]) -> str:
-    """A panel whose rows were not all measured is left out."""
+    """Leaves out panels with rows that were not measured."""
     found = {result.figure.row.name: result.figure for result in results}
     panels = [panel for panel in PANELS if all(bar.row in found for bar in panel.bars)]
     drawn, y = [], _HEAD
@@ -165,7 +165,7 @@ def _value(panel: Panel, figure: Figure) -> float:
 
 
 def _goal(panel: Panel, figure: Figure) -> float | None:
-    """Where it is on the panel's scale."""
+    """The goal on the scale of the panel."""
     goal = figure.row.goal
     if goal is None:
         return None

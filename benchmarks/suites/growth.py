@@ -1,4 +1,4 @@
-"""What a record costs the sidecar when there are ten times as many lanes, workers or records to do."""
+"""What a record costs the sidecar with ten times as many lanes, workers or waiting records."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,12 @@ from benchmarks.rows import Benchmark, Row
 from benchmarks.stage import Stage
 
 _RECORDS = 50_000
-#: of the rows for lanes and backlog, and of those for workers, who would otherwise have too little to share
+#: records per batch; a smaller batch for the workers, so that there is enough for all of them
 _BATCH, _SMALL_BATCH = 500, 20
 
 
 def _cost(stage: Stage, *, records: int = _RECORDS, lanes: int = 8, workers: int = 4, batch: int = _BATCH) -> float:
-    """CPU seconds for a million."""
+    """CPU seconds for a million records."""
     records = stage.records(records)
     topic = stage.kafka_topic(lanes=lanes, records=records, size=100)
     with stage.on_kafka(topic, batch={"records": batch}) as sidecar:
