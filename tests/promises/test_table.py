@@ -26,7 +26,8 @@ def _semantics() -> str:
 
 
 def test_the_documentation_shows_the_table_of_promises_and_brokers() -> None:
-    assert table(BROKERS) in _semantics()
+    # The page wraps the footnotes.
+    assert " ".join(table(BROKERS).split()) in " ".join(_semantics().split())
 
 
 def test_every_promise_has_a_section_that_names_its_tests() -> None:

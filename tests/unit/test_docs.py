@@ -24,8 +24,28 @@ ROOT = Path(__file__).parents[2]
 STALE = "run `python -m tools.config_reference`"
 
 
+#: pages that people write
+PAGES = [
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "deploy/**/*.md", "clients/**/*.md", "examples/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
+    if not {"node_modules", "target", "vendor"} & set(path.parts)
+]
+
+
 def read(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
+
+
+def prose(name: str) -> str:
+    """A page without its code."""
+    return re.sub(r"(?ms)^ *```.*?^ *```$", "", read(name))
+
+
+def anchors(name: str) -> set[str]:
+    """What headings of a page can be linked as."""
+    headings = re.findall(r"(?m)^#+ (.*)$", prose(name))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_annotated_example_is_what_the_settings_say() -> None:
@@ -124,6 +144,34 @@ def test_every_room_of_the_sidecar_is_on_the_map() -> None:
         name = path.stem if path.suffix == ".py" else f"{path.name}/" if path.is_dir() else ""
         if name.strip("_/") and not name.startswith("__"):
             assert f"`{name}`" in document, f"docs/architecture.md does not tell of sidecar/{name}"
+
+
+def test_every_promise_names_the_code_that_keeps_it_and_the_tests_that_show_it() -> None:
+    _, *promises = re.split(r"(?m)^## (?=\d+\.|Ranges)", read("docs/semantics.md"))
+    assert len(promises) == 13
+    for promise in promises:
+        title = promise.partition("\n")[0]
+        kept, _, shown = promise.partition("*Kept by*")[2].partition("*Shown by*")
+        assert re.findall(r"`sidecar/[\w/]+\.py`", kept), f"docs/semantics.md does not say what keeps: {title}"
+        assert re.findall(r"`tests/[\w/]+\.py`", shown), f"docs/semantics.md does not say what shows: {title}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_file_that_a_page_names_is_there(name: str) -> None:
+    roots = "benchmarks|clients|deploy|docs|examples|proto|sidecar|spark_bridge|tests|tools"
+    named = re.findall(rf"`((?:{roots})/[\w./-]+)`", prose(name))
+    assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(name)):
+        if not re.match(r"\w+:", link):
+            page, _, anchor = link.partition("#")
+            target = (ROOT / name).parent / page if page else ROOT / name
+            assert target.exists(), f"{name}: {link}"
+            if anchor and target.suffix == ".md":
+                assert anchor in anchors(str(target)), f"{name}: {link} is no heading there"
 
 
 def test_the_newest_entry_of_the_changelog_is_this_version() -> None:

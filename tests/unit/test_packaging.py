@@ -61,13 +61,14 @@ def test_the_wheel_has_the_brokers_that_a_user_can_configure_and_no_other() -> N
 
 def test_the_image_is_built_without_the_demo_and_without_tests() -> None:
     for path in (
-        "sidecar/cli/run.py",
+        "sidecar/cli/commands/run.py",
         "sidecar/brokers/kafka/__init__.py",
         "clients/python/offramp/py.typed",
         "LICENSE",
     ):
         assert in_the_build_context(path), path
-    for path in ("sidecar/cli/demo/__init__.py", "tests/memory_broker.py", "benchmarks/__main__.py", ".git/config"):
+        assert (ROOT / path).exists(), path
+    for path in ("sidecar/cli/demo/__init__.py", "tests/memory_broker.py", "benchmarks/__main__.py", "CONTRIBUTING.md"):
         assert not in_the_build_context(path), path
 
 
