@@ -23,8 +23,8 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from sidecar.brokers.base import LaneEnd
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import kafka_error, translate
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import common
 from sidecar.model.errors import BrokerError, NotFound, Unavailable

@@ -11,14 +11,14 @@ import confluent_kafka
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SourceSpec
 from sidecar.brokers.kafka.admin import Admin, Topic
 from sidecar.brokers.kafka.broadcast import addressed
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.consumer.source import KafkaSource
+from sidecar.brokers.kafka.consumer.start_position import resolve
 from sidecar.brokers.kafka.cursor import KafkaCursor
-from sidecar.brokers.kafka.locating import resolve
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
 from sidecar.brokers.kafka.producer import Publisher
 from sidecar.brokers.kafka.properties import instance_of
 from sidecar.brokers.kafka.ranges import RangeReader
-from sidecar.brokers.kafka.source import KafkaSource
 from sidecar.model.errors import NotFound, Refused, Unavailable
 from sidecar.model.records import Chunk, Lane, Message, Place, Run
 

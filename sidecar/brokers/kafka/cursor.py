@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.cursor import Cursor, GroupState
 from sidecar.brokers.fencing import Attached, Fence, check_token, decode, encode, newest, next_token
-from sidecar.brokers.kafka.clerk import Clerk, Stored
 from sidecar.brokers.kafka.joining import prepare_topics
+from sidecar.brokers.kafka.offset_client import Clerk, Stored
 from sidecar.model.errors import NotFound, Unavailable
 from sidecar.model.records import Lane
 

@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, KafkaException
 
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.kafka import properties
-from sidecar.brokers.kafka.chatter import Chatter
 from sidecar.brokers.kafka.errors import translate
+from sidecar.brokers.kafka.library_logs import Chatter
 from sidecar.brokers.kafka.listener import UnknownProtocol
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
 from sidecar.model.errors import NotFound, Refused

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from confluent_kafka import KafkaError
 
-from sidecar.brokers.kafka.commits import Request
+from sidecar.brokers.kafka.consumer.commits import Request
 from sidecar.brokers.kafka.lanes import Reading
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
 
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import is_fatal, kafka_error, translate
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import QUEUE, producing
 from sidecar.model.errors import BrokerError, TooLarge

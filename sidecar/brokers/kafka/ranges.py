@@ -9,12 +9,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.brokers.base import LaneEnd
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import translate
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.brokers.kafka.properties import reading
 from sidecar.brokers.kafka.records import encode
-from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.model.errors import BrokerError, Unavailable
 from sidecar.model.records import Chunk, Lane, Run
 

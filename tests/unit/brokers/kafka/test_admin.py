@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin._metadata import BrokerMetadata, ClusterMetadata
 
 from sidecar.brokers.kafka.admin import Admin
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.model.errors import Refused, Unavailable
 

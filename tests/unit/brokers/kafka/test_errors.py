@@ -5,8 +5,8 @@ import logging
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import is_fatal, says_fenced, says_no_consumer_protocol, translate
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.model.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
 
 K = KafkaError

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.brokers.kafka import producer, properties
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.producer import Publisher
 from sidecar.model.errors import TooLarge, Unavailable

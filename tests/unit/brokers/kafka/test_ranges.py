@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.brokers.base import LaneEnd
 from sidecar.brokers.kafka import ranges
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.ranges import RangeReader
 from sidecar.model.errors import Unavailable

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from sidecar.brokers.kafka import clerk
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
-from sidecar.brokers.kafka.clerk import Clerk
+from sidecar.brokers.kafka import offset_client as clerk
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
+from sidecar.brokers.kafka.offset_client import Clerk
 from sidecar.brokers.kafka.options import KafkaOptions
 from tests.servers.process import free_ports
 

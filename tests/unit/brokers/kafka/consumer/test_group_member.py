@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sidecar.brokers.base import SourceSpec
-from sidecar.brokers.kafka.chatter import Reasons
-from sidecar.brokers.kafka.commits import Request
-from sidecar.brokers.kafka.group import Group
-from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.brokers.kafka.consumer.commits import Request
+from sidecar.brokers.kafka.consumer.group_member import Group
+from sidecar.brokers.kafka.library_logs import Reasons
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.model.errors import BrokerError, LaneGone, Unavailable
 from sidecar.model.records import Lane
 

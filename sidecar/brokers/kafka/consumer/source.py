@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec
-from sidecar.brokers.kafka.group import Group
+from sidecar.brokers.kafka.consumer.group_member import Group
 from sidecar.brokers.kafka.joining import prepare_topics
-from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.model.errors import LaneGone, Refused
 from sidecar.model.records import Commit, Lane
 

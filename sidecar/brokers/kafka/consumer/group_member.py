@@ -11,18 +11,18 @@ from confluent_kafka import KafkaError, KafkaException
 from sidecar.brokers.base import LaneEnd, SeekTarget, SourceSpec
 from sidecar.brokers.kafka import properties
 from sidecar.brokers.kafka.broadcast import sieve
-from sidecar.brokers.kafka.clerk import Clerk
-from sidecar.brokers.kafka.commits import Request
-from sidecar.brokers.kafka.errands import Errands
+from sidecar.brokers.kafka.consumer.background_queries import Errands
+from sidecar.brokers.kafka.consumer.commits import Request
+from sidecar.brokers.kafka.consumer.health import Health
+from sidecar.brokers.kafka.consumer.poll_thread import Member
+from sidecar.brokers.kafka.consumer.start_position import Locating, resolve
 from sidecar.brokers.kafka.errors import OF_ONE_BROKER, says_fenced, translate
-from sidecar.brokers.kafka.health import Health
 from sidecar.brokers.kafka.joining import connector
 from sidecar.brokers.kafka.lanes import Reading
 from sidecar.brokers.kafka.listener import UnknownProtocol
-from sidecar.brokers.kafka.locating import Locating, resolve
-from sidecar.brokers.kafka.member import Member
+from sidecar.brokers.kafka.offset_client import Clerk
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
-from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.model.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
 from sidecar.model.records import Commit, Lane, Start
 from sidecar.observability.logs import Log

@@ -8,9 +8,9 @@ import pytest
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.kafka.admin import NO_ID, Topic
-from sidecar.brokers.kafka.clerk import Stored
-from sidecar.brokers.kafka.locating import Locating
+from sidecar.brokers.kafka.consumer.start_position import Locating
 from sidecar.brokers.kafka.metadata import Stamp, encode
+from sidecar.brokers.kafka.offset_client import Stored
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.brokers.kafka.starting import Beginning
 from sidecar.model.errors import NotFound

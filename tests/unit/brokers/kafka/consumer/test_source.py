@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sidecar.brokers.base import SourceSpec
-from sidecar.brokers.kafka.chatter import Reasons
-from sidecar.brokers.kafka.source import KafkaSource
+from sidecar.brokers.kafka.consumer.source import KafkaSource
+from sidecar.brokers.kafka.library_logs import Reasons
 from sidecar.model.errors import BrokerError, LaneGone, Refused, Unavailable
 from sidecar.model.records import Commit, Lane
 

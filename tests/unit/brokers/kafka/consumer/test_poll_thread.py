@@ -7,14 +7,14 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from sidecar.brokers.base import LaneEnd, Lost
-from sidecar.brokers.kafka.commits import Commits, Request
+from sidecar.brokers.kafka.consumer.commits import Commits, Request
+from sidecar.brokers.kafka.consumer.poll_thread import Member
+from sidecar.brokers.kafka.consumer.position_control import Steering
 from sidecar.brokers.kafka.lanes import Phase, Reading
-from sidecar.brokers.kafka.member import Member
 from sidecar.brokers.kafka.options import OutOfRange
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.brokers.kafka.records import Taken
-from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.brokers.kafka.starting import going_on
-from sidecar.brokers.kafka.steering import Steering
 from sidecar.brokers.kafka.waste import Waste
 from sidecar.model.errors import BrokerError, LaneGone
 from sidecar.model.records import Lane

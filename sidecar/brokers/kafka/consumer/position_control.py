@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from sidecar.brokers.base import Advanced, LaneEnd, Trouble
 from sidecar.brokers.kafka.lanes import Phase, Reading
-from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.brokers.kafka.starting import Beginning
 from sidecar.brokers.kafka.waste import Waste
 from sidecar.model.records import Assigned, Lane

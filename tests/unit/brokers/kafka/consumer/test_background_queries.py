@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from sidecar.brokers.base import LaneEnd, Trouble
-from sidecar.brokers.kafka import errands
-from sidecar.brokers.kafka.clerk import Stored
-from sidecar.brokers.kafka.commits import Request
-from sidecar.brokers.kafka.errands import Errands
+from sidecar.brokers.kafka.consumer import background_queries as errands
+from sidecar.brokers.kafka.consumer.background_queries import Errands
+from sidecar.brokers.kafka.consumer.commits import Request
 from sidecar.brokers.kafka.lanes import Reading
+from sidecar.brokers.kafka.offset_client import Stored
 from sidecar.brokers.kafka.starting import Beginning
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Lane

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from sidecar.brokers.kafka import commits
-from sidecar.brokers.kafka.commits import Commits, Request
+from sidecar.brokers.kafka.consumer import commits
+from sidecar.brokers.kafka.consumer.commits import Commits, Request
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.model.errors import BrokerError, LaneGone, Unavailable
 from sidecar.model.records import Lane

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from sidecar.brokers.kafka.chatter import Chatter, Reasons
 from sidecar.brokers.kafka.errors import kafka_error, translate
+from sidecar.brokers.kafka.library_logs import Chatter, Reasons
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.properties import reading
 from sidecar.model.errors import Refused

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.kafka.admin import Admin
-from sidecar.brokers.kafka.clerk import Clerk
-from sidecar.brokers.kafka.commits import Request
+from sidecar.brokers.kafka.consumer.commits import Request
+from sidecar.brokers.kafka.consumer.poll_thread import Member
+from sidecar.brokers.kafka.consumer.start_position import Locating
 from sidecar.brokers.kafka.lanes import Reading
-from sidecar.brokers.kafka.locating import Locating
-from sidecar.brokers.kafka.member import Member
-from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.brokers.kafka.offset_client import Clerk
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Lane
 from sidecar.observability.logs import Log

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError
 
 from sidecar.brokers.base import Trouble
-from sidecar.brokers.kafka.chatter import Reasons
-from sidecar.brokers.kafka.health import Health
+from sidecar.brokers.kafka.consumer.health import Health
+from sidecar.brokers.kafka.library_logs import Reasons
 from sidecar.model.errors import Refused, Unavailable
 
 K = KafkaError

@@ -12,16 +12,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from sidecar.brokers.base import Advanced, LaneEnd, Lost
-from sidecar.brokers.kafka.commits import Commits, Request
+from sidecar.brokers.kafka.consumer.commits import Commits, Request
+from sidecar.brokers.kafka.consumer.position_control import Steering
+from sidecar.brokers.kafka.consumer.rebalance import Rebalance
 from sidecar.brokers.kafka.errors import is_fatal, says_no_consumer_protocol
 from sidecar.brokers.kafka.inbox import Inbox
 from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.brokers.kafka.listener import Listener, UnknownProtocol
-from sidecar.brokers.kafka.rebalance import Rebalance
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.brokers.kafka.records import Taken, encode
-from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.brokers.kafka.starting import Beginning
-from sidecar.brokers.kafka.steering import Steering
 from sidecar.brokers.kafka.waste import Waste
 from sidecar.model.records import Lane
 

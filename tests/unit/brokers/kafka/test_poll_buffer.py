@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.brokers.base import Advanced, Lost, Revoked
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.brokers.kafka.records import Taken
-from sidecar.brokers.kafka.shelf import Shelf
 from sidecar.model.records import Assigned, Lane
 
 A, B = Lane("a", 0), Lane("b", 0)

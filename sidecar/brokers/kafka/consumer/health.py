@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Collection
 from confluent_kafka import KafkaError
 
 from sidecar.brokers.base import Trouble
-from sidecar.brokers.kafka.chatter import Reasons
 from sidecar.brokers.kafka.errors import OF_CONNECTIONS, OF_ONE_BROKER, OF_TOPICS, translate
+from sidecar.brokers.kafka.library_logs import Reasons
 from sidecar.model.errors import BrokerError, NotFound, Refused
 
 #: seconds between looks whether it is over

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.brokers.base import Lost, Revoked, Trouble
-from sidecar.brokers.kafka.commits import Commits, Request
+from sidecar.brokers.kafka.consumer.commits import Commits, Request
 from sidecar.brokers.kafka.lanes import Phase, Reading
-from sidecar.brokers.kafka.shelf import Shelf
+from sidecar.brokers.kafka.poll_buffer import Shelf
 from sidecar.model.records import Lane
 
 #: seconds beyond the grace for the last commit of a lane, and its share of a short grace

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from sidecar.brokers.base import AtPosition, AtTime, LaneEnd, SeekTarget, SeekTo, SourceSpec
 from sidecar.brokers.kafka.admin import NO_ID, Admin, at_time
-from sidecar.brokers.kafka.clerk import Clerk, Stored
 from sidecar.brokers.kafka.metadata import Stamp, encode, topic_of
+from sidecar.brokers.kafka.offset_client import Clerk, Stored
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.brokers.kafka.starting import Beginning, beginning, going_on
 from sidecar.model.errors import NotFound
