@@ -1,4 +1,4 @@
-"""A Kafka that keeps its connections and answers nothing, in the worst moments."""
+"""A Kafka that keeps its connections but does not answer."""
 
 import asyncio
 
@@ -11,11 +11,11 @@ from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play
 from tests.servers.fixtures import NewKafka
 
-#: seconds: much longer than the grace, much shorter than for ever
+#: seconds: much longer than the grace
 SOON = 25.0
 
 
-def test_a_broker_that_freezes_while_a_lane_is_revoked_holds_up_neither_polls_nor_the_end(new_kafka: NewKafka) -> None:
+def test_a_broker_that_freezes_while_a_lane_is_revoked_blocks_neither_polls_nor_closing(new_kafka: NewKafka) -> None:
     async def body() -> None:
         kafka, topic, group = new_kafka(), name("topic"), name("group")
         kafka.make_topic(topic, 4)
@@ -35,7 +35,7 @@ def test_a_broker_that_freezes_while_a_lane_is_revoked_holds_up_neither_polls_no
                     committing = asyncio.create_task(_commit(first, moving))
                     await committing
                     await first.source.release(moving)
-                # The thread that polls has come back: what is asked of it is done.
+                # The poll thread has returned from the revoke and runs commands.
                 async with asyncio.timeout(SOON):
                     for _ in range(3):
                         await _poll_once(first)
@@ -45,7 +45,7 @@ def test_a_broker_that_freezes_while_a_lane_is_revoked_holds_up_neither_polls_no
                     await asyncio.gather(first.close(), second.close())
             finally:
                 kafka.thaw()
-        # Whether the commit arrived or not, nothing that was not committed is skipped.
+        # Whether the commit arrived or not, nothing is skipped that was not committed.
         stored = kafka.committed(group, topic, range(4))
         assert {offset for offset, _ in stored.values()} <= {0, 20, -1001}
         async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
@@ -56,24 +56,24 @@ def test_a_broker_that_freezes_while_a_lane_is_revoked_holds_up_neither_polls_no
 
 
 def test_a_broker_that_knows_of_no_brokers_is_waited_for(new_kafka: NewKafka) -> None:
-    """The library has ended the process when it was asked in another way."""
+    """Another request made the library end the process."""
 
     async def body() -> None:
-        # Its controller believes it gone half of the time: a broker that is silent for two seconds is, and this one
-        # says a word every four.
+        # Its controller considers it dead half of the time: after two seconds without a heartbeat, which it sends every
+        # four.
         kafka = new_kafka(properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "4000"})
         async with running(kafka) as broker, asyncio.timeout(PATIENCE):
-            said = ""
-            while "knows of no brokers" not in said:
-                said = await _asked(broker)
-            while said:
-                said = await _asked(broker)
+            text = ""
+            while "knows of no brokers" not in text:
+                text = await _trouble(broker)
+            while text:
+                text = await _trouble(broker)
 
     play(body)
 
 
-async def _asked(broker: KafkaBroker) -> str:
-    """What is wrong, if anything is."""
+async def _trouble(broker: KafkaBroker) -> str:
+    """What is wrong with the broker; empty if nothing is."""
     try:
         await broker.ping()
     except BrokerError as error:
@@ -86,7 +86,7 @@ def _consumer(broker: KafkaBroker, group: str, topic: str) -> Consumer:
 
 
 async def _commit(consumer: Consumer, lanes: frozenset[Lane]) -> None:
-    """As the core does: it gives up after a while, whatever comes of it."""
+    """As the core does: with a timeout."""
     try:
         async with asyncio.timeout(5.0):
             await consumer.source.commit({lane: Commit(20) for lane in lanes})

@@ -19,7 +19,7 @@ from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.process import await_
 
 
-def test_aborted_records_never_come_and_committed_ones_do(kafka: KafkaServer) -> None:
+def test_aborted_records_are_never_delivered_and_committed_ones_are(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic = name("topic")
         kafka.make_topic(topic)
@@ -54,7 +54,7 @@ def test_records_of_an_open_transaction_wait_for_its_end(kafka: KafkaServer) -> 
 
 
 def test_a_position_within_an_open_transaction_is_not_taken_for_one_of_another_log(kafka: KafkaServer) -> None:
-    """Kafka's own tools put groups at the end of what is written, whether or not it is committed."""
+    """Kafka's own tools move groups to the end of the log, whether or not its transactions are committed."""
 
     async def body() -> None:
         topic, group = name("topic"), name("group")
@@ -78,15 +78,15 @@ def test_a_position_within_an_open_transaction_is_not_taken_for_one_of_another_l
 
 
 def _sidecar(folder: Path, kafka: KafkaServer, topic: str, **settings: object) -> Sidecar:
-    """Its group is called as its topic."""
+    """Its group has the name of the topic."""
     broker = {"type": "kafka", "servers": [kafka.bootstrap], **settings}
     subscription = {"broker": "kafka", "topics": [topic], "group": topic, "commit_every": "20ms"}
     return Sidecar(folder, subscriptions={"orders": subscription}, brokers={"kafka": broker})
 
 
 def _work_until_done(sidecar: Sidecar, kafka: KafkaServer, topic: str, end: int | None = None) -> list[bytes]:
-    """All values, acked; returns when the group is at the end and the status says that nothing is left. `end` says
-    where that is, for a topic whose last marker Kafka may still have to write."""
+    """Acks all records and returns their values, when the group is at the end and the status reports no lag. `end` is
+    that position, for a topic whose last marker Kafka may still have to write."""
     import threading
 
     from offramp import Batch, Worker
@@ -120,7 +120,7 @@ def test_the_lag_reaches_zero_where_a_topic_ends_with_a_marker(kafka: KafkaServe
     with _sidecar(tmp_path, kafka, topic) as sidecar:
         assert _work_until_done(sidecar, kafka, topic, 6) == numbered(5)
         transaction(kafka, topic, b"aborted", commit=False)
-        # The end is further on now, and there is nothing to ack before it.
+        # The end is higher now, and there is nothing to ack before it.
         assert _work_until_done(sidecar, kafka, topic, 8) == []
         transaction(kafka, topic, b"more")
         assert _work_until_done(sidecar, kafka, topic, 10) == [b"more"]
@@ -141,7 +141,7 @@ def test_a_compacted_topic_is_consumed_to_its_end(kafka: KafkaServer, tmp_path: 
         kafka.publish(topic, *[b"%s-%d" % (key, number) for key in keys], keys=keys)
 
     def is_compacted() -> bool:
-        # The segment that is written to is never compacted: a record more makes a new one.
+        # The active segment is never compacted: another record starts a new one.
         kafka.publish(topic, b"more", keys=[b"more"])
         time.sleep(0.3)
         return sum(message.key() != b"more" for message in read(kafka, topic)) == 10
@@ -183,14 +183,14 @@ def test_records_that_retention_removes_under_a_paused_lane_are_counted(
                 await consumer.until(lambda: consumer.values[-1:] == [b"new"])
             lost = sum(event.lost for event in consumer.events if isinstance(event, Advanced))
             delivered = [r.position for r in consumer.records if r.position < end]
-            # What had been fetched before may come; all the rest is accounted for.
+            # Records that were fetched before may come; all others are counted as lost.
             assert delivered == [*range(read_to, read_to + len(delivered))]
             assert read_to + len(delivered) + lost == end
 
     play(body)
 
 
-def test_a_sidecar_says_how_many_records_retention_removed_while_it_was_away(
+def test_a_sidecar_reports_how_many_records_retention_removed_while_it_was_down(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
     topic = name("topic")
@@ -203,8 +203,8 @@ def test_a_sidecar_says_how_many_records_retention_removed_while_it_was_away(
     await_(lambda: _start(kafka, topic) == 70, "the records are removed")
     with _sidecar(tmp_path, kafka, topic) as sidecar:
         assert _work_until_done(sidecar, kafka, topic) == numbered(100, "more-")[60:]
-        said = sidecar.event("records were removed before they could be read")
-        assert (said["records"], said["level"]) == (60, "warning")
+        event = sidecar.event("records were removed before they could be read")
+        assert (event["records"], event["level"]) == (60, "warning")
         assert sidecar.status().counters.removed == 60
         assert sidecar.metric("offramp_removed_records_total") == 60
 

@@ -1,4 +1,4 @@
-"""Groups on a real Kafka: protocols, broadcast, sharing out the work, properties, long handlers."""
+"""Groups on a real Kafka: protocols, broadcast, assignment, long handlers."""
 
 import asyncio
 import os
@@ -11,10 +11,9 @@ import pytest
 from sidecar.brokers.base import Lost, Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
-from sidecar.model.errors import ConfigError
 from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import Consumer, numbered
-from tests.brokers.kafka import BOTH, consuming, name, options, running, shared_out
+from tests.brokers.kafka import BOTH, consuming, name, running, shared_out
 from tests.brokers.local import play
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import KafkaServer
@@ -25,7 +24,7 @@ def _facts(broker: KafkaBroker) -> str:
     return " ".join(f"{key}: {value}" for key, value in broker.facts.items())
 
 
-def test_the_broker_shares_out_where_it_can(kafka: KafkaServer) -> None:
+def test_the_broker_assigns_lanes_where_it_can(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic = name("topic")
         kafka.make_topic(topic)
@@ -36,7 +35,7 @@ def test_the_broker_shares_out_where_it_can(kafka: KafkaServer) -> None:
     play(body)
 
 
-def test_members_share_out_themselves_where_the_broker_cannot(new_kafka: NewKafka) -> None:
+def test_members_assign_lanes_themselves_where_the_broker_cannot(new_kafka: NewKafka) -> None:
     async def body() -> None:
         kafka = new_kafka(properties={"group.coordinator.rebalance.protocols": "classic"})
         topic, group = name("topic"), name("group")
@@ -51,7 +50,7 @@ def test_members_share_out_themselves_where_the_broker_cannot(new_kafka: NewKafk
     play(body)
 
 
-def test_a_group_can_change_its_protocol_from_one_life_to_the_next(kafka: KafkaServer) -> None:
+def test_a_group_can_change_its_protocol_between_restarts(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = name("topic"), name("group")
         kafka.make_topic(topic)
@@ -94,7 +93,7 @@ def test_in_a_broadcast_every_pod_gets_every_record(kafka: KafkaServer) -> None:
 
 
 @BOTH
-def test_the_lanes_of_the_retry_topic_do_not_count_when_pods_share_out_the_work(
+def test_lanes_of_the_retry_topic_do_not_count_when_lanes_are_assigned_to_pods(
     kafka: KafkaServer, protocol: GroupProtocol
 ) -> None:
     async def body() -> None:
@@ -102,7 +101,7 @@ def test_the_lanes_of_the_retry_topic_do_not_count_when_pods_share_out_the_work(
         retry = f"{group}.offramp.retry"
         kafka.make_topic(topic, 4)
         spec = SourceSpec(group, (topic,), own_topics={retry: 8})
-        # As brokers do unless they are told otherwise.
+        # The default of brokers.
         usual: dict[str, Any] = {"group_protocol": protocol, "properties": {"group.remote.assignor": "uniform"}}
         async with running(kafka, **usual) as one, running(kafka, **usual) as other:
             first = Consumer(one.subscribe(spec))
@@ -118,7 +117,7 @@ def test_the_lanes_of_the_retry_topic_do_not_count_when_pods_share_out_the_work(
 
 
 @BOTH
-def test_how_long_lanes_that_move_away_were_waited_for_is_told(kafka: KafkaServer, protocol: GroupProtocol) -> None:
+def test_the_time_that_revokes_wait_is_counted(kafka: KafkaServer, protocol: GroupProtocol) -> None:
     async def body() -> None:
         topic, group = name("topic"), name("group")
         kafka.make_topic(topic, 2)
@@ -145,40 +144,7 @@ def test_how_long_lanes_that_move_away_were_waited_for_is_told(kafka: KafkaServe
     play(body)
 
 
-@pytest.mark.parametrize(
-    "property_",
-    [
-        "group.id",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "auto.offset.reset",
-        "isolation.level",
-        "group.protocol",
-        "partition.assignment.strategy",
-        "bootstrap.servers",
-        "enable.idempotence",
-    ],
-)
-def test_a_property_that_the_adapter_owns_is_refused_by_name_with_the_reason(
-    kafka: KafkaServer, property_: str
-) -> None:
-    with pytest.raises(ConfigError) as raised:
-        options(kafka, properties={property_: "true"})
-    said = str(raised.value)
-    assert f'"{property_}"' in said
-    assert len(said.partition(property_)[2]) > 20, "it says why"
-
-
-def test_a_property_that_the_library_does_not_know_is_named(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        with pytest.raises(Exception, match=r"no\.such\.property"):
-            async with running(kafka, properties={"no.such.property": "1"}):
-                pass
-
-    play(body)
-
-
-#: seconds; with the protocol `consumer` the library takes no less than its default for sessions, which is long to wait
+#: seconds; with the protocol `consumer` the library accepts no less than its default session timeout, which is long
 INTERVALS = pytest.mark.parametrize(
     ("protocol", "interval"),
     [(GroupProtocol.CLASSIC, 6.0), *([(GroupProtocol.CONSUMER, 45.0)] if os.environ.get("OFFRAMP_TEST_LONG") else [])],
@@ -193,7 +159,7 @@ def _interval(seconds: float) -> dict[str, str]:
 def test_a_handler_that_takes_longer_than_the_poll_interval_keeps_its_lanes(
     kafka: KafkaServer, protocol: GroupProtocol, interval: float
 ) -> None:
-    """Nobody takes records or settles any for twice as long, and every lane is paused."""
+    """All lanes are paused for twice as long, and nothing is settled."""
 
     async def body() -> None:
         topic, group = name("topic"), name("group")
@@ -211,7 +177,7 @@ def test_a_handler_that_takes_longer_than_the_poll_interval_keeps_its_lanes(
             (mine,) = assignments(kafka, group).values()
             ends = time.monotonic() + interval * 2
             while time.monotonic() < ends:
-                # The core polls always; records that were on their way may come.
+                # The core always polls; records that were on their way may come.
                 await consumer.poll(timeout=1.0)
             assert not [event for event in consumer.events if isinstance(event, Assigned | Revoked | Lost)]
             assert [*assignments(kafka, group).values()] == [mine]
@@ -228,7 +194,7 @@ def test_a_handler_that_takes_longer_than_the_poll_interval_keeps_its_lanes(
 def test_a_core_that_does_not_even_poll_for_a_while_keeps_its_lanes(
     kafka: KafkaServer, protocol: GroupProtocol, interval: float
 ) -> None:
-    """As when the event loop is blocked: the thread of the adapter polls."""
+    """As when the event loop is blocked: the poll thread polls."""
 
     async def body() -> None:
         topic, group = name("topic"), name("group")

@@ -1,4 +1,4 @@
-"""Topics of patterns, and topics and lanes that come after the group, on a real Kafka."""
+"""Topics of patterns, and topics and lanes that are added after the group, on a real Kafka."""
 
 import pytest
 from confluent_kafka.cimpl import NewPartitions
@@ -50,7 +50,7 @@ def test_new_lanes_of_a_topic_are_picked_up_from_their_start(
         ):
             await consumer.until(consumer.assigned)
             kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
-            await_(lambda: len(kafka.admin.list_topics(topic, 20).topics[topic].partitions) == 3, "the lanes are there")
+            await_(lambda: len(kafka.admin.list_topics(topic, 20).topics[topic].partitions) == 3, "the lanes exist")
             for lane in (1, 2):
                 kafka.publish(topic, b"%d" % lane, lane=lane)
             await consumer.take_values([b"1", b"2"])
@@ -59,7 +59,7 @@ def test_new_lanes_of_a_topic_are_picked_up_from_their_start(
     play(body)
 
 
-def test_a_topic_of_a_pattern_that_was_made_while_nobody_was_there_is_read_from_its_start(kafka: KafkaServer) -> None:
+def test_a_topic_of_a_pattern_that_was_created_while_no_sidecar_ran_is_read_from_its_start(kafka: KafkaServer) -> None:
     async def body() -> None:
         prefix, group = name("pattern"), name("group")
         kafka.make_topic(f"{prefix}.a")

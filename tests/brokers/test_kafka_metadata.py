@@ -1,4 +1,4 @@
-"""Acks beyond a committed position ride in Kafka's commit metadata, and are believed only where they belong."""
+"""Acks beyond a committed position are stored in Kafka's commit metadata, and are used only where they belong."""
 
 import base64
 import zlib
@@ -16,7 +16,7 @@ from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.process import await_
 
-#: what is acked beyond the position 3 of twelve records
+#: the acks beyond position 3 of twelve records
 POSITION, BEYOND = 3, (Run(5, 7), Run(9, 12))
 
 
@@ -28,7 +28,7 @@ def _topic(kafka: KafkaServer, records: int = 12) -> str:
 
 
 async def _commit(kafka: KafkaServer, topic: str, group: str, commit: Commit) -> tuple[int, str]:
-    """As a sidecar does; answers what Kafka has then."""
+    """As a sidecar does; returns what Kafka stores then."""
     async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
         await consumer.until(consumer.assigned)
         await consumer.commit(Lane(topic, 0), commit)
@@ -47,7 +47,7 @@ def _write(kafka: KafkaServer, topic: str, group: str, offset: int, metadata: st
 async def _settled(
     kafka: KafkaServer, topic: str, group: str, start: int, expected: Sequence[bytes]
 ) -> tuple[Run, ...]:
-    """What a sidecar that starts now takes as settled. It gets everything from the start on that is not."""
+    """What counts as settled for a sidecar that starts now. It gets everything else from the start on."""
     async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
         await consumer.until(consumer.assigned)
         assigned = consumer.assigned()[Lane(topic, 0)]
@@ -56,7 +56,7 @@ async def _settled(
         return assigned.settled
 
 
-def test_what_is_stored_is_text_that_says_what_it_belongs_to(kafka: KafkaServer) -> None:
+def test_the_metadata_has_the_documented_format(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = _topic(kafka), name("group")
         offset, metadata = await _commit(kafka, topic, group, Commit(POSITION, BEYOND))
@@ -67,7 +67,7 @@ def test_what_is_stored_is_text_that_says_what_it_belongs_to(kafka: KafkaServer)
     play(body)
 
 
-def test_a_commit_without_acks_beyond_says_only_what_it_belongs_to(kafka: KafkaServer) -> None:
+def test_the_metadata_of_a_commit_without_acks_beyond_names_only_its_topic(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = _topic(kafka), name("group")
         committed = await _commit(kafka, topic, group, Commit(7))
@@ -78,7 +78,7 @@ def test_a_commit_without_acks_beyond_says_only_what_it_belongs_to(kafka: KafkaS
 
 
 @pytest.mark.parametrize("offset", [0, 2, 4, 11, 12])
-def test_metadata_beside_another_offset_is_not_believed(kafka: KafkaServer, offset: int) -> None:
+def test_metadata_beside_another_offset_is_not_used(kafka: KafkaServer, offset: int) -> None:
     """Tools that mirror a cluster copy it beside an offset that they have translated."""
 
     async def body() -> None:
@@ -91,9 +91,7 @@ def test_metadata_beside_another_offset_is_not_believed(kafka: KafkaServer, offs
 
 
 @pytest.mark.parametrize("beyond", [BEYOND, ()])
-def test_a_position_of_a_topic_that_was_deleted_and_made_again_is_not_believed(
-    kafka: KafkaServer, beyond: tuple[Run, ...]
-) -> None:
+def test_a_position_of_a_topic_that_was_recreated_is_not_used(kafka: KafkaServer, beyond: tuple[Run, ...]) -> None:
     async def body() -> None:
         topic, group = _topic(kafka), name("group")
         _, metadata = await _commit(kafka, topic, group, Commit(POSITION, beyond))
@@ -107,7 +105,7 @@ def test_a_position_of_a_topic_that_was_deleted_and_made_again_is_not_believed(
     play(body)
 
 
-def test_metadata_of_another_cluster_is_not_believed(kafka: KafkaServer) -> None:
+def test_metadata_of_another_cluster_is_not_used(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = _topic(kafka), name("group")
         _write(kafka, topic, group, POSITION, _crafted(kafka, topic, cluster="another-cluster-of-22c"))
@@ -116,8 +114,8 @@ def test_metadata_of_another_cluster_is_not_believed(kafka: KafkaServer) -> None
     play(body)
 
 
-def test_metadata_that_knows_more_than_the_log_has_is_not_believed(kafka: KafkaServer) -> None:
-    """The log was cut: what will be written there is news."""
+def test_metadata_that_reaches_beyond_the_end_of_the_log_is_not_used(kafka: KafkaServer) -> None:
+    """The log was truncated: records that will be written there are new."""
 
     async def body() -> None:
         topic, group = _topic(kafka, records=11), name("group")
@@ -150,7 +148,7 @@ def test_foreign_and_damaged_metadata_skips_nothing(kafka: KafkaServer, damage: 
     play(body)
 
 
-def test_when_there_is_too_much_to_say_the_earliest_ride_and_the_rest_replays(kafka: KafkaServer) -> None:
+def test_if_not_all_acks_fit_the_earliest_are_stored_and_the_rest_is_delivered_again(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = _topic(kafka, records=8000), name("group")
         beyond = tuple(Run(start, start + 1) for start in range(1, 7999, 2))
@@ -164,7 +162,7 @@ def test_when_there_is_too_much_to_say_the_earliest_ride_and_the_rest_replays(ka
     play(body)
 
 
-def test_a_broker_that_takes_less_metadata_gets_the_position_alone(new_kafka: NewKafka) -> None:
+def test_a_broker_that_accepts_less_metadata_gets_the_position_alone(new_kafka: NewKafka) -> None:
     async def body() -> None:
         kafka = new_kafka(properties={"offset.metadata.max.bytes": "60"})
         topic, group = _topic(kafka), name("group")

@@ -1,4 +1,4 @@
-"""Ranges on Kafka: markers, what its own tools do, and what happens because it cannot compare and store in one step."""
+"""Ranges on Kafka: markers, its own tools, and what follows from Kafka not comparing and storing in one step."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.fencing import Fence
 from sidecar.brokers.kafka import KafkaBroker
-from sidecar.brokers.kafka.cursor import KafkaCursor
+from sidecar.brokers.kafka.ranges import KafkaCursor
 from sidecar.model.errors import Fenced, Removed
 from sidecar.model.records import Lane, Run
 from sidecar.model.wire import decode_frame
@@ -54,13 +54,13 @@ async def group(kafka: KafkaServer) -> AsyncIterator[Group]:
             await made.cursor.close()
 
 
-def test_a_range_ends_where_nothing_but_markers_are_left(kafka: KafkaServer) -> None:
+def test_a_range_ends_where_only_markers_are_left(kafka: KafkaServer) -> None:
     async def body() -> None:
         async with group(kafka) as made:
             lane, _ = made.lanes
             transaction(kafka, made.name, *numbered(5, "a"))
             transaction(kafka, made.name, *numbered(5, "b"), commit=False)
-            # Five of each, and a marker behind each five; the broker writes markers in its own time.
+            # Twice five records and a marker; the broker writes markers with a delay.
             end = 12
             async with asyncio.timeout(PATIENCE):
                 while (await made.cursor.lanes())[lane].end < end:  # noqa: ASYNC110 - the broker does not call back
@@ -75,7 +75,7 @@ def test_a_range_ends_where_nothing_but_markers_are_left(kafka: KafkaServer) -> 
     play(body)
 
 
-def test_what_is_stored_reads_as_the_documentation_says(kafka: KafkaServer) -> None:
+def test_the_metadata_has_the_documented_format(kafka: KafkaServer) -> None:
     async def body() -> None:
         async with group(kafka) as made:
             lane, _ = made.lanes
@@ -94,7 +94,7 @@ def test_what_is_stored_reads_as_the_documentation_says(kafka: KafkaServer) -> N
     play(body)
 
 
-def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_goes_on(kafka: KafkaServer) -> None:
+def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_continues(kafka: KafkaServer) -> None:
     async def body() -> None:
         async with group(kafka) as made:
             kafka.publish(made.name, *numbered(9))
@@ -105,16 +105,16 @@ def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_goes_on(kafka: 
             tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
             tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
             tool.close()
-            standing = await made.cursor.fetch_state()
-            assert (dict(standing.positions), standing.attached) == ({lane: 2, other: 0}, None)
+            state = await made.cursor.fetch_state()
+            assert (dict(state.positions), state.attached) == ({lane: 2, other: 0}, None)
             await made.cursor.commit(attached.token, {lane: 3})
-            standing = await made.cursor.fetch_state()
-            assert (dict(standing.positions), standing.attached) == ({lane: 3, other: 0}, attached)
+            state = await made.cursor.fetch_state()
+            assert (dict(state.positions), state.attached) == ({lane: 3, other: 0}, attached)
 
     play(body)
 
 
-def test_a_commit_that_was_under_way_when_another_reader_attached_does_not_bring_the_old_one_back(
+def test_a_commit_in_flight_when_another_reader_attaches_does_not_bring_the_old_reader_back(
     kafka: KafkaServer,
 ) -> None:
     async def body() -> None:
@@ -125,7 +125,7 @@ def test_a_commit_that_was_under_way_when_another_reader_attached_does_not_bring
             old = await made.cursor.attach("old", 1)
             await made.cursor.commit(old.token, {lane: 2, other: 0})
             new = await there.attach("new", 2)
-            # The old reader's commit was checked before that, and is stored after it.
+            # The old reader's commit was checked before the new one attached, and is stored after it.
             await made.cursor._store({lane: 9, other: 0}, Fence(old, pinned=True))
             await there.commit(new.token, {lane: 4})
             with pytest.raises(Fenced, match="new"):
@@ -136,8 +136,8 @@ def test_a_commit_that_was_under_way_when_another_reader_attached_does_not_bring
     play(body)
 
 
-def test_a_reader_within_an_open_transaction_has_nothing_yet_and_goes_on_after_it(kafka: KafkaServer) -> None:
-    """Kafka's own tools put groups at the end of what is written, whether or not it is committed."""
+def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues_after_it(kafka: KafkaServer) -> None:
+    """Kafka's own tools move groups to the end of the log, whether or not its transactions are committed."""
 
     async def body() -> None:
         async with group(kafka) as made:

@@ -1,4 +1,4 @@
-"""A right to one topic that is taken while several are consumed."""
+"""A right to one topic that is taken away while several topics are consumed."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ from tests.brokers.local import play
 from tests.servers.kafka import READER, KafkaServer
 
 
-def test_the_other_topics_are_committed_and_it_begins_anew_when_the_right_is_back(kafka: KafkaServer) -> None:
+def test_the_other_topics_are_committed_and_it_starts_again_when_the_right_is_back(kafka: KafkaServer) -> None:
     async def body() -> None:
         kept, taken, group = name("topic"), name("topic"), name("group")
         for topic in (kept, taken):
@@ -40,8 +40,8 @@ def test_the_other_topics_are_committed_and_it_begins_anew_when_the_right_is_bac
             consuming(broker, kept, taken, group=group) as consumer,
         ):
             await consumer.take(10)
-            _take_back(kafka, ResourceType.TOPIC, taken)
-            # The broker hears of it a moment later.
+            _revoke(kafka, ResourceType.TOPIC, taken)
+            # It takes effect a moment later.
             gone: frozenset[Lane] = frozenset()
             position = taken_at = 0
             async with asyncio.timeout(PATIENCE):
@@ -73,7 +73,7 @@ def _allow(kafka: KafkaServer, kind: ResourceType, resource: str) -> None:
         answer.result(20)
 
 
-def _take_back(kafka: KafkaServer, kind: ResourceType, resource: str) -> None:
+def _revoke(kafka: KafkaServer, kind: ResourceType, resource: str) -> None:
     one = _binding(kind, resource)
     found = AclBindingFilter(
         one.restype, one.name, one.resource_pattern_type, one.principal, one.host, one.operation, one.permission_type

@@ -1,4 +1,4 @@
-"""Static members on a real Kafka: pods that keep their name."""
+"""Static members on a real Kafka: pods that keep their name over a restart."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,14 +20,14 @@ from tests.servers.kafka import KafkaServer
 
 
 @BOTH
-def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
+def test_a_static_member_that_returns_gets_its_lanes_back_and_disturbs_nobody(
     kafka: KafkaServer, protocol: GroupProtocol
 ) -> None:
     async def body() -> None:
         topic, group = name("topic"), name("group")
         kafka.make_topic(topic, 4)
         patient: dict[str, Any] = {"group_protocol": protocol, "properties": {"session.timeout.ms": "45000"}}
-        _let_it_be_patient(kafka, group)
+        _raise_session_timeout(kafka, group)
         async with (
             running(kafka, group_instance_id="pod-0", **patient) as stays,
             consuming(stays, topic, group=group) as first,
@@ -51,7 +51,7 @@ def test_a_static_member_that_comes_back_finds_its_lanes_and_disturbs_nobody(
     play(body)
 
 
-def test_a_static_member_whose_name_another_pod_takes_says_so_and_commits_nothing_more(kafka: KafkaServer) -> None:
+def test_a_static_member_whose_name_another_pod_takes_reports_it_and_commits_nothing_more(kafka: KafkaServer) -> None:
     async def body() -> None:
         topic, group = name("topic"), name("group")
         async with _two_of_a_name(kafka, topic, group, GroupProtocol.CLASSIC) as (first, after):
@@ -84,8 +84,8 @@ def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: Kafka
     play(body)
 
 
-def _let_it_be_patient(kafka: KafkaServer, group: str) -> None:
-    """A member of the newer protocol may be away for so long; one of the other says so itself."""
+def _raise_session_timeout(kafka: KafkaServer, group: str) -> None:
+    """For the protocol `consumer`; with the other one the member sets it itself."""
     entry = ConfigEntry("consumer.session.timeout.ms", "45000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
     for answer in kafka.admin.incremental_alter_configs([resource]).values():
@@ -96,7 +96,7 @@ def _let_it_be_patient(kafka: KafkaServer, group: str) -> None:
 async def _two_of_a_name(
     kafka: KafkaServer, topic: str, group: str, protocol: GroupProtocol
 ) -> AsyncIterator[tuple[Consumer, KafkaBroker]]:
-    """A pod that consumes ten records, and another of the same name that does not yet."""
+    """A pod that consumes ten records, and another of the same name that does not consume yet."""
     kafka.make_topic(topic)
     kafka.publish(topic, *numbered(10))
     same: dict[str, Any] = {"group_protocol": protocol, "group_instance_id": "pod-0"}

@@ -1,26 +1,19 @@
-"""Apache Kafka, over confluent-kafka.
+"""Apache Kafka, over confluent-kafka (librdkafka). Read in this order:
 
-options         what can be set
-checks          what users may not set, and what options must be to each other
-properties      what librdkafka is told: what users pass through, and what is not theirs to set
-broker          the contract's Broker: owns all the others
-consumer/       consuming as a member of a group; its map is in its `__init__`
-poll_buffer     what the poll thread has ready for the event loop
-lanes           where a member is in its lanes
-waste           what is fetched in vain
-joining         topics, and the consumer that joins
-listener        what the poll thread tells, and inbox, what is asked of it
-offset_client   asking for and pinning positions without being a member
-starting        pure: where a lane starts, by what Kafka has stored
-metadata        pure: the acks beyond a position, as text beside it
-records         pure: messages to frames
-broadcast       every pod gets every record
-admin           topics and the ends of lanes
-producer        publishing
-ranges          reading without a group
-cursor          the positions of a group that is read by ranges
-errors          what Kafka says, in one sentence and as one of our errors
-library_logs    the library's own log lines
+options        the settings, their validation, and the properties of librdkafka that they result in
+errors         errors of librdkafka as broker errors
+library_logs   what librdkafka reports by itself: log lines, and why connections fail
+broker         the contract's `Broker`: owns all others
+admin          topics and the ends of lanes
+producer       publishing
+
+consumer/      the contract's `Source`: consuming as a member of a group; its map is in its `__init__`
+records        pure: messages of librdkafka to frames, and the header that broadcasts use
+poll_buffer    records between the poll thread and the event loop
+metadata       pure: the metadata of commits, with the acks beyond a position
+offset_client  reads and stores the positions of a group without being a member of it
+
+ranges         reading without a group, and the contract's `Cursor`
 """
 
 from sidecar.brokers.kafka.broker import KafkaBroker

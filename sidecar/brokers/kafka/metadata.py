@@ -1,13 +1,13 @@
-"""Which log a committed position is in, and the acks beyond it, as the text that Kafka stores beside it. Pure.
+"""The metadata that Kafka stores beside a committed position: the topic it belongs to, and the acks beyond it. Pure.
 
     offramp:1:<base64 of: cluster, topic id, position, runs, checksum>
 
-A text is believed only if it belongs to exactly this position of this topic in this cluster: tools that mirror a
-cluster copy it beside positions that they have translated, a topic can be deleted and made again under its name,
-and other programs write texts of their own.
+Metadata is used only if it belongs to exactly this position of this topic in this cluster: tools that mirror a cluster
+copy it beside positions that they have translated, a topic can be deleted and recreated under its name, and other
+programs write metadata of their own.
 
-Kafka stores positions by the names of topics. So one of a topic that was deleted may be stored for the one that was
-made again under its name, and only the text tells.
+Kafka stores positions by the names of topics. So a position of a deleted topic may be stored for the topic that was
+recreated under its name, and only the metadata tells.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -17,23 +17,24 @@ from typing import NamedTuple
 from zlib import crc32
 
 from sidecar.model.records import Commit, Run
+from sidecar.model.wire import varint
 
 _PREFIX = "offramp:1:"
-#: characters; a broker takes 4096 unless told otherwise (`offset.metadata.max.bytes`)
-MOST = 3000
-_MOST_BYTES = (MOST - len(_PREFIX)) * 3 // 4
+#: characters; a broker accepts 4096 by default (`offset.metadata.max.bytes`)
+MAX_LENGTH = 3000
+_MAX_BYTES = (MAX_LENGTH - len(_PREFIX)) * 3 // 4
 _CHECKSUM_BYTES = 4
 
 
 class Stamp(NamedTuple):
-    """Which log a position is in."""
+    """The log that a position belongs to."""
 
     cluster: str
     topic_id: str
 
 
-class Note(NamedTuple):
-    """What a text says."""
+class _Metadata(NamedTuple):
+    """The decoded metadata."""
 
     stamp: Stamp
     position: int
@@ -41,13 +42,13 @@ class Note(NamedTuple):
 
 
 def encode(stamp: Stamp, commit: Commit) -> str:
-    """The text for a commit. If not all runs fit, the earliest ones ride."""
-    head = _text(stamp.cluster) + _text(stamp.topic_id) + _varint(commit.position)
+    """The metadata of a commit. If not all runs fit, it has the earliest ones."""
+    head = _text(stamp.cluster) + _text(stamp.topic_id) + varint(commit.position)
     parts = [head]
-    room = _MOST_BYTES - len(head) - _CHECKSUM_BYTES
+    room = _MAX_BYTES - len(head) - _CHECKSUM_BYTES
     at = commit.position
     for run in commit.beyond:
-        part = _varint(run.start - at) + _varint(run.stop - run.start)
+        part = varint(run.start - at) + varint(run.stop - run.start)
         if len(part) > room:
             break
         room -= len(part)
@@ -58,26 +59,26 @@ def encode(stamp: Stamp, commit: Commit) -> str:
 
 
 def decode(text: str, stamp: Stamp, position: int, end: int) -> tuple[Run, ...]:
-    """The runs of a text that was found beside `position` in a lane that ends at `end`; none if in any doubt."""
-    note = _note(text)
-    if note is None or note[:2] != (stamp, position):
+    """The acks beyond `position` in a lane that ends at `end`, by the metadata beside it; none if in any doubt."""
+    found = _parse(text)
+    if found is None or found[:2] != (stamp, position):
         return ()
-    # The record at the position itself is not settled, or the position would be further on.
-    if not note.beyond or note.beyond[0].start <= position or note.beyond[-1].stop > end:
+    # The record at the position itself is not settled, or the position would be higher.
+    if not found.beyond or found.beyond[0].start <= position or found.beyond[-1].stop > end:
         return ()
-    return note.beyond
+    return found.beyond
 
 
 def topic_of(text: str, cluster: str, position: int) -> str | None:
-    """The id of the topic that `position` was committed for, by the text that was found beside it. None if that does
-    not say: also if the position was copied from another cluster, or set by a tool that left the text in place."""
-    note = _note(text)
-    if note is None or (note.stamp.cluster, note.position) != (cluster, position):
+    """The id of the topic that `position` was committed for, by the metadata found beside it. None if it does not say:
+    also if the position was copied from another cluster, or set by a tool that left the metadata in place."""
+    found = _parse(text)
+    if found is None or (found.stamp.cluster, found.position) != (cluster, position):
         return None
-    return note.stamp.topic_id
+    return found.stamp.topic_id
 
 
-def _note(text: str) -> Note | None:
+def _parse(text: str) -> _Metadata | None:
     if not text.startswith(_PREFIX):
         return None
     encoded = text[len(_PREFIX) :]
@@ -88,13 +89,13 @@ def _note(text: str) -> Note | None:
             return None
         reader = _Reader(body)
         stamp, position = Stamp(reader.text(), reader.text()), reader.number()
-        return Note(stamp, position, tuple(reader.runs(position)))
+        return _Metadata(stamp, position, tuple(reader.runs(position)))
     except (BadBase64, ValueError, IndexError):
         return None
 
 
 class _Reader:
-    """Raises `IndexError` or `ValueError` where the bytes are not what they should be."""
+    """Raises `IndexError` or `ValueError` for damaged bytes."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -110,7 +111,7 @@ class _Reader:
                 return number
             shift += 7
             if shift > 63:
-                raise ValueError("a number without an end")
+                raise ValueError("the number does not end")
 
     def text(self) -> str:
         length = self.number()
@@ -123,22 +124,13 @@ class _Reader:
             start = at + self.number()
             at = start + self.number()
             if at <= start:
-                raise ValueError("a run without positions")
+                raise ValueError("the run has no positions")
             yield Run(start, at)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _text(text: str) -> bytes:
     raw = text.encode()
-    return _varint(len(raw)) + raw
+    return varint(len(raw)) + raw
 
 
 def _checksum(body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What the event loop finds out for the poll thread, which must not wait for it."""
+"""What the event loop asks of Kafka for the poll thread, which must not wait for answers."""
 
 import asyncio
 import contextlib
@@ -6,58 +6,63 @@ from collections.abc import Callable, Collection
 
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.kafka.admin import Admin
-from sidecar.brokers.kafka.consumer.commits import Request
-from sidecar.brokers.kafka.consumer.poll_thread import Member
-from sidecar.brokers.kafka.consumer.start_position import Locating
-from sidecar.brokers.kafka.lanes import Reading
-from sidecar.brokers.kafka.offset_client import Clerk
-from sidecar.brokers.kafka.poll_buffer import Shelf
+from sidecar.brokers.kafka.consumer.commits import CommitRequest
+from sidecar.brokers.kafka.consumer.poll_thread import PollThread
+from sidecar.brokers.kafka.consumer.position_control import LaneReader
+from sidecar.brokers.kafka.consumer.start_position import OffsetLookup
+from sidecar.brokers.kafka.offset_client import OffsetClient
+from sidecar.brokers.kafka.poll_buffer import PollBuffer
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Lane
 from sidecar.observability.logs import Log
 
 log = Log("kafka")
 
-#: seconds between tries while the broker cannot be asked
-_AGAIN = 0.5
-#: seconds between looks whether Kafka has a commit
-_LOOK = 0.02
-#: seconds between looks at the ends of lanes that are paused
-_LOOK_AT_PAUSED = 5.0
-#: seconds between looks whether topics are those that they were
-_LOOK_AT_TOPICS = 5.0
+#: seconds between tries while the broker does not answer
+_RETRY_INTERVAL = 0.5
+#: seconds between queries whether Kafka has a commit
+_COMMIT_INTERVAL = 0.02
+#: seconds between queries of the ends of paused lanes
+_PAUSED_ENDS_INTERVAL = 5.0
+#: seconds between checks whether topics were recreated
+_TOPICS_INTERVAL = 5.0
 
 
-class Errands:
-    """Each is tried until it is done or nobody wants it any more."""
+class BackgroundQueries:
+    """Each query is repeated until it succeeds or its result is no longer needed."""
 
     def __init__(
-        self, locating: Locating, clerk: Clerk, admin: Admin, shelf: Shelf, member: Callable[[], Member]
+        self,
+        lookup: OffsetLookup,
+        offset_client: OffsetClient,
+        admin: Admin,
+        buffer: PollBuffer,
+        poll_thread: Callable[[], PollThread],
     ) -> None:
-        self._locating = locating
-        self._clerk = clerk
+        self._lookup = lookup
+        self._offset_client = offset_client
         self._admin = admin
-        self._shelf = shelf
-        self._member = member
+        self._buffer = buffer
+        self._poll_thread = poll_thread
 
-    async def welcome(self, readings: Collection[Reading]) -> None:
-        """Find out where lanes start that were assigned."""
-        trouble = f"start of {', '.join(str(reading.lane) for reading in readings)}"
+    async def resolve_starts(self, readers: Collection[LaneReader]) -> None:
+        """Find out where assigned lanes start."""
+        trouble = f"start of {', '.join(str(reader.lane) for reader in readers)}"
         failed = False
-        left = {reading.lane: reading for reading in readings}
-        while left := {lane: reading for lane, reading in left.items() if self._member().has(reading)}:
-            error = await self._start(left, [*left])
+        left = {reader.lane: reader for reader in readers}
+        while left := {lane: reader for lane, reader in left.items() if self._poll_thread().has(reader)}:
+            error = await self._resolve(left, [*left])
             if error is not None:
                 failed = True
-                self._shelf.tell(Trouble(trouble, f"where lanes start is not known: {error}"))
-                await asyncio.sleep(_AGAIN)
+                self._buffer.add_event(Trouble(trouble, f"cannot find out where lanes start: {error}"))
+                await asyncio.sleep(_RETRY_INTERVAL)
         if failed:
-            self._shelf.tell(Trouble(trouble, ""))
+            self._buffer.add_event(Trouble(trouble, ""))
 
-    async def _start(self, left: dict[Lane, Reading], lanes: Collection[Lane]) -> BrokerError | None:
-        """Begin these lanes and take them out of those that are left. Answers why some could not be."""
+    async def _resolve(self, left: dict[Lane, LaneReader], lanes: Collection[Lane]) -> BrokerError | None:
+        """Start these lanes and remove them from those that are left. Returns the error of lanes that failed."""
         try:
-            found = await self._locating.beginnings(lanes)
+            starts = await self._lookup.start_positions(lanes)
         except BrokerError as error:
             if len(lanes) == 1:
                 return error
@@ -66,50 +71,53 @@ class Errands:
             except BrokerError:
                 return error
             # The cluster answers, so one lane may have no leader: it must not keep the others from starting.
-            return next(filter(None, await asyncio.gather(*(self._start(left, [lane]) for lane in lanes))), None)
-        self._member().begin({left.pop(lane): beginning for lane, beginning in found.items()})
+            return next(filter(None, await asyncio.gather(*(self._resolve(left, [lane]) for lane in lanes))), None)
+        self._poll_thread().start_lanes({left.pop(lane): start for lane, start in starts.items()})
         return None
 
-    async def lead_back(self, reading: Reading) -> None:
-        """Find out where a lane goes on whose position is not there any more."""
-        while self._member().has(reading):
+    async def recover_position(self, reader: LaneReader) -> None:
+        """Find out where a lane resumes whose position no longer exists."""
+        while self._poll_thread().has(reader):
             try:
-                found = await self._locating.goes_on(reading.lane, reading.next)
+                start = await self._lookup.recovery_position(reader.lane, reader.next)
             except BrokerError as error:
-                log.warning("where to go on is not known", lane=reading.lane, error=error)
-                await asyncio.sleep(_AGAIN)
+                log.warning("cannot find out where to resume", lane=reader.lane, error=error)
+                await asyncio.sleep(_RETRY_INTERVAL)
                 continue
-            self._member().restart(reading, found)
+            self._poll_thread().recover(reader, start)
             break
 
-    async def confirm(self, request: Request) -> None:
-        """Look whether Kafka has a commit. Also when nobody waits for it any more: others wait for their turn."""
-        told = request.told
-        while not request.over and request.told is told:
+    async def confirm_commit(self, request: CommitRequest) -> None:
+        """Find out whether Kafka has a commit. Also if it was cancelled: other commits wait for it."""
+        sent = request.sent
+        while not request.done and request.sent is sent:
             with contextlib.suppress(BrokerError):
-                stored = await self._clerk.stored(told)
-                if all(stored.get(lane) == each for lane, each in told.items()):
-                    self._member().confirm(request, told)
+                stored = await self._offset_client.stored(sent.keys())
+                if all(stored.get(lane) == each for lane, each in sent.items()):
+                    self._poll_thread().confirm(request, sent)
                     return
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_COMMIT_INTERVAL)
 
-    async def look_at(self, paused: set[Lane]) -> None:
-        """For ever: the lag of lanes that are paused grows, too."""
+    async def watch_paused_ends(self, paused: set[Lane]) -> None:
+        """Runs forever. Keeps the ends of paused lanes up to date, since their lag grows, too."""
         while True:
-            await asyncio.sleep(_LOOK_AT_PAUSED)
-            paused.intersection_update(self._member().ends)
+            await asyncio.sleep(_PAUSED_ENDS_INTERVAL)
+            paused.intersection_update(self._poll_thread().ends)
             if paused:
                 with contextlib.suppress(BrokerError):
-                    self._member().note_ends(await self._admin.ends(paused))
+                    self._poll_thread().update_ends(await self._admin.ends(paused))
 
-    async def look_at_topics(self) -> None:
-        """For ever: of a topic that was deleted and made again at once, nobody may be told. Members that share out
-        among themselves know it by its name, and the library goes on in it where it was in the one before."""
+    async def watch_topics(self) -> None:
+        """Runs forever. Restarts the lanes of topics that were deleted and recreated.
+
+        With the protocol `classic` nobody may report that: members know a topic by its name, and the library continues
+        in the new one where it was in the old one.
+        """
         while True:
-            await asyncio.sleep(_LOOK_AT_TOPICS)
+            await asyncio.sleep(_TOPICS_INTERVAL)
             with contextlib.suppress(BrokerError):
-                # A broker that is just starting is not asked for ids: the library may not survive its answer.
+                # Never ask a broker that is starting for ids: the library may not survive its response.
                 await self._admin.connect()
-                remade = await self._locating.remade([*self._member().ends])
-                if remade:
-                    self._member().begin_anew(remade)
+                recreated = await self._lookup.recreated([*self._poll_thread().ends])
+                if recreated:
+                    self._poll_thread().restart_lanes(recreated)

@@ -1,4 +1,4 @@
-"""Telling Kafka how far lanes have come. On the poll thread, one commit at a time."""
+"""Sends commits to Kafka, one at a time. On the poll thread."""
 
 import time
 from collections import deque
@@ -8,221 +8,226 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from sidecar.brokers.kafka.consumer.position_control import LaneReader, Phase
 from sidecar.brokers.kafka.errors import REBALANCING, kafka_error, translate
-from sidecar.brokers.kafka.lanes import Phase, Reading
 from sidecar.model.errors import BrokerError, LaneGone, Unavailable
 from sidecar.model.records import Lane
 from sidecar.observability.logs import Log
 
 log = Log("kafka")
 
-#: seconds before a commit is sent again that met a rebalance
-_AGAIN = 0.05
-#: seconds in which it is
-_RETRIED_FOR = 5.0
-#: seconds without an answer after which the next one may go: longer than the library goes on trying, or an earlier
+#: seconds before a commit that failed during a rebalance is sent again, and for how long that is repeated
+_RETRY_INTERVAL, _RETRY_TIMEOUT = 0.05, 5.0
+#: seconds without a response after which the next commit may be sent: longer than the library retries, or an earlier
 #: commit could arrive after a later one
-_ABANDONED = 150.0
-#: of one topic, while the others can be committed
+_RESPONSE_TIMEOUT = 150.0
+#: errors of one topic; the others can be committed
 _OF_ONE_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+#: positions with their metadata
+Offsets = Mapping[Lane, tuple[int, str]]
 
 
 @dataclass(slots=True, eq=False)
-class Request:
-    """Positions with their metadata, and who waits for the answer."""
+class CommitRequest:
+    """One commit of the core."""
 
-    offsets: Mapping[Lane, tuple[int, str]]
-    #: told on the poll thread; None: Kafka has it
-    answer: Callable[[BrokerError | None], None]
-    #: nobody waits any more
-    is_dropped: Callable[[], bool]
-    #: the starts of lanes that have none yet, and so are not told to the core yet
+    offsets: Offsets
+    #: called once, on the poll thread; None: Kafka has the offsets
+    on_done: Callable[[BrokerError | None], None]
+    #: nobody waits for the result any more
+    is_cancelled: Callable[[], bool]
+    #: the starts of lanes that have no position yet; the core does not know of these lanes yet
     pins: bool = False
-    #: which assignments the lanes were in when it was made
-    readings: dict[Lane, Reading] = field(default_factory=dict)
+    #: the assignments that the lanes were in when the request was made
+    readers: dict[Lane, LaneReader] = field(default_factory=dict)
     since: float = field(default_factory=time.monotonic)
-    #: not before
+    #: do not send it earlier
     due: float = 0.0
-    #: when; 0: is to be sent
-    sent: float = 0.0
-    #: what was sent
-    told: dict[Lane, tuple[int, str]] = field(default_factory=dict)
-    #: to be sent one by one, from the last; none: all at once
+    #: 0: not sent yet, or to be sent again
+    sent_at: float = 0.0
+    #: what was sent; another object each time
+    sent: Offsets = field(default_factory=dict)
+    #: to be sent one by one, from the last; empty: all at once
     topics: list[str] = field(default_factory=list)
-    #: somebody looks whether Kafka has it
-    watched: bool = False
-    #: answered: nothing is sent of it any more
-    over: bool = False
+    #: a query asks Kafka whether it has what was sent
+    queried: bool = False
+    #: nothing of it is sent any more
+    done: bool = False
 
 
-class Unanswered(NamedTuple):
-    """What the library was given and will still answer for, though nobody waits for it."""
+class _Unanswered(NamedTuple):
+    """Offsets that the library will still report the response for, though nobody waits for it."""
 
-    told: Mapping[Lane, tuple[int, str]]
-    sent: float
+    offsets: Offsets
+    sent_at: float
 
 
 class Commits:
-    """Sent without waiting, answered within a poll.
+    """Commits are sent without waiting; the response comes with a later poll.
 
-    Within a rebalance no answer comes, and to wait for one in the library has no bound. So there somebody else looks
-    whether Kafka has it. The answer comes all the same, with a later poll, and says nothing of any other commit.
+    While a rebalance waits within a poll no response can come, and the library's blocking commit may block forever. So
+    a query on the event loop asks Kafka whether it has the commit. The response still comes with a later poll, and must
+    not be taken for that of another commit.
     """
 
-    def __init__(self, readings: Mapping[Lane, Reading], vanished: Callable[[list[Lane]], None]) -> None:
-        """`vanished` is told of lanes that Kafka does not know, or not for us; whoever asked is answered that they are
-        gone."""
-        self._readings = readings
-        self._vanished = vanished
-        self._waiting: deque[Request] = deque()
-        self._pending: Request | None = None
+    def __init__(self, readers: Mapping[Lane, LaneReader], on_unknown: Callable[[list[Lane]], None]) -> None:
+        """`on_unknown` gets lanes that Kafka does not know, or to which the right is missing. The request reports them
+        as gone."""
+        self._readers = readers
+        self._on_unknown = on_unknown
+        self._waiting: deque[CommitRequest] = deque()
+        self._current: CommitRequest | None = None
         #: by age
-        self._unanswered: deque[Unanswered] = deque()
-        #: Kafka finds the metadata too large
-        self._bare = False
+        self._unanswered: deque[_Unanswered] = deque()
+        #: the broker refuses metadata of this length
+        self._without_metadata = False
         self.consumer: Consumer
 
     @property
     def idle(self) -> bool:
-        return self._pending is None and not self._waiting
+        return self._current is None and not self._waiting
 
-    def submit(self, request: Request) -> None:
-        request.readings = {lane: self._readings[lane] for lane in request.offsets if lane in self._readings}
+    def submit(self, request: CommitRequest) -> None:
+        request.readers = {lane: self._readers[lane] for lane in request.offsets if lane in self._readers}
         self._waiting.append(request)
 
-    def serve(self) -> None:
-        """Between polls: send what is due, once all answers are here. A commit that the library may still be trying
-        could arrive after a later one."""
+    def send_due(self) -> None:
+        """Between polls: send what is due, but only when there is a response to every earlier commit. One that the
+        library still retries could arrive after a later one."""
         now = time.monotonic()
-        if not any(now - each.sent < _ABANDONED for each in self._unanswered):
-            self.serve_within_poll()
+        if not any(now - each.sent_at < _RESPONSE_TIMEOUT for each in self._unanswered):
+            self.send_due_within_poll()
 
-    def serve_within_poll(self) -> None:
-        """Send what is due without waiting for answers: none come."""
+    def send_due_within_poll(self) -> None:
+        """Send what is due without waiting for responses, since none can come."""
         now = time.monotonic()
-        pending = self._pending
-        if pending is not None:
-            if pending.sent and now - pending.sent > _ABANDONED:
-                self._unanswered.append(Unanswered(pending.told, pending.sent))
+        current = self._current
+        if current is not None:
+            if current.sent_at and now - current.sent_at > _RESPONSE_TIMEOUT:
+                self._unanswered.append(_Unanswered(current.sent, current.sent_at))
                 self._finish(Unavailable("Kafka: cannot commit: no answer"))
-            elif not pending.sent and now >= pending.due:
+            elif not current.sent_at and now >= current.due:
                 self._send()
-        while self._pending is None and self._waiting:
-            self._pending = self._waiting.popleft()
-            if self._pending.is_dropped():
-                self._pending = None
+        while self._current is None and self._waiting:
+            self._current = self._waiting.popleft()
+            if self._current.is_cancelled():
+                self._current = None
             else:
                 self._send()
 
-    def unwatched(self) -> Request | None:
-        """What was sent and is not answered yet. Told once."""
-        pending = self._pending
-        if pending is None or not pending.sent or pending.watched:
+    def take_unqueried(self) -> CommitRequest | None:
+        """The request that was sent and is neither answered nor queried yet; marks it as queried."""
+        current = self._current
+        if current is None or not current.sent_at or current.queried:
             return None
-        pending.watched = True
-        return pending
+        current.queried = True
+        return current
 
-    def confirm(self, request: Request, told: Mapping[Lane, tuple[int, str]]) -> None:
-        """Kafka was seen to have this, which was sent of it."""
-        if self._pending is request and request.sent and request.told is told:
-            self._unanswered.append(Unanswered(told, request.sent))
-            self._done(request)
+    def confirm(self, request: CommitRequest, sent: Offsets) -> None:
+        """A query has seen that Kafka has what was sent."""
+        if self._current is request and request.sent_at and request.sent is sent:
+            self._unanswered.append(_Unanswered(sent, request.sent_at))
+            self._on_sent(request)
 
-    def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        """Kafka's answer to what was sent without waiting. Called within a poll."""
-        while self._unanswered and time.monotonic() - self._unanswered[0].sent > 2 * _ABANDONED:
+    def on_response(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """Called by the library within a poll."""
+        while self._unanswered and time.monotonic() - self._unanswered[0].sent_at > 2 * _RESPONSE_TIMEOUT:
             self._unanswered.popleft()
         positions = {Lane(each.topic, each.partition): each.offset for each in partitions}
         for each in self._unanswered:
-            if _positions(each.told) == positions:
+            if _positions(each.offsets) == positions:
                 self._unanswered.remove(each)
                 return
-        pending = self._pending
-        if pending is not None and pending.sent and _positions(pending.told) == positions:
-            self._judge(error, partitions)
+        current = self._current
+        if current is not None and current.sent_at and _positions(current.sent) == positions:
+            self._handle_response(error, partitions)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """The consumer is closing: nothing more is sent."""
-        while self._pending is not None or self._waiting:
-            self._pending = self._pending or self._waiting.popleft()
-            self._finish(LaneGone(self._pending.offsets.keys()))
+        while self._current is not None or self._waiting:
+            self._current = self._current or self._waiting.popleft()
+            self._finish(LaneGone(self._current.offsets.keys()))
 
     def _send(self) -> None:
-        request = self._pending
+        request = self._current
         assert request is not None
         lanes = [lane for lane in request.offsets if self._owns(request, lane)]
         if request.topics:
             lanes = [lane for lane in lanes if lane.topic == request.topics[-1]]
         if not lanes:
-            self._done(request)
+            self._on_sent(request)
             return
-        request.sent, request.due, request.watched = time.monotonic(), 0.0, False
-        request.told = {
-            lane: (position, "" if self._bare else text)
-            for lane, (position, text) in request.offsets.items()
+        request.sent_at, request.due, request.queried = time.monotonic(), 0.0, False
+        request.sent = {
+            lane: (position, "" if self._without_metadata else metadata)
+            for lane, (position, metadata) in request.offsets.items()
             if lane in lanes
         }
-        partitions = [TopicPartition(*lane, position, text) for lane, (position, text) in request.told.items()]
+        partitions = [TopicPartition(*lane, position, metadata) for lane, (position, metadata) in request.sent.items()]
         try:
             self.consumer.commit(offsets=partitions, asynchronous=True)
         except KafkaException as error:
-            self._judge(kafka_error(error), [])
+            self._handle_response(kafka_error(error), [])
 
-    def _judge(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        request = self._pending
+    def _handle_response(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        request = self._current
         assert request is not None
         worst = error or next((each.error for each in partitions if each.error is not None), None)
         if worst is None:
-            self._done(request)
+            self._on_sent(request)
         elif worst.code() in _OF_ONE_TOPIC:
-            self._search(request)
-        elif worst.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not self._bare:
-            log.warning("the broker takes no acks beyond a position: its offset.metadata.max.bytes is too small")
-            self._bare = True
-            request.sent = 0.0
-        elif worst.code() in REBALANCING and time.monotonic() - request.since < _RETRIED_FOR:
-            request.sent, request.due = 0.0, time.monotonic() + _AGAIN
+            self._isolate_topic(request)
+        elif worst.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not self._without_metadata:
+            log.warning(
+                "the broker refuses the metadata of commits, so acks beyond a position are not stored: its "
+                "offset.metadata.max.bytes is too small"
+            )
+            self._without_metadata = True
+            request.sent_at = 0.0
+        elif worst.code() in REBALANCING and time.monotonic() - request.since < _RETRY_TIMEOUT:
+            request.sent_at, request.due = 0.0, time.monotonic() + _RETRY_INTERVAL
         else:
             self._finish(translate(worst, "commit"))
 
-    def _done(self, request: Request) -> None:
+    def _on_sent(self, request: CommitRequest) -> None:
         """Kafka has what was sent."""
         if len(request.topics) > 1:
             request.topics.pop()
-            request.sent = 0.0
+            request.sent_at = 0.0
         else:
             self._finish(None)
 
-    def _search(self, request: Request) -> None:
-        """A topic was deleted, or the right to it was taken. The library may say so of all lanes of the commit,
-        whichever it is: try topic by topic, so that the others are committed."""
-        topics = {lane.topic for lane in request.told}
+    def _isolate_topic(self, request: CommitRequest) -> None:
+        """A topic was deleted, or the right to it was taken away. The library may report that for all lanes of the
+        commit: try topic by topic, so that the others are committed."""
+        topics = {lane.topic for lane in request.sent}
         if len(topics) > 1:
             request.topics = sorted(topics)
-            request.sent = 0.0
+            request.sent_at = 0.0
             return
         if not request.pins:
-            self._vanished([lane for lane in request.told if self._owns(request, lane)])
-        for lane in request.told:
-            request.readings.pop(lane, None)
-        self._done(request)
+            self._on_unknown([lane for lane in request.sent if self._owns(request, lane)])
+        for lane in request.sent:
+            request.readers.pop(lane, None)
+        self._on_sent(request)
 
     def _finish(self, error: BrokerError | None) -> None:
-        request, self._pending = self._pending, None
+        request, self._current = self._current, None
         assert request is not None
-        request.over = True
+        request.done = True
         if error is None:
             gone = [lane for lane in request.offsets if not self._owns(request, lane)]
             error = LaneGone(gone) if gone else None
-        request.answer(error)
+        request.on_done(error)
 
-    def _owns(self, request: Request, lane: Lane) -> bool:
-        """Still in the assignment that the request was made in."""
-        reading = self._readings.get(lane)
-        if reading is None or reading is not request.readings.get(lane):
+    def _owns(self, request: CommitRequest, lane: Lane) -> bool:
+        """The lane is still in the assignment that the request was made in."""
+        reader = self._readers.get(lane)
+        if reader is None or reader is not request.readers.get(lane):
             return False
-        return request.pins or reading.phase is not Phase.ARRIVING
+        return request.pins or reader.phase is not Phase.STARTING
 
 
-def _positions(told: Mapping[Lane, tuple[int, str]]) -> dict[Lane, int]:
-    return {lane: position for lane, (position, _) in told.items()}
+def _positions(offsets: Offsets) -> dict[Lane, int]:
+    return {lane: position for lane, (position, _) in offsets.items()}

@@ -1,88 +1,148 @@
-"""The thread that owns a consumer. It polls always: that keeps the lanes ours, however long a handler takes.
+"""The thread that owns the consumer. It polls without pause: this keeps the lanes, however long a handler takes.
 
-The library lets one thread at a time into a consumer, and calls back within a poll. So everything else that is done
-with the consumer is handed to this thread, and done between two polls.
+The library lets one thread at a time use a consumer, and calls back within a poll. So everything else that uses the
+consumer is a command for this thread, and runs between two polls.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from sidecar.brokers.base import Advanced, LaneEnd, Lost
-from sidecar.brokers.kafka.consumer.commits import Commits, Request
-from sidecar.brokers.kafka.consumer.position_control import Steering
+from sidecar.brokers.kafka.consumer.commits import CommitRequest, Commits, Offsets
+from sidecar.brokers.kafka.consumer.position_control import LaneReader, Phase, PositionControl
 from sidecar.brokers.kafka.consumer.rebalance import Rebalance
+from sidecar.brokers.kafka.consumer.start_position import StartPosition
 from sidecar.brokers.kafka.errors import is_fatal, says_no_consumer_protocol
-from sidecar.brokers.kafka.inbox import Inbox
-from sidecar.brokers.kafka.lanes import Phase, Reading
-from sidecar.brokers.kafka.listener import Listener, UnknownProtocol
-from sidecar.brokers.kafka.poll_buffer import Shelf
-from sidecar.brokers.kafka.records import Taken, encode
-from sidecar.brokers.kafka.starting import Beginning
-from sidecar.brokers.kafka.waste import Waste
+from sidecar.brokers.kafka.poll_buffer import PollBuffer, RefetchMeter
+from sidecar.brokers.kafka.records import LaneRecords, encode
 from sidecar.model.records import Lane
 
-#: seconds that a poll waits: what is asked of the thread waits as long
-_POLL = 0.02
-#: seconds that it waits when nobody asked for anything lately
-_IDLE_POLL = 0.1
+#: seconds that a poll waits, which delays commands, and the same when there was no command lately
+_POLL_TIMEOUT, _IDLE_POLL_TIMEOUT = 0.02, 0.1
+#: seconds after a command that count as lately
 _LATELY = 1.0
-#: seconds between looks at the ends of lanes
-_LOOK = 0.25
-#: seconds that records may lie on the full shelf before the lanes are held, so that polling can go on
-_PATIENCE = 1.0
-#: seconds between two looks whether there is room
-_BETWEEN_LOOKS = 0.05
-#: bytes of a record, before any was seen
-_FIRST_GUESS = 1024.0
-#: the core has the lane, and nobody has told it that it goes
-_BEGUN = (Phase.ACTIVE, Phase.STUCK)
+#: seconds between updates of the ends of lanes
+_ENDS_INTERVAL = 0.25
+#: seconds for which the buffer may be full before fetching stops, so that polling can go on
+_FULL_TIMEOUT = 1.0
+#: seconds between checks while the thread waits for the core
+_WAIT_INTERVAL = 0.05
+#: bytes: the average size of records, before there are any
+_INITIAL_RECORD_SIZE = 1024.0
 
 
-class Member:
+class UnknownProtocol(Exception):
+    """The broker does not support the group protocol that was tried."""
+
+
+class PollThreadEvents(Protocol):
+    """Called on the poll thread; must not block."""
+
+    def assigned(self, readers: list[LaneReader]) -> None:
+        """`PollThread.start_lanes` must be called when it is known where these lanes start."""
+
+    def position_lost(self, reader: LaneReader) -> None:
+        """The position of a lane no longer exists: `PollThread.recover` must be called."""
+
+    def query_commit(self, request: CommitRequest) -> None:
+        """The response to a commit will not come soon: `PollThread.confirm` must be called if Kafka has it."""
+
+    def failed(self, error: KafkaError, topic: str | None) -> None:
+        """Something does not work: a topic, or without one the group or the connection."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """The thread has ended. After a `KafkaException`, another one may succeed."""
+
+
+class CommandQueue:
+    """Commands for the poll thread. Filled by any thread, run by one."""
+
+    def __init__(self) -> None:
+        self._commands: deque[Callable[[], None]] = deque()
+        self._between_polls: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition()
+        #: when a command was last run
+        self.last_run = time.monotonic()
+
+    def put(self, command: Callable[[], None]) -> None:
+        """To be run soon, also while a rebalance waits within a poll."""
+        self._commands.append(command)
+        self.wake()
+
+    def put_between_polls(self, command: Callable[[], None]) -> None:
+        """To be run between two polls: what a poll returns of a lane must not count as what follows the command."""
+        self.put(lambda: self._between_polls.append(command))
+
+    def wake(self) -> None:
+        with self._wake:
+            self._wake.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a command, at most so long."""
+        with self._wake:
+            if not self._commands:
+                self._wake.wait(seconds)
+
+    def run(self) -> None:
+        """Run all commands but those that must run between two polls."""
+        if self._commands:
+            self.last_run = time.monotonic()
+        while self._commands:
+            self._commands.popleft()()
+
+    def run_all(self) -> None:
+        """Only between two polls."""
+        self.run()
+        while self._between_polls:
+            self._between_polls.popleft()()
+
+
+class PollThread:
     def __init__(
         self,
         connect: Callable[[Mapping[str, Any]], Consumer],
         topics: Collection[str],
-        shelf: Shelf,
-        listener: Listener,
+        buffer: PollBuffer,
+        events: PollThreadEvents,
         *,
         grace: float,
-        on_trial: bool,
-        sieve: Callable[[list[Message]], list[Message]] | None = None,
+        trying_protocol: bool,
+        instance_filter: Callable[[list[Message]], list[Message]] | None = None,
     ) -> None:
-        """`connect` makes the consumer, with these callbacks. `on_trial`: end with `UnknownProtocol` if the broker
-        does not know the group protocol. `sieve` takes out what is not for this member."""
+        """`connect` makes the consumer, with these callbacks. `trying_protocol`: end with `UnknownProtocol` if the
+        broker does not support the group protocol. `instance_filter` leaves out what is not for this pod."""
         self._connect = connect
         self._topics = list(topics)
-        self._shelf = shelf
-        self._listener = listener
-        self._on_trial = on_trial
-        self._sieve = sieve
-        self._readings: dict[Lane, Reading] = {}
-        self.waste = Waste()
-        self._commits = Commits(self._readings, self._vanished)
-        self._steering = Steering(self._readings, shelf, self.waste)
+        self._buffer = buffer
+        self._events = events
+        self._trying_protocol = trying_protocol
+        self._instance_filter = instance_filter
+        self._readers: dict[Lane, LaneReader] = {}
+        self.refetch_meter = RefetchMeter()
+        self._commits = Commits(self._readers, self._restart)
+        self._positions = PositionControl(self._readers, buffer, self.refetch_meter)
         self._rebalance = Rebalance(
-            self._readings,
+            self._readers,
             self._commits,
-            shelf,
+            buffer,
             grace,
-            arrived=self._arrived,
-            watch=listener.watch,
-            meanwhile=self._meanwhile,
+            on_assigned=self._assigned,
+            query_commit=events.query_commit,
+            run_commands=self._wait_and_run,
         )
         self._consumer: Consumer
-        self._inbox = Inbox()
+        self._queue = CommandQueue()
         self._stopping = False
         self._raised: BaseException | None = None
-        self._looked = 0.0
+        self._ends_updated = 0.0
         self._full_since: float | None = None
-        self._record_bytes = _FIRST_GUESS
-        #: what the core takes at a time: no more than that is made ready
+        self._record_size = _INITIAL_RECORD_SIZE
+        #: records and bytes that the core takes at a time; the buffer holds little more
         self._limits = (1, 1)
         #: replaced, never changed
         self.ends: Mapping[Lane, LaneEnd] = {}
@@ -94,53 +154,54 @@ class Member:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group and end. Returns at once; the listener is told when it is done."""
+        """Leave the group and end. Returns at once; `PollThreadEvents.ended` follows."""
         self._stopping = self._rebalance.closing = True
-        self._inbox.wake()
+        self._queue.wake()
 
-    def want(self, max_records: int, max_bytes: int) -> None:
-        """The core takes so much at a time, and may have taken something just now."""
+    def set_limits(self, max_records: int, max_bytes: int) -> None:
+        """What the core takes at a time. It may have taken something just now."""
         self._limits = (max_records, max_bytes)
         if self._full_since is not None:
-            self._inbox.wake()
+            self._queue.wake()
 
-    def commit(self, request: Request) -> None:
-        self._inbox.put(lambda: self._commits.submit(request))
+    def commit(self, request: CommitRequest) -> None:
+        self._queue.put(lambda: self._commits.submit(request))
 
-    def confirm(self, request: Request, told: Mapping[Lane, tuple[int, str]]) -> None:
-        self._inbox.put(lambda: self._commits.confirm(request, told))
+    def confirm(self, request: CommitRequest, sent: Offsets) -> None:
+        """Kafka has what was sent of a commit."""
+        self._queue.put(lambda: self._commits.confirm(request, sent))
 
     def release(self, lanes: Collection[Lane]) -> None:
-        self._inbox.put(lambda: self._rebalance.released([*lanes]))
+        self._queue.put(lambda: self._rebalance.release([*lanes]))
 
     def pause(self, lanes: Collection[Lane]) -> None:
-        self._inbox.put(lambda: self._steering.pause([*lanes]))
+        self._queue.put(lambda: self._positions.pause([*lanes]))
 
     def resume(self, lanes: Collection[Lane]) -> None:
-        self._inbox.put(lambda: self._steering.resume([*lanes]))
+        self._queue.put(lambda: self._positions.resume([*lanes]))
 
-    def begin(self, beginnings: Mapping[Reading, Beginning]) -> None:
-        self._inbox.put_later(lambda: self._begin(beginnings))
+    def start_lanes(self, starts: Mapping[LaneReader, StartPosition]) -> None:
+        self._queue.put_between_polls(lambda: self._start_lanes(starts))
 
-    def begin_anew(self, lanes: Collection[Lane]) -> None:
-        """Let go of lanes, and find out where they start, as if they were assigned just now."""
-        self._inbox.put_later(lambda: self._begin_anew(lanes))
+    def restart_lanes(self, lanes: Collection[Lane]) -> None:
+        """Lose lanes, and start them as if they were assigned just now."""
+        self._queue.put_between_polls(lambda: self._restart_lanes(lanes))
 
-    def restart(self, reading: Reading, beginning: Beginning) -> None:
-        self._inbox.put_later(lambda: self._steering.restart(reading, beginning))
+    def recover(self, reader: LaneReader, start: StartPosition) -> None:
+        self._queue.put_between_polls(lambda: self._positions.recover(reader, start))
 
-    def move(self, positions: Mapping[Lane, int], moved: Callable[[], None]) -> None:
-        self._inbox.put_later(lambda: self._steering.move(positions, moved))
+    def move(self, positions: Mapping[Lane, int], on_moved: Callable[[], None]) -> None:
+        self._queue.put_between_polls(lambda: self._positions.move(positions, on_moved))
 
-    def note_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
-        self._inbox.put(lambda: self._steering.note_ends(ends))
+    def update_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
+        self._queue.put(lambda: self._positions.update_ends(ends))
 
     @property
     def revoke_seconds(self) -> float:
         return self._rebalance.waited
 
-    def has(self, reading: Reading) -> bool:
-        return self._readings.get(reading.lane) is reading
+    def has(self, reader: LaneReader) -> bool:
+        return self._readers.get(reader.lane) is reader
 
     # The thread.
 
@@ -148,11 +209,11 @@ class Member:
         failure: BaseException | None = None
         try:
             callbacks = {
-                "stats_cb": self._guarded(self.waste.report),
-                "on_commit": self._guarded(self._commits.answered),
+                "stats_cb": self._guarded(self.refetch_meter.on_statistics),
+                "on_commit": self._guarded(self._commits.on_response),
                 "error_cb": self._guarded(self._broker_error),
             }
-            self._consumer = self._commits.consumer = self._steering.consumer = self._connect(callbacks)
+            self._consumer = self._commits.consumer = self._positions.consumer = self._connect(callbacks)
             try:
                 self._consumer.subscribe(
                     self._topics,
@@ -161,15 +222,15 @@ class Member:
                     on_lost=self._guarded(self._rebalance.lost),
                 )
                 while not self._stopping:
-                    self._turn()
+                    self._run_once()
             finally:
                 self._leave()
         except BaseException as error:
             failure = error
-        self._listener.ended(failure)
+        self._events.ended(failure)
 
     def _guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
-        """The library cannot carry an error from within a poll to its caller: it is kept until then."""
+        """The library cannot pass an error of a callback to the caller of the poll: keep it until the poll returns."""
 
         def call(*args: Any) -> None:
             try:
@@ -181,32 +242,32 @@ class Member:
 
     def _leave(self) -> None:
         self._rebalance.closing = True
-        self._commits.end()
-        lanes = [lane for lane, reading in self._readings.items() if reading.phase is not Phase.ARRIVING]
+        self._commits.close()
+        lanes = [lane for lane, reader in self._readers.items() if reader.phase is not Phase.STARTING]
         if lanes and not self._stopping:
-            # Nobody asked for it: something went wrong.
-            self._shelf.forget(lanes)
-            self._shelf.tell(Lost(frozenset(lanes)))
+            # An error ends the thread, and the core still has the lanes.
+            self._lose(lanes)
         self.ends = {}
         self._consumer.close()
 
-    def _turn(self) -> None:
-        self._inbox.work_all()
-        self._steering.mend()
-        self._commits.serve()
+    def _run_once(self) -> None:
+        self._queue.run_all()
+        self._positions.apply_seeks()
+        self._commits.send_due()
         if self._is_full():
-            self._wait_for_room()
+            self._wait_for_core()
         else:
             if self._full_since is not None:
                 self._full_since = None
-                self._steering.let_go()
-            lately = time.monotonic() - self._inbox.asked < _LATELY or not self._commits.idle
-            self._fetch(_POLL if lately else _IDLE_POLL)
-        self._look()
+                self._positions.release_held()
+            busy = time.monotonic() - self._queue.last_run < _LATELY or not self._commits.idle
+            self._fetch(_POLL_TIMEOUT if busy else _IDLE_POLL_TIMEOUT)
+        self._update_ends()
 
-    def _meanwhile(self, seconds: float) -> None:
-        self._inbox.rest(min(seconds, _BETWEEN_LOOKS))
-        self._inbox.work()
+    def _wait_and_run(self, seconds: float) -> None:
+        """Within a poll."""
+        self._queue.wait(min(seconds, _WAIT_INTERVAL))
+        self._queue.run()
 
     def _fetch(self, timeout: float) -> None:
         first = self._consumer.poll(timeout)
@@ -215,110 +276,117 @@ class Member:
         if first is None:
             return
         max_records, max_bytes = self._limits
-        most = min(max_records, max(1, int(max_bytes / self._record_bytes)))
-        self._take_in([first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first])
+        most = min(max_records, max(1, int(max_bytes / self._record_size)))
+        self._handle_messages([first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first])
 
-    def _take_in(self, messages: list[Message]) -> None:
-        if self._sieve is not None:
-            messages = self._sieve(messages)
-        taken, tidings = encode(messages)
-        good: list[Taken] = []
-        for each in taken:
-            reading = self._readings.get(each.lane)
-            if reading is None or not reading.delivers:
+    def _handle_messages(self, messages: list[Message]) -> None:
+        if self._instance_filter is not None:
+            messages = self._instance_filter(messages)
+        records, error_messages = encode(messages)
+        accepted: list[LaneRecords] = []
+        for each in records:
+            reader = self._readers.get(each.lane)
+            if reader is None or not reader.delivers:
                 continue
-            fresh = each.starting_at(reading.next)
-            if fresh.frames and reading.believes(fresh.positions[0]):
-                reading.next = fresh.positions[-1] + 1
-                self.waste.took(each.lane, len(fresh.frames))
-                good.append(fresh)
-        if good:
-            frames = good[-1].frames
-            self._record_bytes += 0.25 * (sum(map(len, frames)) / len(frames) - self._record_bytes)
-            self._shelf.put(good)
-        for message in tidings:
-            self._hear(message)
+            new = each.starting_at(reader.next)
+            if new.frames and reader.accepts_gap(new.positions[0]):
+                reader.next = new.positions[-1] + 1
+                self.refetch_meter.count(each.lane, len(new.frames))
+                accepted.append(new)
+        if accepted:
+            frames = accepted[-1].frames
+            self._record_size += 0.25 * (sum(map(len, frames)) / len(frames) - self._record_size)
+            self._buffer.add_records(accepted)
+        for message in error_messages:
+            self._handle_error_message(message)
 
     def _is_full(self) -> bool:
         max_records, max_bytes = self._limits
-        return self._shelf.records >= max_records or self._shelf.bytes >= max_bytes
+        return self._buffer.records >= max_records or self._buffer.bytes >= max_bytes
 
-    def _wait_for_room(self) -> None:
-        """The core has not taken what is there: fetch nothing, but go on polling, or the group would give us up."""
+    def _wait_for_core(self) -> None:
+        """The core has not taken what is buffered: fetch nothing, but go on polling, or the group would remove us."""
         now = time.monotonic()
         if self._full_since is None:
             self._full_since = now
-        self._inbox.rest(_BETWEEN_LOOKS)
-        if now - self._full_since > _PATIENCE:
-            self._steering.hold()
+        self._queue.wait(_WAIT_INTERVAL)
+        if now - self._full_since > _FULL_TIMEOUT:
+            self._positions.hold_all()
             message = self._consumer.poll(0)
             if message is not None:
-                self._take_in([message])
+                self._handle_messages([message])
 
-    def _look(self) -> None:
-        """What the library knows of the ends; it hears of them with each fetch."""
+    def _update_ends(self) -> None:
+        """Read the ends that the library knows; it learns them with each fetch."""
         now = time.monotonic()
-        if now - self._looked < _LOOK:
+        if now - self._ends_updated < _ENDS_INTERVAL:
             return
-        self._looked = now
+        self._ends_updated = now
         ends: dict[Lane, LaneEnd] = {}
-        for lane, reading in self._readings.items():
-            if reading.end is None:
+        for lane, reader in self._readers.items():
+            if reader.end is None:
                 continue
-            low, high = self._consumer.get_watermark_offsets(reading.partition, cached=True) or (-1, -1)
-            before = reading.end
-            reading.end = ends[lane] = LaneEnd(max(low, before.start), max(high, before.end, reading.next))
+            low, high = self._consumer.get_watermark_offsets(reader.partition, cached=True) or (-1, -1)
+            before = reader.end
+            reader.end = ends[lane] = LaneEnd(max(low, before.start), max(high, before.end, reader.next))
         self.ends = ends
 
-    def _begin(self, beginnings: Mapping[Reading, Beginning]) -> None:
-        self.ends = {**self.ends, **self._steering.begin(beginnings)}
+    # Lanes.
 
-    def _begin_anew(self, lanes: Collection[Lane]) -> None:
-        known = [lane for lane in lanes if lane in self._readings and self._readings[lane].phase in _BEGUN]
+    def _assigned(self, readers: list[LaneReader]) -> None:
+        self._trying_protocol = False
+        self._events.assigned(readers)
+
+    def _start_lanes(self, starts: Mapping[LaneReader, StartPosition]) -> None:
+        self.ends = {**self.ends, **self._positions.start(starts)}
+
+    def _restart_lanes(self, lanes: Collection[Lane]) -> None:
+        known = [lane for lane in lanes if lane in self._readers and self._readers[lane].in_core]
         if known:
-            self._shelf.forget(known)
-            self._shelf.tell(Lost(frozenset(known)))
-            self._vanished(known)
+            self._lose(known)
+            self._restart(known)
 
-    # What Kafka tells.
+    def _lose(self, lanes: list[Lane]) -> None:
+        self._buffer.drop(lanes)
+        self._buffer.add_event(Lost(frozenset(lanes)))
 
-    def _arrived(self, readings: list[Reading]) -> None:
-        self._on_trial = False
-        self._listener.arrived(readings)
+    def _restart(self, lanes: list[Lane]) -> None:
+        """Start lanes again that the core has given up, though they are still assigned to us.
 
-    def _vanished(self, lanes: list[Lane]) -> None:
-        """Kafka does not know lanes that are ours, or not for us. Their topic was deleted, or only its metadata was
-        away for a moment, or the right to it is: then nobody revokes them, and the core has let go of them. So they
-        begin anew, once Kafka knows them."""
-        readings = [Reading(lane) for lane in lanes if self._readings[lane].phase in _BEGUN]
-        if readings:
-            self._consumer.pause([reading.partition for reading in readings])
-            self._shelf.forget([reading.lane for reading in readings])
-            self._readings.update((reading.lane, reading) for reading in readings)
-            self._arrived(readings)
+        Kafka does not know them, or not for us: their topic was deleted, its metadata was missing for a moment, or the
+        right to it is missing. Nobody revokes them, so they start again once Kafka knows them.
+        """
+        readers = [LaneReader(lane) for lane in lanes if self._readers[lane].in_core]
+        if readers:
+            self._consumer.pause([reader.partition for reader in readers])
+            self._buffer.drop([reader.lane for reader in readers])
+            self._readers.update((reader.lane, reader) for reader in readers)
+            self._assigned(readers)
 
-    def _hear(self, message: Message) -> None:
+    # Errors.
+
+    def _handle_error_message(self, message: Message) -> None:
         error = message.error()
         topic, number, position = message.topic(), message.partition(), message.offset()
         assert error is not None
         code = error.code()
-        reading = self._readings.get(Lane(topic, number)) if topic is not None and number is not None else None
+        reader = self._readers.get(Lane(topic, number)) if topic is not None and number is not None else None
         if code == KafkaError._PARTITION_EOF:
-            at = position or 0
-            if reading is not None and reading.delivers and at > reading.next and reading.believes(at):
-                reading.next = at
-                self._shelf.tell(Advanced(reading.lane, at))
+            end = position or 0
+            if reader is not None and reader.delivers and end > reader.next and reader.accepts_gap(end):
+                reader.next = end
+                self._buffer.add_event(Advanced(reader.lane, end))
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            # One from before it was put to its place says nothing of its place. Of a log that was cut it tells none.
-            if reading is not None and reading.delivers and (position is None or position >= reading.next):
-                reading.phase = Phase.STUCK
-                self._listener.strayed(reading)
+            # An error from before the last seek says nothing of the position. For a truncated log it has no position.
+            if reader is not None and reader.delivers and (position is None or position >= reader.next):
+                reader.phase = Phase.POSITION_LOST
+                self._events.position_lost(reader)
         else:
             self._broker_error(error, topic)
 
     def _broker_error(self, error: KafkaError, topic: str | None = None) -> None:
-        if self._on_trial and says_no_consumer_protocol(error):
+        if self._trying_protocol and says_no_consumer_protocol(error):
             raise UnknownProtocol(error.str())
         if is_fatal(error):
             raise KafkaException(error)
-        self._listener.failed(error, topic)
+        self._events.failed(error, topic)

@@ -1,155 +1,235 @@
-"""Moving the library about in the lanes: pausing, resuming, placing. On the poll thread, between two polls."""
+"""Where the poll thread is in each lane, and control of the library's positions: pause, resume, seek.
+
+Everything here runs on the poll thread: between two polls, and where a method says so also while a rebalance waits
+within a poll.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sidecar.brokers.base import Advanced, LaneEnd, Trouble
-from sidecar.brokers.kafka.lanes import Phase, Reading
-from sidecar.brokers.kafka.poll_buffer import Shelf
-from sidecar.brokers.kafka.starting import Beginning
-from sidecar.brokers.kafka.waste import Waste
+from sidecar.brokers.kafka.consumer.start_position import StartPosition
+from sidecar.brokers.kafka.poll_buffer import PollBuffer, RefetchMeter
 from sidecar.model.records import Assigned, Lane
 
 
-class Steering:
-    """Every lane goes on exactly where the core is in it, whatever the library discards or fetches again.
+class Phase(Enum):
+    """STARTING -> ACTIVE -> REVOKED; ACTIVE <-> POSITION_LOST. The reader of a lane that is gone is dropped."""
 
-    A pause discards what was fetched of the lane, and what the library takes for its position then is not ours. So
-    after everything that stops a lane it is put to our own `next`.
+    #: assigned, but where to start is not known yet; the core does not know of the lane
+    STARTING = 1
+    ACTIVE = 2
+    #: the position no longer exists; where to resume is not known yet
+    POSITION_LOST = 3
+    #: nothing more is delivered, but commits are accepted
+    REVOKED = 4
+
+
+@dataclass(slots=True, eq=False)
+class LaneReader:
+    """The state of one lane in one assignment."""
+
+    lane: Lane
+    phase: Phase = Phase.STARTING
+    #: the next position to deliver
+    next: int = 0
+    #: by the core
+    paused: bool = False
+    #: paused with all other lanes, because the buffer is full
+    held: bool = False
+    #: nothing that the library returns counts before it is moved to `next`
+    needs_seek: bool = False
+    #: the last known ends
+    end: LaneEnd | None = None
+    #: records that were removed before they could be read
+    lost: int = 0
+    #: a record that follows `next` came after the last seek, so the library is where it should be
+    verified: bool = False
+    #: the first position after the last seek, if that left a gap
+    doubted: int | None = None
+    partition: TopicPartition = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.partition = TopicPartition(*self.lane)
+
+    @property
+    def in_core(self) -> bool:
+        """The core has the lane, and does not know that it is leaving."""
+        return self.phase in (Phase.ACTIVE, Phase.POSITION_LOST)
+
+    @property
+    def fetches(self) -> bool:
+        """The library may fetch."""
+        return self.phase is Phase.ACTIVE and not self.paused and not self.held
+
+    @property
+    def delivers(self) -> bool:
+        """What the library returns counts. Also while paused: records that are on their way are in sequence."""
+        return self.phase is Phase.ACTIVE and not self.needs_seek
+
+    def seek_to(self, position: int) -> None:
+        """Ask for the library to be moved to a position."""
+        self.next, self.needs_seek = position, True
+        self.verified, self.doubted = False, None
+
+    def accepts_gap(self, position: int) -> bool:
+        """Whether the log has nothing between `next` and `position`, which came now.
+
+        Gaps are normal in Kafka. But a library that is not where it was moved to would look the same, and what it
+        skipped would count as settled. So the first gap after each seek is accepted only when it is seen twice.
+        """
+        if self.verified or position <= self.next or (self.doubted is not None and position <= self.doubted):
+            self.verified = True
+            return True
+        self.doubted = position
+        self.needs_seek = True
+        return False
+
+
+class PositionControl:
+    """Every lane continues exactly where the core is in it, whatever the library discards or fetches again.
+
+    A pause discards what was fetched of the lane, and the library's position is then not ours. So whenever a lane
+    continues, the library is moved to the `next` of its reader.
     """
 
-    def __init__(self, readings: Mapping[Lane, Reading], shelf: Shelf, waste: Waste) -> None:
-        self._readings = readings
-        self._shelf = shelf
-        self._waste = waste
+    def __init__(self, readers: Mapping[Lane, LaneReader], buffer: PollBuffer, refetch_meter: RefetchMeter) -> None:
+        self._readers = readers
+        self._buffer = buffer
+        self._refetch_meter = refetch_meter
         self.consumer: Consumer
 
     def pause(self, lanes: Iterable[Lane]) -> None:
-        for reading in self._known(lanes):
-            if reading.paused:
+        """Also within a poll."""
+        for reader in self._known(lanes):
+            if reader.paused:
                 continue
-            if reading.flows:
-                self.consumer.pause([reading.partition])
-            reading.paused = True
-            if reading.phase is Phase.ACTIVE:
-                self._give_back(reading)
+            if reader.fetches:
+                self.consumer.pause([reader.partition])
+            reader.paused = True
+            if reader.phase is Phase.ACTIVE:
+                self._discard_buffered(reader)
 
     def resume(self, lanes: Iterable[Lane]) -> None:
-        for reading in self._known(lanes):
-            if reading.paused:
-                reading.paused = False
-                reading.put_to(reading.next)
-        self.mend()
+        """Also within a poll."""
+        for reader in self._known(lanes):
+            if reader.paused:
+                reader.paused = False
+                reader.seek_to(reader.next)
+        self.apply_seeks()
 
-    def note_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
-        """Asked of Kafka: of lanes that nothing is fetched of, the library hears no news."""
-        for reading in self._known(ends):
-            if reading.end is not None:
-                end = ends[reading.lane]
-                reading.end = LaneEnd(max(end.start, reading.end.start), max(end.end, reading.end.end))
+    def update_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
+        """Take over ends that Kafka reported: the library does not learn those of paused lanes. Also within a poll."""
+        for reader in self._known(ends):
+            if reader.end is not None:
+                end = ends[reader.lane]
+                reader.end = LaneEnd(max(end.start, reader.end.start), max(end.end, reader.end.end))
 
-    def hold(self) -> None:
-        """Let nothing flow for now, whatever the core wants."""
-        flowing = [reading for reading in self._readings.values() if reading.flows]
-        if flowing:
-            self.consumer.pause([reading.partition for reading in flowing])
-        for reading in flowing:
-            reading.held = True
+    def hold_all(self) -> None:
+        """Stop fetching for now, whatever the core wants."""
+        fetching = [reader for reader in self._readers.values() if reader.fetches]
+        if fetching:
+            self.consumer.pause([reader.partition for reader in fetching])
+        for reader in fetching:
+            reader.held = True
 
-    def let_go(self) -> None:
-        for reading in self._readings.values():
-            if reading.held:
-                reading.held = False
-                reading.put_to(reading.next)
-        self.mend()
+    def release_held(self) -> None:
+        for reader in self._readers.values():
+            if reader.held:
+                reader.held = False
+                reader.seek_to(reader.next)
+        self.apply_seeks()
 
-    def begin(self, beginnings: Mapping[Reading, Beginning]) -> dict[Lane, LaneEnd]:
-        """It is known where lanes start. Answers their ends."""
+    def start(self, starts: Mapping[LaneReader, StartPosition]) -> dict[Lane, LaneEnd]:
+        """Start lanes whose start is known now. Returns their ends."""
         ends: dict[Lane, LaneEnd] = {}
-        for reading, beginning in beginnings.items():
-            if self._readings.get(reading.lane) is not reading or reading.phase is not Phase.ARRIVING:
+        for reader, start in starts.items():
+            if self._readers.get(reader.lane) is not reader or reader.phase is not Phase.STARTING:
                 continue
-            reading.phase = Phase.ACTIVE
-            reading.end = ends[reading.lane] = beginning.end
-            self._shelf.resume([reading.lane])
-            self._shelf.tell(Assigned(reading.lane, beginning.start, beginning.settled, beginning.first))
-            self._skip(reading, beginning)
-            self._place(reading, beginning.at)
+            reader.phase = Phase.ACTIVE
+            reader.end = ends[reader.lane] = start.end
+            self._buffer.resume([reader.lane])
+            self._buffer.add_event(Assigned(reader.lane, start.committed, start.settled, start.first))
+            self._report_skipped(reader, start)
+            self._reassign(reader, start.position)
         return ends
 
-    def restart(self, reading: Reading, beginning: Beginning) -> None:
-        """It is known where a lane goes on whose position was not there any more."""
-        if self._readings.get(reading.lane) is not reading or reading.phase is not Phase.STUCK:
+    def recover(self, reader: LaneReader, start: StartPosition) -> None:
+        """Resume a lane whose position no longer exists."""
+        if self._readers.get(reader.lane) is not reader or reader.phase is not Phase.POSITION_LOST:
             return
-        reading.phase, reading.end = Phase.ACTIVE, beginning.end
-        if beginning.at < reading.next:
-            self._shelf.forget([reading.lane])
-            self._shelf.tell(Assigned(reading.lane, beginning.at))
-        self._skip(reading, beginning)
-        self._place(reading, beginning.at)
+        reader.phase, reader.end = Phase.ACTIVE, start.end
+        if start.position < reader.next:
+            self._restart(reader, start.position)
+        self._report_skipped(reader, start)
+        self._reassign(reader, start.position)
 
-    def move(self, positions: Mapping[Lane, int], moved: Callable[[], None]) -> None:
-        """Seek. Kafka has the positions already."""
-        for reading in self._known(positions):
-            if reading.phase not in (Phase.ACTIVE, Phase.STUCK):
-                continue
-            position = positions[reading.lane]
-            self._shelf.forget([reading.lane])
-            self._shelf.tell(Assigned(reading.lane, position))
-            reading.phase = Phase.ACTIVE
-            self._place(reading, position)
-        moved()
+    def move(self, positions: Mapping[Lane, int], on_moved: Callable[[], None]) -> None:
+        """Move lanes for the core, when Kafka has the positions already."""
+        for reader in self._known(positions):
+            if reader.in_core:
+                reader.phase = Phase.ACTIVE
+                self._restart(reader, positions[reader.lane])
+                self._reassign(reader, positions[reader.lane])
+        on_moved()
 
-    def mend(self) -> None:
-        """Put lanes that are astray to where the core is in them, and let them flow."""
-        for reading in [reading for reading in self._readings.values() if reading.astray]:
-            if reading.phase is not Phase.ACTIVE or reading.paused:
+    def apply_seeks(self) -> None:
+        """Move the library to where the core is in lanes that need it, and let them fetch."""
+        for reader in [reader for reader in self._readers.values() if reader.needs_seek]:
+            if reader.phase is not Phase.ACTIVE or reader.paused:
                 continue
-            reading.astray = False
+            reader.needs_seek = False
             try:
-                self.consumer.seek(reading.at(reading.next))
+                self.consumer.seek(TopicPartition(*reader.lane, reader.next))
             except KafkaException:
-                # It does not seek before a lane has begun, nor after an error.
-                self._assign(reading)
-            self._let_flow(reading)
+                # The library refuses to seek before a lane has started, and after an error.
+                self._assign_anew(reader)
+            self._pause_or_resume(reader)
 
-    def _give_back(self, reading: Reading) -> None:
-        """Let go of what is on the shelf: it would take the room of others."""
-        start = self._shelf.withdraw(reading.lane)
+    def _discard_buffered(self, reader: LaneReader) -> None:
+        """Drop buffered records: they would take the space of other lanes."""
+        start = self._buffer.take_back(reader.lane)
         if start is not None:
-            self._waste.took(reading.lane, start - reading.next)
-            # This may happen within a poll, which has more of the lane in its hands already. Before that, what was
-            # given back would look like a gap, and be taken for settled: nothing counts until the library is put back.
-            reading.put_to(start)
+            self._refetch_meter.count(reader.lane, start - reader.next)
+            # A poll in progress may hold further records of the lane. After the dropped ones they would look like a
+            # gap, and the dropped ones would count as settled: so nothing counts until the library is moved back.
+            reader.seek_to(start)
 
-    def _place(self, reading: Reading, position: int) -> None:
-        reading.put_to(position)
-        reading.astray = False
-        self._assign(reading)
-        self._let_flow(reading)
+    def _restart(self, reader: LaneReader, position: int) -> None:
+        """A new epoch of the lane begins for the core."""
+        self._buffer.drop([reader.lane])
+        self._buffer.add_event(Assigned(reader.lane, position))
 
-    def _assign(self, reading: Reading) -> None:
-        """Give the lane to the library anew. A seek would not do: it does not end what is under way before it."""
-        self.consumer.incremental_unassign([reading.partition])
-        self.consumer.incremental_assign([reading.at(reading.next)])
+    def _reassign(self, reader: LaneReader, position: int) -> None:
+        reader.seek_to(position)
+        reader.needs_seek = False
+        self._assign_anew(reader)
+        self._pause_or_resume(reader)
 
-    def _let_flow(self, reading: Reading) -> None:
-        if reading.flows:
-            self.consumer.resume([reading.partition])
+    def _assign_anew(self, reader: LaneReader) -> None:
+        """Give the lane to the library anew. A seek does not suffice: it does not end a fetch in flight."""
+        self.consumer.incremental_unassign([reader.partition])
+        self.consumer.incremental_assign([TopicPartition(*reader.lane, reader.next)])
+
+    def _pause_or_resume(self, reader: LaneReader) -> None:
+        if reader.fetches:
+            self.consumer.resume([reader.partition])
         else:
-            self.consumer.pause([reading.partition])
+            self.consumer.pause([reader.partition])
 
-    def _skip(self, reading: Reading, beginning: Beginning) -> None:
-        if beginning.at > beginning.start:
-            self._shelf.tell(Advanced(reading.lane, beginning.at, beginning.lost))
-        if beginning.lost:
-            reading.lost += beginning.lost
+    def _report_skipped(self, reader: LaneReader, start: StartPosition) -> None:
+        if start.position > start.committed:
+            self._buffer.add_event(Advanced(reader.lane, start.position, start.lost))
+        if start.lost:
+            reader.lost += start.lost
             text = (
-                f"{reading.lost:,} records of {reading.lane} were removed by the broker's retention before they could "
-                f"be read: it went on at {beginning.at}"
+                f"{reader.lost:,} records of {reader.lane} were removed by the broker's retention before they could "
+                f"be read: it continues at {start.position}"
             )
-            self._shelf.tell(Trouble(f"skipped in {reading.lane}", text))
+            self._buffer.add_event(Trouble(f"skipped in {reader.lane}", text))
 
-    def _known(self, lanes: Iterable[Lane]) -> list[Reading]:
-        return [self._readings[lane] for lane in lanes if lane in self._readings]
+    def _known(self, lanes: Iterable[Lane]) -> list[LaneReader]:
+        return [self._readers[lane] for lane in lanes if lane in self._readers]

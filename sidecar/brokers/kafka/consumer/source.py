@@ -1,4 +1,4 @@
-"""A subscription's consumption of Kafka: of its topics, and of the retry topic that is its own."""
+"""The contract's `Source`: consumes the topics of a subscription, and the retry topic that belongs to it."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec
-from sidecar.brokers.kafka.consumer.group_member import Group
-from sidecar.brokers.kafka.joining import prepare_topics
-from sidecar.brokers.kafka.poll_buffer import Shelf
+from sidecar.brokers.kafka.consumer.group_member import GroupMember
+from sidecar.brokers.kafka.poll_buffer import PollBuffer
 from sidecar.model.errors import LaneGone, Refused
 from sidecar.model.records import Commit, Lane
 
@@ -18,50 +17,50 @@ if TYPE_CHECKING:
 
 
 class KafkaSource(Source):
-    """Two groups, since members of a group share out the lanes of all its topics by their number alone: with those of
-    the retry topic among them, which are idle mostly, one pod could get nothing else, and another all the work."""
+    """Two groups, since Kafka assigns the lanes of all topics of a group by their number alone: in one group with the
+    retry topic, whose lanes are mostly idle, one pod could get nothing else, and another all the work."""
 
     def __init__(self, broker: "KafkaBroker", spec: SourceSpec) -> None:
         self.spec = spec
         self._broker = broker
-        self._shelf = Shelf(self._stocked)
+        self._buffer = PollBuffer(self._on_filled)
         self._wake = asyncio.Event()
         self._signalled = False
         self._loop: asyncio.AbstractEventLoop
-        self._main = Group(broker, replace(spec, own_topics={}), self._shelf, self._wake)
-        self._groups = [self._main]
+        self._main = GroupMember(broker, replace(spec, own_topics={}), self._buffer, self._wake)
+        self._members = [self._main]
         if spec.own_topics:
-            own = SourceSpec(retry_group(spec.group), (), own_topics=spec.own_topics)
-            self._groups.append(Group(broker, own, self._shelf, self._wake))
-        self._opened: list[Group] = []
+            retry = SourceSpec(_retry_group(spec.group), (), own_topics=spec.own_topics)
+            self._members.append(GroupMember(broker, retry, self._buffer, self._wake))
+        self._opened: list[GroupMember] = []
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the connection; empty if nothing is."""
-        return next(filter(None, (group.health.connection for group in self._groups)), "")
+        """The problem with the connection; empty if there is none."""
+        return next(filter(None, (member.health.connection for member in self._members)), "")
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        missing = await prepare_topics(self._broker, self.spec)
-        for group in self._groups:
-            # It is called again if one of them could not join.
-            if group not in self._opened:
-                await group.open()
-                self._opened.append(group)
+        missing = await self._broker.prepare_topics(self.spec)
+        for member in self._members:
+            # The core opens the source again if one of them could not join.
+            if member not in self._opened:
+                await member.open()
+                self._opened.append(member)
         for topic in missing:
-            self._main.health.missing(topic)
+            self._main.health.topic_missing(topic)
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
         deadline = self._loop.time() + timeout
         while True:
             self._signalled = False
             self._wake.clear()
-            polled = self._shelf.take(max_records, max_bytes) if self._shelf else Polled()
-            for group in self._groups:
-                group.want(max_records, max_bytes)
+            polled = self._buffer.take(max_records, max_bytes) if self._buffer else Polled()
+            for member in self._members:
+                member.set_limits(max_records, max_bytes)
             if polled.chunks or polled.events:
                 return polled
-            failure = next(filter(None, (group.failure for group in self._groups)), None)
+            failure = next(filter(None, (member.failure for member in self._members)), None)
             if failure is not None:
                 raise type(failure)(*failure.args)
             try:
@@ -71,43 +70,44 @@ class KafkaSource(Source):
                 return Polled()
 
     async def commit(self, commits: Mapping[Lane, Commit]) -> None:
-        parts = [(group, {lane: commits[lane] for lane in lanes}) for group, lanes in self._by_group(commits)]
+        parts = [(member, {lane: commits[lane] for lane in lanes}) for member, lanes in self._by_member(commits)]
         if len(parts) == 1:
-            group, part = parts[0]
-            await group.commit(part)
+            member, part = parts[0]
+            await member.commit(part)
             return
         gone: set[Lane] = set()
-        answers = await asyncio.gather(*(group.commit(part) for group, part in parts), return_exceptions=True)
-        for (group, part), answer in zip(parts, answers, strict=True):
-            if isinstance(answer, LaneGone):
-                gone |= answer.lanes
-            elif isinstance(answer, Refused) and group is not self._main:
-                # Until somebody mends it, the others would be held up: so these are lost, and begin anew when they can.
-                group.begin_anew(part)
+        results = await asyncio.gather(*(member.commit(part) for member, part in parts), return_exceptions=True)
+        for (member, part), result in zip(parts, results, strict=True):
+            if isinstance(result, LaneGone):
+                gone |= result.lanes
+            elif isinstance(result, Refused) and member is not self._main:
+                # Retrying would hold up the other group until somebody grants the right. So these lanes are lost, and
+                # start again when they can.
+                member.restart_lanes(part)
                 gone |= part.keys()
-            elif isinstance(answer, BaseException):
-                raise answer
+            elif isinstance(result, BaseException):
+                raise result
         if gone:
             raise LaneGone(gone)
 
     async def release(self, lanes: Collection[Lane]) -> None:
-        for group, mine in self._by_group(lanes):
-            group.release(mine)
+        for member, mine in self._by_member(lanes):
+            member.release(mine)
 
     async def pause(self, lanes: Collection[Lane]) -> None:
-        for group, mine in self._by_group(lanes):
-            group.pause(mine)
+        for member, mine in self._by_member(lanes):
+            member.pause(mine)
 
     async def resume(self, lanes: Collection[Lane]) -> None:
-        for group, mine in self._by_group(lanes):
-            group.resume(mine)
+        for member, mine in self._by_member(lanes):
+            member.resume(mine)
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         positions: dict[Lane, int] = {}
         gone: set[Lane] = set()
-        for group, mine in self._by_group(lanes):
+        for member, mine in self._by_member(lanes):
             try:
-                positions |= await group.seek({lane: lanes[lane] for lane in mine})
+                positions |= await member.seek({lane: lanes[lane] for lane in mine})
             except LaneGone as error:
                 gone |= error.lanes
         if gone:
@@ -115,31 +115,31 @@ class KafkaSource(Source):
         return positions
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:
-        self.refetched_bytes = sum(group.refetched_bytes for group in self._groups)
-        self.revoke_seconds = sum(group.revoke_seconds for group in self._groups)
-        return {lane: end for group in self._groups for lane, end in group.ends().items()}
+        self.refetched_bytes = sum(member.refetched_bytes for member in self._members)
+        self.revoke_seconds = sum(member.revoke_seconds for member in self._members)
+        return {lane: end for member in self._members for lane, end in member.ends().items()}
 
     async def close(self) -> None:
-        self._broker.exit(self)
-        await asyncio.gather(*(group.close() for group in self._groups))
+        self._broker.forget(self)
+        await asyncio.gather(*(member.close() for member in self._members))
 
-    def _by_group(self, lanes: Iterable[Lane]) -> Iterator[tuple[Group, list[Lane]]]:
-        own = [lane for lane in lanes if lane.topic in self.spec.own_topics]
+    def _by_member(self, lanes: Iterable[Lane]) -> Iterator[tuple[GroupMember, list[Lane]]]:
         main = [lane for lane in lanes if lane.topic not in self.spec.own_topics]
+        own = [lane for lane in lanes if lane.topic in self.spec.own_topics]
         if main:
             yield self._main, main
         if own:
-            yield self._groups[-1], own
+            yield self._members[-1], own
 
-    def _stocked(self) -> None:
+    def _on_filled(self) -> None:
         """On the poll thread of either group."""
         if not self._signalled:
             self._signalled = True
-            # The loop may be closed already: then nobody waits.
+            # The loop may be closed already; then nobody waits.
             with contextlib.suppress(RuntimeError, AttributeError):
                 self._loop.call_soon_threadsafe(self._wake.set)
 
 
-def retry_group(group: str) -> str:
+def _retry_group(group: str) -> str:
     """The group that consumes the retry topic of a group."""
     return f"{group}.offramp.retry"

@@ -1,4 +1,4 @@
-"""Who a cluster is, as the library tells it: well, late, or not at all."""
+"""How the cluster is asked to describe itself."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin._metadata import BrokerMetadata, ClusterMetadata
 
 from sidecar.brokers.kafka.admin import Admin
-from sidecar.brokers.kafka.library_logs import Chatter, Reasons
+from sidecar.brokers.kafka.library_logs import LibraryClients
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.model.errors import Refused, Unavailable
 
@@ -17,7 +17,7 @@ LATE = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 class Library:
-    """Answers in this order."""
+    """Stands in for the admin client; answers in this order."""
 
     def __init__(self, *answers: ClusterMetadata | KafkaException) -> None:
         self._answers: Iterator[ClusterMetadata | KafkaException] = iter(answers)
@@ -39,8 +39,11 @@ def cluster(brokers: int) -> ClusterMetadata:
     return made
 
 
-def admin_of(*answers: ClusterMetadata | KafkaException, reasons: Reasons | None = None) -> Admin:
-    admin = Admin(KafkaOptions(servers=("127.0.0.1:1",)), reasons or Reasons(), Chatter())
+def admin_of(*answers: ClusterMetadata | KafkaException, recent_error: KafkaError | None = None) -> Admin:
+    clients = LibraryClients(KafkaOptions(servers=("127.0.0.1:1",)))
+    if recent_error is not None:
+        clients.recent_errors.add(recent_error)
+    admin = Admin(clients)
     admin._client = Library(*answers)  # type: ignore[assignment]
     return admin
 
@@ -49,16 +52,14 @@ def test_a_cluster_that_answers_late_is_asked_again() -> None:
     assert asyncio.run(admin_of(LATE, LATE, LATE, cluster(3)).connect()) == {"cluster": "c", "brokers": "3"}
 
 
-def test_a_cluster_that_never_answers_is_out_of_reach() -> None:
+def test_a_cluster_that_never_answers_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="no broker answers in time"):
         asyncio.run(admin_of(LATE, LATE, LATE, LATE).connect())
 
 
-def test_a_reason_that_is_known_is_told_at_once() -> None:
-    reasons = Reasons()
-    reasons.heard(KafkaError(KafkaError._AUTHENTICATION))
+def test_a_known_cause_is_reported_at_once() -> None:
     with pytest.raises(Refused, match="the login was refused"):
-        asyncio.run(admin_of(LATE, reasons=reasons).connect())
+        asyncio.run(admin_of(LATE, recent_error=KafkaError(KafkaError._AUTHENTICATION)).connect())
 
 
 def test_a_broker_that_knows_of_no_brokers_is_not_a_cluster_yet() -> None:

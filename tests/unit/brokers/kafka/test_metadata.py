@@ -1,9 +1,9 @@
-"""The acks beyond a position, as text beside it: all of it is believed, or nothing."""
+"""The metadata of commits: all of it is used, or nothing."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.brokers.kafka.metadata import MOST, Stamp, decode, encode, topic_of
+from sidecar.brokers.kafka.metadata import MAX_LENGTH, Stamp, decode, encode, topic_of
 from sidecar.model.records import Commit, Run
 
 STAMP = Stamp("MkU3OEVBNTcwNTJENDM2Qg", "b93XvoCgRzaSTL4BII3yCw")
@@ -14,7 +14,7 @@ positions = st.integers(0, 1 << 40)
 
 @st.composite
 def commits(draw: st.DrawFn, most: int = 60) -> Commit:
-    """A position and the runs beyond it, which never touch each other."""
+    """A position and runs beyond it that do not touch each other."""
     position = draw(positions)
     at, beyond = position, []
     for gap, length in draw(st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(1, 1 << 20)), max_size=most)):
@@ -24,14 +24,14 @@ def commits(draw: st.DrawFn, most: int = 60) -> Commit:
 
 
 @given(commits())
-def test_what_is_written_is_read_again(commit: Commit) -> None:
+def test_acks_beyond_a_position_are_read_back(commit: Commit) -> None:
     assert decode(encode(STAMP, commit), STAMP, commit.position, END) == commit.beyond
 
 
 @given(commits(most=2000))
-def test_a_text_is_never_too_long_and_the_earliest_runs_ride(commit: Commit) -> None:
+def test_metadata_is_never_too_long_and_keeps_the_earliest_runs(commit: Commit) -> None:
     text = encode(STAMP, commit)
-    assert len(text) <= MOST
+    assert len(text) <= MAX_LENGTH
     read = decode(text, STAMP, commit.position, END)
     assert read == commit.beyond[: len(read)]
 
@@ -42,7 +42,7 @@ def test_hundreds_of_runs_fit() -> None:
     assert len(read) > 1000
 
 
-def test_nothing_beyond_is_a_text_that_says_which_log_it_is() -> None:
+def test_metadata_without_acks_names_the_topic() -> None:
     text = encode(STAMP, Commit(7))
     assert len(text) < 100
     assert decode(text, STAMP, 7, END) == ()
@@ -50,31 +50,31 @@ def test_nothing_beyond_is_a_text_that_says_which_log_it_is() -> None:
 
 
 @given(commits())
-def test_a_text_says_which_topic_its_position_is_in(commit: Commit) -> None:
+def test_metadata_names_the_topic_of_its_position(commit: Commit) -> None:
     assert topic_of(encode(STAMP, commit), STAMP.cluster, commit.position) == STAMP.topic_id
 
 
 @given(commits())
-def test_a_text_that_was_copied_says_nothing_of_the_topic(commit: Commit) -> None:
+def test_copied_metadata_names_no_topic(commit: Commit) -> None:
     text = encode(STAMP, commit)
     assert topic_of(text, "another", commit.position) is None
     assert topic_of(text, STAMP.cluster, commit.position + 1) is None
 
 
 @given(st.text())
-def test_what_others_write_says_nothing_of_the_topic(text: str) -> None:
+def test_metadata_of_other_programs_names_no_topic(text: str) -> None:
     assert topic_of(text, STAMP.cluster, 0) is None
     assert topic_of(f"offramp:1:{text}", STAMP.cluster, 0) is None
 
 
 @given(commits(), positions)
-def test_the_same_text_beside_another_position_is_not_believed(commit: Commit, other: int) -> None:
+def test_metadata_beside_another_position_is_not_used(commit: Commit, other: int) -> None:
     if other != commit.position:
         assert decode(encode(STAMP, commit), STAMP, other, END) == ()
 
 
 @given(commits())
-def test_a_text_of_another_cluster_or_of_a_topic_that_was_made_again_is_not_believed(commit: Commit) -> None:
+def test_metadata_of_another_cluster_or_of_a_recreated_topic_is_not_used(commit: Commit) -> None:
     text = encode(STAMP, commit)
     for stamp in (
         Stamp("another", STAMP.topic_id),
@@ -86,7 +86,7 @@ def test_a_text_of_another_cluster_or_of_a_topic_that_was_made_again_is_not_beli
 
 
 @given(commits())
-def test_a_text_that_reaches_beyond_the_end_of_the_lane_is_not_believed(commit: Commit) -> None:
+def test_metadata_that_reaches_beyond_the_end_of_the_lane_is_not_used(commit: Commit) -> None:
     if commit.beyond:
         last = commit.beyond[-1].stop
         assert decode(encode(STAMP, commit), STAMP, commit.position, last) == commit.beyond
@@ -94,7 +94,7 @@ def test_a_text_that_reaches_beyond_the_end_of_the_lane_is_not_believed(commit: 
 
 
 @given(commits(), st.data())
-def test_a_damaged_text_says_nothing_or_the_same(commit: Commit, data: st.DataObject) -> None:
+def test_damaged_metadata_says_nothing_or_the_same(commit: Commit, data: st.DataObject) -> None:
     text = encode(STAMP, commit)
     if not text:
         return
@@ -103,16 +103,16 @@ def test_a_damaged_text_says_nothing_or_the_same(commit: Commit, data: st.DataOb
         st.sampled_from([text[:at], text[at:], text[:at] + text[at + 1 :]])
         | st.characters().map(lambda letter: text[:at] + letter + text[at + 1 :])
     )
-    # The last letter of base64 may have bits that count for nothing.
+    # The last letter of base64 may have unused bits.
     assert decode(damaged, STAMP, commit.position, END) in ((), commit.beyond)
 
 
 @given(st.text())
-def test_what_others_write_is_not_believed(text: str) -> None:
+def test_metadata_of_other_programs_is_not_used(text: str) -> None:
     assert decode(text, STAMP, 0, END) == ()
     assert decode(f"offramp:1:{text}", STAMP, 0, END) == ()
 
 
-def test_a_later_format_is_not_believed() -> None:
+def test_a_later_format_is_not_used() -> None:
     text = encode(STAMP, Commit(5, (Run(7, 9),)))
     assert decode(text.replace("offramp:1:", "offramp:2:"), STAMP, 5, END) == ()

@@ -1,92 +1,92 @@
-"""A clerk while nothing is asked of it."""
+"""An offset client while nothing is asked of it."""
 
 import asyncio
 
 import pytest
 
-from sidecar.brokers.kafka import offset_client as clerk
-from sidecar.brokers.kafka.library_logs import Chatter, Reasons
-from sidecar.brokers.kafka.offset_client import Clerk
+from sidecar.brokers.kafka import offset_client
+from sidecar.brokers.kafka.library_logs import LibraryClients
+from sidecar.brokers.kafka.offset_client import OffsetClient
 from sidecar.brokers.kafka.options import KafkaOptions
 from tests.servers.process import free_ports
 
 
 class Library:
-    """Has something to tell."""
+    """Stands in for a consumer that has events."""
 
-    def __init__(self, tidings: int = 0) -> None:
-        self.tidings = tidings
+    def __init__(self, events: int = 0) -> None:
+        self.events = events
         self.polled = asyncio.Event()
 
     def poll(self, timeout: float) -> object | None:
         assert timeout == 0
         self.polled.set()
-        self.tidings -= 1
-        return object() if self.tidings >= 0 else None
+        self.events -= 1
+        return object() if self.events >= 0 else None
 
     def close(self) -> None:
         pass
 
 
-def a_clerk(reasons: Reasons) -> Clerk:
+def unreachable() -> LibraryClients:
     (port,) = free_ports(1)
-    return Clerk(KafkaOptions(servers=(f"127.0.0.1:{port}",)), "billing", reasons, Chatter())
+    return LibraryClients(KafkaOptions(servers=(f"127.0.0.1:{port}",)))
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clerk, "_BETWEEN_TURNS", 0.01)
+def polled_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_client, "_POLL_INTERVAL", 0.01)
 
 
-def test_what_the_library_tells_while_kafka_is_gone_is_heard_though_nobody_asks_anything() -> None:
-    """It would pile up there for as long as the outage lasts."""
+def test_errors_of_the_library_are_taken_while_kafka_is_away_and_nothing_is_asked() -> None:
+    """They would pile up in the library for as long as the outage lasts."""
 
     async def body() -> None:
-        reasons, told = Reasons(), asyncio.Event()
-        reasons.heard = lambda error: told.set()  # type: ignore[method-assign]
-        one = a_clerk(reasons)
+        clients, reported = unreachable(), asyncio.Event()
+        clients.recent_errors.add = lambda error: reported.set()  # type: ignore[method-assign]
+        client = OffsetClient(clients, "billing")
         async with asyncio.timeout(10.0):
-            await told.wait()
-        await one.close()
+            await reported.wait()
+        await client.close()
 
     asyncio.run(body())
 
 
-def test_all_that_waits_is_heard_but_not_without_an_end() -> None:
+def test_a_poll_takes_all_waiting_events_up_to_a_limit() -> None:
     async def body() -> None:
-        one, library = a_clerk(Reasons()), Library(250)
-        real, one._consumer = one._consumer, library  # type: ignore[assignment]
-        one.serve()
-        assert library.tidings == 150
-        one.serve()
-        one.serve()
-        assert library.tidings < 0
-        await one.close()
+        client, library = OffsetClient(unreachable(), "billing"), Library(250)
+        real, client._consumer = client._consumer, library  # type: ignore[assignment]
+        client.poll()
+        assert library.events == 150
+        client.poll()
+        client.poll()
+        assert library.events < 0
+        await client.close()
         real.close()
 
     asyncio.run(body())
 
 
-def test_while_a_call_is_under_way_nobody_else_comes_in() -> None:
+def test_the_library_is_not_polled_while_a_call_uses_it() -> None:
     async def body() -> None:
-        one, library = a_clerk(Reasons()), Library()
-        real, one._consumer = one._consumer, library  # type: ignore[assignment]
-        async with one._turn:
-            one.serve()
+        client, library = OffsetClient(unreachable(), "billing"), Library()
+        real, client._consumer = client._consumer, library  # type: ignore[assignment]
+        async with client._lock:
+            client.poll()
             assert not library.polled.is_set()
         async with asyncio.timeout(5.0):
             await library.polled.wait()
-        await one.close()
+        await client.close()
         real.close()
 
     asyncio.run(body())
 
 
-def test_a_clerk_that_is_closed_is_not_served_any_more() -> None:
+def test_a_closed_client_is_not_polled() -> None:
     async def body() -> None:
-        one, library = a_clerk(Reasons()), Library()
-        real, one._consumer = one._consumer, library  # type: ignore[assignment]
-        await one.close()
+        client, library = OffsetClient(unreachable(), "billing"), Library()
+        real, client._consumer = client._consumer, library  # type: ignore[assignment]
+        await client.close()
         library.polled.clear()
         await asyncio.sleep(0.1)
         assert not library.polled.is_set()

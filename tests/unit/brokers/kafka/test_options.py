@@ -1,13 +1,20 @@
-"""What users may say to Kafka, and what they may not."""
+"""Settings of Kafka, and the properties of librdkafka that they result in."""
 
 from pathlib import Path
 
 import pytest
 
 from sidecar import config
-from sidecar.brokers.kafka import properties
-from sidecar.brokers.kafka.checks import OWNED
-from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions, Sasl
+from sidecar.brokers.kafka.options import (
+    OWNED,
+    GroupProtocol,
+    KafkaOptions,
+    Sasl,
+    common_properties,
+    consumer_properties,
+    member_properties,
+    producer_properties,
+)
 from sidecar.model.errors import ConfigError, Refused
 from sidecar.settings import Settings
 
@@ -28,7 +35,7 @@ def test_a_few_lines_are_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", OWNED)
-def test_what_the_adapter_owns_is_refused_by_name_with_the_reason(name: str) -> None:
+def test_a_property_that_offramp_sets_is_refused_by_name_with_the_reason(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         options(properties={name: "x"})
     assert f'"{name}"' in str(caught.value)
@@ -55,7 +62,7 @@ def test_the_refusal_names_the_line(tmp_path: Path) -> None:
         ({"properties": {"a b": "c"}}, "properties"),
         ({"properties": {"foo.bar": "1"}}, 'properties: "foo.bar"'),
         ({"properties": {"session.timeout.ms": "abc"}}, 'properties: "session.timeout.ms"'),
-        # librdkafka would take it for 10.
+        # librdkafka reads 10.
         ({"properties": {"max.poll.interval.ms": "10m"}}, 'properties: "max.poll.interval.ms"'),
         ({"properties": {"security.protocol": "sasl"}}, 'properties: "security.protocol"'),
         ({"properties": {"default.topic.config": "x"}}, 'properties: "default.topic.config"'),
@@ -67,7 +74,7 @@ def test_the_refusal_names_the_line(tmp_path: Path) -> None:
         ({"properties": {"debug": "all"}, "property_files": {"debug": "y"}}, "property_files"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(given: dict[str, object], said: str) -> None:
+def test_options_that_contradict_each_other_are_refused(given: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=f"^{said}: ") as caught:
         options(**given)
     assert "hunter2" not in str(caught.value)
@@ -82,26 +89,26 @@ def test_a_server_is_a_host_with_or_without_a_port(server: str) -> None:
     ("name", "value"),
     [
         ("compression.type", "zstd"),
-        # Whether the file is there is for the machine that it runs on.
+        # Whether the file exists is a matter of the machine that it runs on.
         ("ssl.ca.location", "/there/is/none"),
         ("sasl.mechanism", "OAUTHBEARER"),
-        # Alone it is less than the default of session.timeout.ms.
+        # Less than the default of session.timeout.ms.
         ("max.poll.interval.ms", "20000"),
     ],
 )
-def test_a_property_that_librdkafka_knows_is_taken(name: str, value: str) -> None:
+def test_a_property_that_librdkafka_knows_is_accepted(name: str, value: str) -> None:
     assert options(properties={name: value}).properties == {name: value}
 
 
-def test_users_may_change_what_the_adapter_only_prefers() -> None:
-    conf = properties.member(options(properties={"fetch.wait.max.ms": "7"}), "g", GroupProtocol.CONSUMER)
+def test_users_may_override_preferences() -> None:
+    conf = member_properties(options(properties={"fetch.wait.max.ms": "7"}), "g", GroupProtocol.CONSUMER)
     assert conf["fetch.wait.max.ms"] == "7"
     assert conf["fetch.queue.backoff.ms"] == 1
 
 
 @pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
 def test_a_member_commits_nothing_by_itself_and_sees_committed_records_only(protocol: GroupProtocol) -> None:
-    conf = properties.member(options(group_instance_id="pod-0", rack="r1"), "g", protocol)
+    conf = member_properties(options(group_instance_id="pod-0", rack="r1"), "g", protocol)
     expected = {
         "bootstrap.servers": "a:1,b:2",
         "group.id": "g",
@@ -118,14 +125,14 @@ def test_a_member_commits_nothing_by_itself_and_sees_committed_records_only(prot
     assert ("partition.assignment.strategy" in conf) is (protocol is GroupProtocol.CLASSIC)
 
 
-def test_one_that_only_looks_is_no_member() -> None:
-    conf = properties.reading(options(group_instance_id="pod-0"), "g")
+def test_a_consumer_outside_of_the_group_has_no_properties_of_a_member() -> None:
+    conf = consumer_properties(options(group_instance_id="pod-0"), "g")
     assert "group.instance.id" not in conf
     assert "group.protocol" not in conf
 
 
-def test_writing_is_idempotent_and_safe() -> None:
-    conf = properties.producing(options())
+def test_publishing_is_idempotent_and_safe() -> None:
+    conf = producer_properties(options())
     assert {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}.items() <= conf.items()
 
 
@@ -138,9 +145,9 @@ def test_writing_is_idempotent_and_safe() -> None:
         (True, Sasl.PLAIN, "sasl_ssl"),
     ],
 )
-def test_how_to_connect_follows_from_tls_and_sasl(tls: bool, sasl: Sasl, expected: str) -> None:
+def test_the_security_protocol_follows_from_tls_and_sasl(tls: bool, sasl: Sasl, expected: str) -> None:
     login = {"username": "me", "password": "hunter2"} if sasl is not Sasl.NONE else {}
-    conf = properties.common(options(tls=tls, sasl=sasl, **login))
+    conf = common_properties(options(tls=tls, sasl=sasl, **login))
     assert conf["security.protocol"] == expected
     assert conf.get("sasl.mechanism") == (sasl.value.upper() if login else None)
 
@@ -152,14 +159,14 @@ def test_secrets_come_from_files_that_are_read_each_time(tmp_path: Path) -> None
     )
     for secret in ("one", "two"):
         file.write_text(f"{secret}\n")
-        conf = properties.common(given)
+        conf = common_properties(given)
         assert (conf["sasl.password"], conf["ssl.key.password"]) == (secret, secret)
 
 
-def test_a_secret_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     given = options(sasl=Sasl.PLAIN, username="me", password_file=str(tmp_path / "missing"))
     with pytest.raises(Refused, match=r"missing cannot be read: No such file"):
-        properties.common(given)
+        common_properties(given)
 
 
 def test_a_password_from_the_environment_never_appears_in_an_error(tmp_path: Path) -> None:
@@ -174,7 +181,7 @@ def test_a_password_from_the_environment_never_appears_in_an_error(tmp_path: Pat
     ("topics", "said"),
     [("^orders.*", "orders.offramp.retry"), ("^.*dead", "orders.offramp.dead"), ("^(", "is not a pattern")],
 )
-def test_a_pattern_that_fits_the_groups_own_topics_is_refused(tmp_path: Path, topics: str, said: str) -> None:
+def test_a_pattern_that_matches_the_groups_own_topics_is_refused(tmp_path: Path, topics: str, said: str) -> None:
     text = f"brokers: {{kafka: {{servers: [k:1]}}}}\nsubscriptions: {{orders: {{broker: kafka, topics: ['{topics}']}}}}"
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)

@@ -1,4 +1,4 @@
-"""Publishing, when the library cannot."""
+"""Publishing while the library fails."""
 
 import asyncio
 import threading
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.brokers.kafka import producer, properties
-from sidecar.brokers.kafka.library_logs import Chatter, Reasons
-from sidecar.brokers.kafka.options import KafkaOptions
+from sidecar.brokers.kafka import producer
+from sidecar.brokers.kafka.library_logs import LibraryClients
+from sidecar.brokers.kafka.options import PRODUCER_QUEUE_BYTES, KafkaOptions, producer_properties
 from sidecar.brokers.kafka.producer import Publisher
 from sidecar.model.errors import TooLarge, Unavailable
 from sidecar.model.records import Message, Place
@@ -28,15 +28,15 @@ class Delivered:
 
 
 class Library:
-    """Stands in for a producer: reports within a poll what the test has decided."""
+    """Stands in for a producer: reports the outcome that the test has set, within a poll."""
 
     made: list["Library"]
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.queue: list[Callable[[KafkaError | None, Any], None]] = []
         self.outcome: list[KafkaError | None] = []
-        self.fatal = self.told = False
-        self._turn = threading.Lock()
+        self.fatal = self.raised = False
+        self._lock = threading.Lock()
         self.made.append(self)
 
     def __len__(self) -> int:
@@ -47,21 +47,21 @@ class Library:
             raise KafkaException(
                 KafkaError(KafkaError._FATAL, "Broker: Broker received an out of order sequence number")
             )
-        with self._turn:
+        with self._lock:
             self.queue.append(on_delivery)
 
     def poll(self, timeout: float) -> None:
-        if self.fatal and not self.told:
-            # The library has no other way: of this it tells no callback.
-            self.told = True
+        if self.fatal and not self.raised:
+            # The library reports this to no callback.
+            self.raised = True
             raise KafkaException(KafkaError(KafkaError._FATAL))
-        with self._turn:
+        with self._lock:
             reported, self.queue = (self.queue, []) if self.outcome else ([], self.queue)
         for report in reported:
             report(self.outcome[0], Delivered())
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        assert not blocking, "the event loop does not wait"
+        assert not blocking, "the event loop must not block"
         if not in_flight:
             self.outcome = self.outcome or [KafkaError(KafkaError._PURGE_QUEUE)]
 
@@ -77,7 +77,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def play(body: Callable[[Publisher], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        publisher = Publisher(OPTIONS, Reasons(), Chatter(), lambda: None)
+        publisher = Publisher(LibraryClients(OPTIONS), lambda: None)
         try:
             async with asyncio.timeout(5.0):
                 await body(publisher)
@@ -88,10 +88,10 @@ def play(body: Callable[[Publisher], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_a_message_that_can_never_fit_into_the_queue_is_too_large() -> None:
-    """The library would say that its queue is full, for ever."""
+    """The library would report that its queue is full, forever."""
 
     async def body(publisher: Publisher) -> None:
-        large = Message(b"key", bytes(properties.QUEUE + 1))
+        large = Message(b"key", bytes(PRODUCER_QUEUE_BYTES + 1))
         with pytest.raises(TooLarge, match="67,108,865 bytes"):
             await publisher.publish("orders", [*SMALL, large])
         assert not Library.made[0].queue, "nothing was written"
@@ -99,13 +99,13 @@ def test_a_message_that_can_never_fit_into_the_queue_is_too_large() -> None:
     play(body)
 
 
-def test_the_queue_is_as_large_as_what_is_taken() -> None:
-    assert properties.producing(OPTIONS)["queue.buffering.max.kbytes"] == properties.QUEUE // 1024
+def test_the_queue_of_the_library_has_room_for_the_largest_value() -> None:
+    assert producer_properties(OPTIONS)["queue.buffering.max.kbytes"] == PRODUCER_QUEUE_BYTES // 1024
 
 
-def test_a_producer_that_failed_for_good_still_answers_for_what_it_had() -> None:
+def test_a_producer_that_failed_fatally_still_reports_its_messages() -> None:
     async def body(publisher: Publisher) -> None:
-        under_way = asyncio.create_task(publisher.publish("orders", SMALL))
+        in_flight = asyncio.create_task(publisher.publish("orders", SMALL))
         (old,) = Library.made
         await asyncio.sleep(0)
         assert len(old) == 1
@@ -113,7 +113,7 @@ def test_a_producer_that_failed_for_good_still_answers_for_what_it_had() -> None
         with pytest.raises(Unavailable, match="out of order"):
             await publisher.publish("orders", SMALL)
         with pytest.raises(Unavailable, match="replaced"):
-            await under_way
+            await in_flight
         new = Library.made[1]
         new.outcome = [None]
         assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
@@ -121,7 +121,7 @@ def test_a_producer_that_failed_for_good_still_answers_for_what_it_had() -> None
     play(body)
 
 
-def test_a_producer_that_failed_for_good_is_replaced_once() -> None:
+def test_a_producer_that_failed_fatally_is_replaced_once() -> None:
     async def body(publisher: Publisher) -> None:
         (old,) = Library.made
         first, second = (asyncio.create_task(publisher.publish("orders", SMALL)) for _ in range(2))
@@ -136,14 +136,14 @@ def test_a_producer_that_failed_for_good_is_replaced_once() -> None:
     play(body)
 
 
-def test_the_thread_outlives_a_producer_that_failed_for_good_while_nothing_was_under_way() -> None:
-    """One that may not write at all fails so before anybody publishes."""
+def test_the_thread_survives_a_producer_that_failed_fatally_while_nothing_was_in_flight() -> None:
+    """A producer without the right to write fails before anybody publishes."""
 
     async def body(publisher: Publisher) -> None:
         (old,) = Library.made
         old.fatal = True
         publisher._wake.set()
-        while not old.told:  # noqa: ASYNC110 - it happens on a thread
+        while not old.raised:  # noqa: ASYNC110 - it happens on a thread
             await asyncio.sleep(0.01)
         with pytest.raises(Unavailable):
             await publisher.publish("orders", SMALL)

@@ -1,4 +1,4 @@
-"""Reading a run, when the broker does not answer."""
+"""Reading a run while the broker does not answer."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.brokers.base import LaneEnd
 from sidecar.brokers.kafka import ranges
-from sidecar.brokers.kafka.library_logs import Chatter, Reasons
+from sidecar.brokers.kafka.library_logs import LibraryClients
 from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.ranges import RangeReader
 from sidecar.model.errors import Unavailable
@@ -17,7 +17,7 @@ from sidecar.model.records import Lane, Run
 
 
 class Hanging:
-    """Stands in for a consumer of a leader that is away."""
+    """Stands in for a consumer of a lane whose leader is away."""
 
     def __init__(self) -> None:
         self.polling, self.answers, self.closed = threading.Event(), threading.Event(), threading.Event()
@@ -33,16 +33,16 @@ class Hanging:
         self.closed.set()
 
 
-def test_a_range_that_waits_for_its_leader_leaves_the_threads_of_the_loop_to_others(
+def test_a_range_that_waits_for_its_leader_blocks_no_thread_of_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Commits are looked at from those."""
+    """Others need them, such as commits."""
     library = Hanging()
     monkeypatch.setattr(ranges, "Consumer", lambda *_, **__: library)
 
     async def read() -> None:
-        options = KafkaOptions(servers=("nowhere:1",))
-        reader = RangeReader(options, Reasons(), Chatter(), Lane("orders", 0), Run(0, 10), LaneEnd(0, 10))
+        clients = LibraryClients(KafkaOptions(servers=("nowhere:1",)))
+        reader = RangeReader(clients, Lane("orders", 0), Run(0, 10), LaneEnd(0, 10))
         async for _ in reader.chunks(1 << 20):
             pass
 
@@ -63,7 +63,7 @@ def test_a_range_that_waits_for_its_leader_leaves_the_threads_of_the_loop_to_oth
 
 
 class Slow:
-    """Stands in for a consumer that has much to pass over before its first record."""
+    """Stands in for a consumer that skips many records before its first."""
 
     def __init__(self, silent: int) -> None:
         self._silent = silent
@@ -75,7 +75,7 @@ class Slow:
         return None if self._silent >= 0 else FakeMessage(98)
 
     def consume(self, most: int, timeout: float) -> list[Any]:
-        # From before what was asked for, too.
+        # Also records before the run.
         return [FakeMessage(offset) for offset in range(99, 106)]
 
     def close(self) -> None: ...
@@ -95,17 +95,17 @@ def positions(monkeypatch: pytest.MonkeyPatch, library: Slow) -> list[int]:
     monkeypatch.setattr(ranges, "Consumer", lambda *_, **__: library)
 
     async def body() -> list[int]:
-        options = KafkaOptions(servers=("nowhere:1",))
-        reader = RangeReader(options, Reasons(), Chatter(), Lane("orders", 0), Run(100, 105), LaneEnd(0, 200))
+        clients = LibraryClients(KafkaOptions(servers=("nowhere:1",)))
+        reader = RangeReader(clients, Lane("orders", 0), Run(100, 105), LaneEnd(0, 200))
         return [position async for chunk in reader.chunks(1 << 20) for position in chunk.positions]
 
     return asyncio.run(body())
 
 
-def test_a_range_waits_for_the_library_as_long_as_nothing_is_known_to_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_waits_for_a_silent_library_if_there_was_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert positions(monkeypatch, Slow(3)) == [*range(100, 105)]
 
 
-def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unavailable, match="cannot read orders/0: no answer"):
         positions(monkeypatch, Slow(100))

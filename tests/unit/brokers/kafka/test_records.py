@@ -1,4 +1,4 @@
-"""Messages of Kafka to frames."""
+"""Messages of the library as frames."""
 
 import pytest
 from confluent_kafka import KafkaError, Message
@@ -35,35 +35,36 @@ def test_frames_are_what_the_wire_says_lane_by_lane_and_in_order(
         messages.append(message(topic, lane, position, key=key, value=value, headers=head or None, timestamp=(1, time)))
         frame = encode_frame(key, value, [Header(*each) for each in head], lane, position, time)
         expected.setdefault(Lane(topic, lane), []).append((position, frame))
-    taken, tidings = encode(messages)
-    assert not tidings
-    assert {each.lane: list(zip(each.positions, each.frames, strict=True)) for each in taken} == expected
+    encoded = encode(messages)
+    assert not encoded.error_messages
+    found = {each.lane: list(zip(each.positions, each.frames, strict=True)) for each in encoded.records}
+    assert found == expected
 
 
 @pytest.mark.parametrize("start", [0, (1 << 14) - 2, (1 << 28) - 2])
 @pytest.mark.parametrize("size", [127, 128, (1 << 14) - 1, 1 << 14])
 def test_frames_are_what_the_wire_says_where_numbers_get_longer(start: int, size: int) -> None:
     positions, blob = range(start, start + 5), b"x" * size
-    (taken,) = encode([message("a", 1, position, key=blob, value=blob) for position in positions]).taken
-    assert taken.frames == [encode_frame(blob, blob, (), 1, position) for position in positions]
+    (found,) = encode([message("a", 1, position, key=blob, value=blob) for position in positions]).records
+    assert found.frames == [encode_frame(blob, blob, (), 1, position) for position in positions]
 
 
-def test_what_is_no_record_is_put_aside() -> None:
+def test_error_messages_are_returned_apart() -> None:
     end = message("a", 0, 9, error=KafkaError(KafkaError._PARTITION_EOF))
-    taken, tidings = encode([message("a", 0, 7, value=b"x"), end, message("a", 0, 9, value=b"y")])
-    assert tidings == [end]
-    assert [each.positions for each in taken] == [[7, 9]]
+    encoded = encode([message("a", 0, 7, value=b"x"), end, message("a", 0, 9, value=b"y")])
+    assert encoded.error_messages == [end]
+    assert [each.positions for each in encoded.records] == [[7, 9]]
 
 
-def test_positions_without_gaps_take_no_room() -> None:
-    (taken,) = encode([message("a", 3, position, value=b"x") for position in range(100, 200)]).taken
-    assert taken.positions == range(100, 200)
-    assert decode_frame(taken.frames[5]).position == 105
+def test_positions_without_gaps_take_no_memory() -> None:
+    (found,) = encode([message("a", 3, position, value=b"x") for position in range(100, 200)]).records
+    assert found.positions == range(100, 200)
+    assert decode_frame(found.frames[5]).position == 105
 
 
-def test_what_comes_twice_is_left_out() -> None:
-    (taken,) = encode([message("a", 0, position, value=b"%d" % position) for position in (5, 8, 9)]).taken
-    assert list(taken.starting_at(4).positions) == [5, 8, 9]
-    assert list(taken.starting_at(6).positions) == [8, 9]
-    assert [decode_frame(frame).value for frame in taken.starting_at(9).frames] == [b"9"]
-    assert not taken.starting_at(10).frames
+def test_records_before_a_position_are_left_out() -> None:
+    (found,) = encode([message("a", 0, position, value=b"%d" % position) for position in (5, 8, 9)]).records
+    assert list(found.starting_at(4).positions) == [5, 8, 9]
+    assert list(found.starting_at(6).positions) == [8, 9]
+    assert [decode_frame(frame).value for frame in found.starting_at(9).frames] == [b"9"]
+    assert not found.starting_at(10).frames

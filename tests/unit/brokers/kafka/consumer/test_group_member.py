@@ -1,17 +1,18 @@
-"""What a member of a group asks of its thread."""
+"""What the member of a group asks of its poll thread."""
 
 import asyncio
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
 from sidecar.brokers.base import SourceSpec
-from sidecar.brokers.kafka.consumer.commits import Request
-from sidecar.brokers.kafka.consumer.group_member import Group
-from sidecar.brokers.kafka.library_logs import Reasons
-from sidecar.brokers.kafka.poll_buffer import Shelf
+from sidecar.brokers.kafka.consumer.commits import CommitRequest
+from sidecar.brokers.kafka.consumer.group_member import GroupMember
+from sidecar.brokers.kafka.library_logs import RecentErrors
+from sidecar.brokers.kafka.poll_buffer import PollBuffer
 from sidecar.model.errors import BrokerError, LaneGone, Unavailable
 from sidecar.model.records import Lane
 
@@ -19,29 +20,29 @@ ONE, OTHER = Lane("orders", 0), Lane("orders", 1)
 
 
 class Thread:
-    """Stands in for a member: answers commits as it is told to, and moves lanes."""
+    """Stands in for a poll thread: all commits have the same result, and lanes are moved."""
 
-    def __init__(self, answer: BrokerError | None) -> None:
+    def __init__(self, result: BrokerError | None) -> None:
         self.committed: dict[Lane, int] = {}
         self.moved: dict[Lane, int] = {}
-        self._answer = answer
+        self._result = result
 
-    def commit(self, request: Request) -> None:
+    def commit(self, request: CommitRequest) -> None:
         self.committed |= {lane: position for lane, (position, _) in request.offsets.items()}
-        request.answer(self._answer)
+        request.on_done(self._result)
 
-    def move(self, positions: Mapping[Lane, int], moved: Callable[[], None]) -> None:
+    def move(self, positions: Mapping[Lane, int], on_moved: Callable[[], None]) -> None:
         self.moved |= positions
-        moved()
+        on_moved()
 
 
 async def seeking(thread: Any) -> Mapping[Lane, int]:
-    broker: Any = type("Broker", (), {"reasons": None, "ping": None})
-    group = Group(broker, SourceSpec("billing", ("orders",)), Shelf(lambda: None), asyncio.Event())
-    group._loop, group._member = asyncio.get_running_loop(), thread
-    locating: Any = type("Locating", (), {"metadata": lambda _, lane, commit: ""})()
-    group._locating = locating
-    return await group._move({ONE: 70, OTHER: 80})
+    broker: Any = SimpleNamespace(clients=SimpleNamespace(recent_errors=None), ping=None)
+    member = GroupMember(broker, SourceSpec("billing", ("orders",)), PollBuffer(lambda: None), asyncio.Event())
+    member._loop, member._poll_thread = asyncio.get_running_loop(), thread
+    lookup: Any = SimpleNamespace(metadata=lambda lane, commit: "")
+    member._lookup = lookup
+    return await member._move({ONE: 70, OTHER: 80})
 
 
 def test_a_seek_moves_lanes_once_kafka_has_their_positions() -> None:
@@ -49,8 +50,8 @@ def test_a_seek_moves_lanes_once_kafka_has_their_positions() -> None:
     assert asyncio.run(seeking(thread)) == thread.committed == thread.moved == {ONE: 70, OTHER: 80}
 
 
-def test_a_seek_moves_the_lanes_that_are_left_when_others_go_away_meanwhile() -> None:
-    """Kafka has their positions already: they would start there in another life."""
+def test_a_seek_moves_the_remaining_lanes_when_others_move_away_meanwhile() -> None:
+    """Kafka has their positions already: they would start there after a restart."""
     thread = Thread(LaneGone([OTHER]))
     with pytest.raises(LaneGone) as caught:
         asyncio.run(seeking(thread))
@@ -59,7 +60,7 @@ def test_a_seek_moves_the_lanes_that_are_left_when_others_go_away_meanwhile() ->
 
 
 @pytest.mark.parametrize("error", [LaneGone([ONE, OTHER]), Unavailable("no answer")])
-def test_a_seek_that_kafka_did_not_take_moves_nothing(error: BrokerError) -> None:
+def test_a_seek_that_kafka_did_not_store_moves_nothing(error: BrokerError) -> None:
     thread = Thread(error)
     with pytest.raises(type(error)):
         asyncio.run(seeking(thread))
@@ -67,20 +68,20 @@ def test_a_seek_that_kafka_did_not_take_moves_nothing(error: BrokerError) -> Non
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "count"),
     [(KafkaError._TRANSPORT, 0), (KafkaError._RESOLVE, 0), (KafkaError._ALL_BROKERS_DOWN, 1)],
 )
-def test_nobody_is_woken_for_a_broker_that_is_away(code: int, told: int) -> None:
-    """While all are, the library says so of each, several times a second."""
+def test_the_event_loop_is_not_woken_for_one_broker_that_is_away(code: int, count: int) -> None:
+    """While all are away, the library reports each of them several times a second."""
 
     async def body() -> None:
-        broker: Any = type("Broker", (), {"reasons": Reasons(), "ping": None})
-        group = Group(broker, SourceSpec("billing", ("orders",)), Shelf(lambda: None), asyncio.Event())
-        heard: list[Callable[..., object]] = []
-        group._call = lambda function, *_: heard.append(function)  # type: ignore[method-assign]
-        group.failed(KafkaError(code), None)
-        assert len(heard) == told
-        latest = broker.reasons.latest()
+        broker: Any = SimpleNamespace(clients=SimpleNamespace(recent_errors=RecentErrors()), ping=None)
+        member = GroupMember(broker, SourceSpec("billing", ("orders",)), PollBuffer(lambda: None), asyncio.Event())
+        calls: list[Callable[..., object]] = []
+        member._call = lambda function, *_: calls.append(function)  # type: ignore[method-assign]
+        member.failed(KafkaError(code), None)
+        assert len(calls) == count
+        latest = broker.clients.recent_errors.latest()
         assert latest is not None
         assert latest.code() == code
 

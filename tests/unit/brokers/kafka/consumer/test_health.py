@@ -1,4 +1,4 @@
-"""What is wrong with Kafka, and when it is over."""
+"""Problems of Kafka, and when they are over."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,23 +7,23 @@ from confluent_kafka import KafkaError
 
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.kafka.consumer.health import Health
-from sidecar.brokers.kafka.library_logs import Reasons
+from sidecar.brokers.kafka.library_logs import RecentErrors
 from sidecar.model.errors import Refused, Unavailable
 
 K = KafkaError
 
 
-class Patient:
-    """A health, and what it tells."""
+class Reports:
+    """A `Health`, and what it reports."""
 
     def __init__(self, over: Callable[[], None] = lambda: None) -> None:
-        self.told: list[Trouble] = []
+        self.reported: list[Trouble] = []
         self.answers = False
-        self.health = Health("billing", Reasons(), self._tell, self._ping)
+        self.health = Health("billing", RecentErrors(), self._report, self._ping)
         self._over = over
 
-    def _tell(self, trouble: Trouble) -> None:
-        self.told.append(trouble)
+    def _report(self, trouble: Trouble) -> None:
+        self.reported.append(trouble)
         if not trouble.text:
             self._over()
 
@@ -31,25 +31,25 @@ class Patient:
         if not self.answers:
             raise Unavailable("down")
 
-    def hears(self, code: int, topic: str | None = None) -> None:
-        self.health.heard(KafkaError(code), topic)
+    def error(self, code: int, topic: str | None = None) -> None:
+        self.health.on_error(KafkaError(code), topic)
 
     @property
     def troubles(self) -> set[str]:
-        """What is told and not over."""
-        return {kind for kind, text in {each.kind: each.text for each in self.told}.items() if text}
+        """Kinds of problems that were reported and are not over."""
+        return {kind for kind, text in {each.kind: each.text for each in self.reported}.items() if text}
 
 
-def play(body: Callable[[Patient], None]) -> None:
+def play(body: Callable[[Reports], None]) -> None:
     async def run() -> None:
-        body(Patient())
+        body(Reports())
 
     asyncio.run(run())
 
 
 def test_a_group_that_is_refused_fails_until_lanes_are_assigned() -> None:
-    def body(one: Patient) -> None:
-        one.hears(K.GROUP_AUTHORIZATION_FAILED)
+    def body(one: Reports) -> None:
+        one.error(K.GROUP_AUTHORIZATION_FAILED)
         assert isinstance(one.health.failure, Refused)
         one.health.assigned(["orders"])
         assert one.health.failure is None
@@ -59,8 +59,8 @@ def test_a_group_that_is_refused_fails_until_lanes_are_assigned() -> None:
 
 
 def test_a_topic_that_is_refused_does_not_fail_the_others() -> None:
-    def body(one: Patient) -> None:
-        one.hears(K.TOPIC_AUTHORIZATION_FAILED, "orders")
+    def body(one: Reports) -> None:
+        one.error(K.TOPIC_AUTHORIZATION_FAILED, "orders")
         assert one.health.failure is None
         assert one.troubles == {"topic orders"}
         one.health.assigned(["returns"])
@@ -71,11 +71,11 @@ def test_a_topic_that_is_refused_does_not_fail_the_others() -> None:
     play(body)
 
 
-def test_one_broker_of_several_is_no_trouble_but_all_of_them_are() -> None:
-    def body(one: Patient) -> None:
-        one.hears(K._TRANSPORT)
+def test_one_broker_that_is_away_is_no_trouble_but_all_of_them_are() -> None:
+    def body(one: Reports) -> None:
+        one.error(K._TRANSPORT)
         assert not one.troubles
-        one.hears(K._ALL_BROKERS_DOWN)
+        one.error(K._ALL_BROKERS_DOWN)
         assert one.troubles == {"broker"}
         assert one.health.failure is None
         assert "no broker can be reached" in one.health.connection
@@ -83,11 +83,11 @@ def test_one_broker_of_several_is_no_trouble_but_all_of_them_are() -> None:
     play(body)
 
 
-def test_what_is_heard_again_and_again_is_told_once() -> None:
-    def body(one: Patient) -> None:
+def test_an_error_that_is_repeated_is_reported_once() -> None:
+    def body(one: Reports) -> None:
         for _ in range(5):
-            one.hears(K._ALL_BROKERS_DOWN)
-        assert len(one.told) == 1
+            one.error(K._ALL_BROKERS_DOWN)
+        assert len(one.reported) == 1
 
     play(body)
 
@@ -95,9 +95,9 @@ def test_what_is_heard_again_and_again_is_told_once() -> None:
 def test_the_connection_works_again_when_the_broker_answers() -> None:
     async def run() -> None:
         over = asyncio.Event()
-        one = Patient(over.set)
-        one.hears(K._AUTHENTICATION)
-        one.health.missing("orders")
+        one = Reports(over.set)
+        one.error(K._AUTHENTICATION)
+        one.health.topic_missing("orders")
         assert isinstance(one.health.failure, Refused)
         watching = asyncio.create_task(one.health.watch())
         one.answers = True
@@ -105,7 +105,7 @@ def test_the_connection_works_again_when_the_broker_answers() -> None:
             await over.wait()
         watching.cancel()
         assert one.health.failure is None
-        # Of a topic that is not there one hears nothing; that does not make it.
+        # A missing topic is reported once; silence does not mean that it exists.
         assert one.troubles == {"topic orders"}
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again under its name, while it is consumed."""
+"""A topic that is deleted and recreated under its name while it is consumed."""
 
 import asyncio
 import contextlib
@@ -16,10 +16,10 @@ from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_
 
 
-#: milliseconds after which the library hears of it: soon, and so late that it goes on in the new topic by itself
+#: milliseconds after which the library notices: soon, and so late that it continues in the new topic by itself
 @pytest.mark.parametrize("refresh", ["500", "30000"])
 @pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
-def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_one_before(
+def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_old_one(
     kafka: KafkaServer, protocol: GroupProtocol, refresh: str
 ) -> None:
     async def body() -> None:
@@ -33,9 +33,9 @@ def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_one_
         ):
             await consumer.take(150)
             await consumer.commit(Lane(topic, 0), Commit(100))
-            _make_again(kafka, topic)
+            _recreate(kafka, topic)
             kafka.publish(topic, *numbered(400, "new-"))
-            # As the core does: of what it had in hand before.
+            # As the core does for records of the old topic.
             with contextlib.suppress(BrokerError):
                 await consumer.commit(Lane(topic, 0), Commit(150))
             async with asyncio.timeout(PATIENCE):
@@ -45,14 +45,14 @@ def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_one_
     play(body)
 
 
-def _make_again(kafka: KafkaServer, topic: str) -> None:
+def _recreate(kafka: KafkaServer, topic: str) -> None:
     kafka.admin.delete_topics([topic])[topic].result(20)
     await_(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "the topic is gone")
     kafka.make_topic(topic)
 
 
 async def _poll(consumer: Consumer) -> None:
-    """Lets go of what is revoked, once all of it is settled."""
+    """Settles and releases lanes that are revoked."""
     before = len(consumer.events)
     try:
         await consumer.poll(timeout=0.2)
