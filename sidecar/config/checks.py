@@ -11,7 +11,7 @@ from sidecar.config.formats import Format, format_of
 from sidecar.config.messages import did_you_mean, quoted
 from sidecar.config.tree import Node, Problems, origin_of
 from sidecar.model.addresses import MAX_SOCKET_PATH, is_loopback, split_address
-from sidecar.observability.tracing.choice import wrong_with
+from sidecar.observability.tracing.tracer import problem_with
 from sidecar.settings import (
     Authenticate,
     BrokerSettings,
@@ -61,7 +61,7 @@ def check(values: Mapping[str, Any], tree: Node, environ: Mapping[str, str], pro
     if listen is not WRONG and http is not WRONG:
         _check_listeners(listen, http, report)
     tracing = values.get("tracing", TracingSettings())
-    if tracing is not WRONG and (text := wrong_with(tracing.endpoint)):
+    if tracing is not WRONG and (text := problem_with(tracing.endpoint)):
         report(("tracing", "endpoint"), f"{quoted(tracing.endpoint)} {text}")
     brokers, subscriptions = values.get("brokers", {}), values.get("subscriptions", {})
     for name, configured in brokers.items() if brokers is not WRONG else ():

@@ -1,7 +1,7 @@
-"""What is counted and measured while records pass, and the fields of log lines.
+"""Counters and histograms of a subscription, and the fields of log lines.
 
-The owner of the state increments these directly: they are plain integers on one event loop, so counting costs next to
-nothing. `metrics` shows them to Prometheus, and `AdminService` in a status.
+The owner of the state increments them directly: they are plain integers on one event loop, so counting costs next to
+nothing. `metrics` exports them to Prometheus, and `AdminService` in the status.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ from sidecar.model.records import ClosedBy
 
 
 def _counter(metric: str, text: str) -> int:
-    """The default of a counter, with the name of its metric (behind `offramp_`) and the help text of that."""
+    """The default of a counter, with the name of its metric, without `offramp_`, and the help text."""
     return field(default=0, metadata={"metric": metric, "help": text})
 
 
@@ -20,31 +20,31 @@ def _counter(metric: str, text: str) -> int:
 class Counters:
     """Counters of one subscription since the sidecar started.
 
-    This table is the only place for a new counter, except for the field of the same name that `offramp.v1.Counters`
-    must have: the metrics and the status are made from it.
+    A new counter is added here, and as a field of the same name to `offramp.v1.Counters`. Metrics and status are
+    generated from this table.
     """
 
     fetched: int = _counter("fetched_records_total", "Records read from the broker.")
     delivered: int = _counter("delivered_records_total", "Records written to workers.")
-    redelivered: int = _counter("redelivered_records_total", "Those of the delivered that were delivered before.")
+    redelivered: int = _counter("redelivered_records_total", "Delivered records that had been delivered before.")
     acked: int = _counter("acked_records_total", "Records that workers acked.")
     nacked: int = _counter("nacked_records_total", "Records that workers nacked.")
-    released: int = _counter("released_records_total", "Records that workers gave back untried.")
+    released: int = _counter("released_records_total", "Records that workers released.")
     rejected: int = _counter("rejected_records_total", "Records that workers rejected.")
-    overloaded: int = _counter("overloaded_records_total", "Records that workers gave back because of overload.")
+    overloaded: int = _counter("overloaded_records_total", "Records that workers returned as overloaded.")
     expired: int = _counter("expired_records_total", "Records whose lease expired.")
-    abandoned: int = _counter("abandoned_records_total", "Records in the hands of workers whose session ended.")
-    parked: int = _counter("parked_records_total", "Records put aside in the retry topic.")
+    abandoned: int = _counter("abandoned_records_total", "Records held by workers whose session was lost.")
+    parked: int = _counter("parked_records_total", "Records parked in the retry topic.")
     unparked: int = _counter("unparked_records_total", "Records that came back from the retry topic.")
     dead_lettered: int = _counter("dead_lettered_records_total", "Records written to the dead-letter topic.")
     dropped: int = _counter("dropped_records_total", "Records dropped because the settings say so.")
-    #: settlements that were answered STALE or UNKNOWN
+    #: settlements with the result STALE, and UNKNOWN
     stale_settlements: int = _counter("stale_settlements_total", "Settlements that came too late.")
-    unknown_settlements: int = _counter("unknown_settlements_total", "Settlements of leases that are not known.")
+    unknown_settlements: int = _counter("unknown_settlements_total", "Settlements of unknown leases.")
     batches: int = _counter("batches_total", "Batches delivered.")
     splits: int = _counter("splits_total", "Failing batches that were split to find the record that fails.")
-    commits: int = _counter("commits_total", "Commits that the broker took.")
-    failed_commits: int = _counter("failed_commits_total", "Commits that failed; they are tried again.")
+    commits: int = _counter("commits_total", "Commits that the broker stored.")
+    failed_commits: int = _counter("failed_commits_total", "Commits that failed; they are retried.")
     removed: int = _counter("removed_records_total", "Records that the broker removed before they could be read.")
 
     def snapshot(self) -> "Counters":
@@ -53,7 +53,7 @@ class Counters:
 
 
 class Histogram:
-    """Counts of values in buckets with fixed upper bounds, and of those above the last bound."""
+    """Counts values in buckets with fixed upper bounds, and those above the last bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -86,29 +86,29 @@ class Meters:
     batch_records: Histogram = field(default_factory=lambda: Histogram(BATCH_RECORDS_BOUNDS))
     #: from the writing of a batch to its settlement
     settle_seconds: Histogram = field(default_factory=lambda: Histogram(SETTLE_SECONDS_BOUNDS))
-    #: bytes that were fetched from the broker and discarded, because lanes were paused, moved or revoked
+    #: bytes fetched from the broker and discarded, because lanes were paused, moved or revoked
     refetched_bytes: int = 0
-    #: seconds in which nothing was fetched while revoked lanes were drained
+    #: seconds without fetching while revoked lanes were drained
     revoke_seconds: float = 0.0
-    #: batches by the reason for their size
+    #: batches by what closed them
     closed_by: dict[ClosedBy, int] = field(default_factory=_none_closed)
 
 
-#: every field of a structured log line besides time, level, logger and message. Never a payload.
+#: every field that a log line may have besides time, level, logger and message. Never a payload.
 LOG_FIELDS: Mapping[str, str] = {
     "address": "host and port",
     "broker": "a broker's name in the configuration",
     "calls": "a number of calls",
-    "client": "who a worker process says it is",
+    "client": "how a worker process identifies itself",
     "deadline": "seconds that are left",
     "error": "what went wrong, in one sentence",
-    "expires": "when a certificate does",
+    "expires": "when a certificate expires",
     "group": "a group on the broker",
     "how": "how a session ended",
     "http": "host and port of the probes and metrics",
     "lane": "a lane as topic/number",
     "lanes": "lanes as topic/number",
-    "leases": "leases in the hands of workers",
+    "leases": "leases that workers hold",
     "listener": "the setting that opened a socket or port",
     "method": "a gRPC method",
     "peer": "the other end of a connection",

@@ -1,9 +1,9 @@
-"""Structured logs: one line for each event that an operator would act on, to standard error.
+"""Structured logs: one line to standard error for each event that matters to an operator.
 
     log = Log("server")
     log.info("ready", socket=path, subscriptions=names)
 
-Names of fields come from `telemetry.LOG_FIELDS`. Payloads never appear.
+Fields have the names in `counters.LOG_FIELDS`. Payloads never appear.
 """
 
 import json
@@ -14,12 +14,10 @@ import time
 from sidecar.settings import LogSettings
 
 _ROOT = "offramp"
-#: what every record of the logging module has; the rest are the fields of an event
+#: attributes that every record of the logging module has; all others are fields of the event
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-
-
-#: parts of what gRPC says then
-_CLIENTS_DOING = ("Invalid encoding on", "raised in core by servicer method")
+#: parts of gRPC's messages about what clients do
+_CAUSED_BY_CLIENTS = ("Invalid encoding on", "raised in core by servicer method")
 
 
 class Log:
@@ -43,24 +41,24 @@ class Log:
         self._logger.error(text, extra=fields)
 
     def bug(self, text: str, error: BaseException, **fields: object) -> None:
-        """An error that nobody foresaw: with its traceback, for whoever mends it."""
+        """An unexpected error, with its traceback."""
         self._logger.error(text, exc_info=error, extra=fields)
 
 
 def configure(settings: LogSettings) -> None:
-    """Send all logs of this process to standard error, as the settings say. Calling it again replaces that."""
+    """Write all logs of this process to standard error. A second call replaces the first."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     root = logging.getLogger()
     handler.addFilter(is_for_operators)
     root.handlers = [handler]
-    # Libraries speak only when something is wrong: their chatter is not for operators.
+    # Of libraries only warnings and errors: the rest is not for operators.
     root.setLevel(logging.WARNING)
     logging.getLogger(_ROOT).setLevel(settings.level.upper())
 
 
 def root() -> logging.Logger:
-    """The logger above all of the sidecar's own."""
+    """The parent of all loggers of the sidecar."""
     return logging.getLogger(_ROOT)
 
 
@@ -70,22 +68,22 @@ def fields_as_text(record: logging.LogRecord) -> str:
 
 
 def is_for_operators(record: logging.LogRecord) -> bool:
-    """Not what gRPC tells of clients: that one sent bytes that are no headers, with all of these, or that one was gone
-    before its answer, with a traceback. There is nothing to act on, and whoever can connect could fill the log."""
-    return not (record.name.startswith("grpc") and any(text in str(record.msg) for text in _CLIENTS_DOING))
+    """False for what gRPC logs about clients: invalid headers in full, or a traceback for each client that has gone. An
+    operator can do nothing about it, and whoever can connect could fill the log with it."""
+    return not (record.name.startswith("grpc") and any(text in str(record.msg) for text in _CAUSED_BY_CLIENTS))
 
 
 class TextFormatter(logging.Formatter):
-    """For people: time, level, where, what, name=value."""
+    """For people: time, level, logger, message, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = f"{record.getMessage()}{fields_as_text(record)}"
-        line = f"{_time(record)} {record.levelname.lower():7} {_name(record)}: {said}"
+        text = f"{record.getMessage()}{fields_as_text(record)}"
+        line = f"{_time(record)} {record.levelname.lower():7} {_name(record)}: {text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
-    """For machines: one object a line."""
+    """For machines: one object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -113,7 +111,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _plain(value: object) -> str:
-    """As it is if it is one word, otherwise quoted: a line stays one line and can be taken apart again."""
+    """Quoted unless it is one word, so that a line stays one line and can be parsed."""
     if isinstance(value, list | tuple):
         text = ",".join(map(str, value))
     elif isinstance(value, float):

@@ -1,8 +1,8 @@
-"""Every metric, and the text that Prometheus scrapes.
+"""All metrics, and the text that Prometheus scrapes.
 
-The table `METRICS` has the name, type, help text and labels of each metric and says where its value comes from. The
-text is made from the table alone, and a test checks the documentation against it. Counters of subscriptions come from
-the table in `counters`. Nothing is kept here between two scrapes.
+The table `METRICS` has the name, type, help text, labels and source of each metric. The text is generated from this
+table, and a test compares the documentation with it. Counters of subscriptions come from the table in `counters`.
+Nothing is kept between two scrapes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Process:
     """Measurements of the process."""
 
-    #: the worst lag of the event loop since the previous scrape, in seconds
+    #: seconds: the largest delay of the event loop since the previous scrape
     loop_lag: float = 0.0
     resident_bytes: int = 0
     cpu_seconds: float = 0.0
@@ -29,11 +29,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What the listeners know."""
+    """Measurements of the listeners."""
 
-    #: calls without a token or with a wrong one, by the setting of the listener
+    #: calls without a token or with a wrong one, by listener
     refused: Mapping[str, int] = field(default_factory=dict)
-    #: seconds since 1970: when the certificate in use expires; None without TLS
+    #: when the certificate in use expires, in seconds since 1970; None without TLS
     certificate_expires: float | None = None
 
 
@@ -90,7 +90,7 @@ def _gauge(name: str, text: str, value: Callable[[SubscriptionStatus], float]) -
 
 
 def _lane(name: str, text: str, value: Callable[[LaneStatus], float | None]) -> Metric:
-    """A gauge of each lane. The metric is left out of lanes for which `value` returns None."""
+    """A gauge per lane, left out where `value` returns None."""
 
     def samples(scrape: Scrape) -> Iterator[Sample]:
         for status in scrape.status.subscriptions:
@@ -144,7 +144,7 @@ def _brokers_up(scrape: Scrape) -> Iterator[Sample]:
 
 
 def _known(attribute: str) -> Callable[[LaneStatus], float | None]:
-    """A status has -1 for what is not known; the metric is left out then."""
+    """The status has -1 for an unknown value; the metric is left out then."""
 
     def value(lane: LaneStatus) -> float | None:
         number: int = getattr(lane, attribute)
@@ -160,7 +160,7 @@ METRICS: tuple[Metric, ...] = (
              attrgetter("status.uptime")),
     _process("offramp_draining", Kind.GAUGE, "1 while the sidecar is stopping.", attrgetter("status.draining")),
     _process("offramp_loop_lag_seconds", Kind.GAUGE,
-             "By how much the event loop was late, at the worst, since the scrape before.",
+             "The largest delay of the event loop since the previous scrape.",
              attrgetter("process.loop_lag")),
     _process("process_resident_memory_bytes", Kind.GAUGE, "Memory of the process.",
              attrgetter("process.resident_bytes")),
@@ -169,39 +169,39 @@ METRICS: tuple[Metric, ...] = (
     _process("process_open_fds", Kind.GAUGE, "Open file descriptors of the process.",
              attrgetter("process.open_files")),
     _process("offramp_sidecar_troubles", Kind.GAUGE,
-             "Sentences in the status, of the sidecar itself, that an operator should read.",
+             "Problems of the sidecar itself, as described in the status.",
              lambda scrape: len(scrape.status.trouble)),
-    Metric("offramp_refused_calls_total", Kind.COUNTER, "Calls without a token, or with a wrong one.", ("listener",),
+    Metric("offramp_refused_calls_total", Kind.COUNTER, "Calls without a token or with a wrong one.", ("listener",),
            _refused),
     Metric("offramp_certificate_expires_timestamp_seconds", Kind.GAUGE,
            "When the certificate in use expires, in seconds since 1970; left out without TLS.", (), _expiry),
-    Metric("offramp_broker_up", Kind.GAUGE, "1 while nothing is wrong with the broker.", ("broker", "type"),
+    Metric("offramp_broker_up", Kind.GAUGE, "1 while there is no problem with the broker.", ("broker", "type"),
            _brokers_up),
     Metric("offramp_subscription_state", Kind.GAUGE, "1 for the state that the subscription is in.",
            ("subscription", "state"), _states),
-    _gauge("troubles", "Sentences in the status that an operator should read.", lambda s: len(s.trouble)),
+    _gauge("troubles", "Problems of the subscription, as described in the status.", lambda s: len(s.trouble)),
     _gauge("sessions", "Connected worker processes.", lambda s: len(s.sessions)),
-    _gauge("leases", "Batches in the hands of workers.", lambda s: s.leases),
-    _gauge("in_flight_records", "Records in the hands of workers.", lambda s: s.in_flight_records),
+    _gauge("leases", "Batches that workers hold.", lambda s: s.leases),
+    _gauge("in_flight_records", "Records that workers hold.", lambda s: s.in_flight_records),
     _gauge("waiting_records", "Records that wait in memory for their retry.", lambda s: s.waiting_records),
     _gauge("buffered_records", "Records in memory.", lambda s: s.buffered_records),
     _gauge("buffered_bytes", "Memory held by records.", lambda s: s.buffered_bytes),
     _gauge("buffered_limit_bytes", "Memory that records may hold.", lambda s: s.buffered_bytes_limit),
-    _gauge("concurrency_limit", "Batches that may be in flight now; 0 is no limit.", lambda s: s.concurrency_limit),
+    _gauge("concurrency_limit", "Batches that may be in flight; 0: no limit.", lambda s: s.concurrency_limit),
     _gauge("oldest_unsettled_seconds", "Age of the oldest unsettled record since it was fetched.",
            lambda s: s.oldest_unsettled),
     _gauge("would_be_replayed_records", "Records that would be delivered again if the sidecar were killed now.",
            lambda s: s.would_be_replayed),
     _gauge("paused_lanes", "Lanes from which nothing is fetched now.", lambda s: sum(lane.paused for lane in s.lanes)),
     *(_counter(counter) for counter in fields(Counters)),
-    Metric("offramp_batches_closed_total", Kind.COUNTER, "Batches by the reason for their size.",
+    Metric("offramp_batches_closed_total", Kind.COUNTER, "Batches by what closed them.",
            ("subscription", "closed_by"), _closed_by),
     _meter("refetched_bytes_total", Kind.COUNTER,
-           "Bytes that were fetched and thrown away because lanes were paused, moved or revoked.",
+           "Bytes fetched and discarded because lanes were paused, moved or revoked.",
            lambda meters: meters.refetched_bytes),
     _meter("revoke_seconds_total", Kind.COUNTER,
-           "Seconds in which nothing was fetched because lanes that move away were waited for; the others lived from "
-           "what was fetched already.", lambda meters: meters.revoke_seconds),
+           "Seconds without fetching while revoked lanes were drained; other lanes were served from the buffer.",
+           lambda meters: meters.revoke_seconds),
     _meter("batch_records", Kind.HISTOGRAM, "Records in a batch.", lambda meters: meters.batch_records),
     _meter("settle_seconds", Kind.HISTOGRAM, "Time from the writing of a batch to its settlement.",
            lambda meters: meters.settle_seconds),
@@ -209,10 +209,10 @@ METRICS: tuple[Metric, ...] = (
            "Seconds since the reader of a subscription with mode ranges attached.", ("subscription", "reader"),
            _readers),
     _lane("lag_records", "Records of the lane that are not settled.", _known("lag")),
-    _lane("committed_position", "The next position that the broker was told.", _known("committed")),
+    _lane("committed_position", "The committed position: the next one after a restart.", _known("committed")),
     _lane("end_position", "The end of the lane.", _known("end")),
     _lane("settled_beyond_records", "Records settled beyond the committed position.", lambda s: s.settled_beyond),
-    _lane("in_flight_records", "Records of the lane in the hands of workers.", lambda s: s.in_flight_records),
+    _lane("in_flight_records", "Records of the lane that workers hold.", lambda s: s.in_flight_records),
     _lane("buffered_bytes", "Memory held by the lane's records.", lambda s: s.buffered_bytes),
     _lane("paused", "1 while nothing is fetched from the lane.", lambda s: s.paused),
 )  # fmt: skip
@@ -249,7 +249,7 @@ def _line(name: str, labels: list[str], value: float) -> str:
 def _number(value: float) -> str:
     if value == float("inf"):
         return "+Inf"
-    # Integers stay exact beyond 2^53, and 5 reads better than 5.0.
+    # Integers stay exact beyond 2^53, and 5 is more readable than 5.0.
     return str(int(value)) if value == int(value) else repr(float(value))
 
 

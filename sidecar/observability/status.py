@@ -1,4 +1,4 @@
-"""What a sidecar says of itself: snapshots that mirror `admin.proto` field for field, with seconds for `_ms`."""
+"""The status of a sidecar: snapshots that mirror `admin.proto` field by field, with seconds for `_ms`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ class SubscriptionState(IntEnum):
     #: not yet connected to the broker
     STARTING = 1
     RUNNING = 2
-    #: by an operator, or by itself after too many rejects
+    #: by an operator, or automatically after too many rejects
     PAUSED = 3
-    #: the handler fails for everything: single probes only, nothing is dead-lettered
+    #: the handler is down: only single probes are delivered, nothing is dead-lettered
     PROBING = 4
     DRAINING = 5
-    #: cannot go on without a person; `trouble` says what to change
+    #: a person must change something; `trouble` says what
     FAILED = 6
 
 
@@ -26,7 +26,7 @@ class SubscriptionState(IntEnum):
 class LaneStatus:
     topic: str
     lane: int
-    #: the next position that the broker was told; -1 where a ranged subscription has none yet
+    #: the committed position; -1 if a subscription with mode ranges has none yet
     committed: int
     #: the next position to fetch
     fetched: int
@@ -39,16 +39,16 @@ class LaneStatus:
     in_flight_records: int = 0
     waiting_records: int = 0
     paused: bool = False
-    #: why nothing is fetched, for people; empty if something is
+    #: why nothing is fetched, for people; empty while the lane is fetched
     held_by: str = ""
     buffered_bytes: int = 0
     #: this lane belongs to the retry topic
     parked: bool = False
-    #: the oldest record that is not settled, behind which the commit waits; -1: all that was fetched is settled
+    #: the oldest unsettled record, for which the commit waits; -1: all fetched records are settled
     oldest_position: int = -1
     #: seconds since it was fetched
     oldest: float = 0.0
-    #: the worker that has it in hand; empty if none has: it waits for a worker or a retry, or is being written aside
+    #: the worker that holds it; empty if it waits for a worker or a retry, or is being written aside
     oldest_with: str = ""
     #: records of the lane that were delivered and are not committed
     would_be_replayed: int = 0
@@ -66,13 +66,13 @@ class SessionStatus:
     credit_batches: int = 0
     #: seconds
     age: float = 0.0
-    #: seconds that it has had the batch that it has had for longest
+    #: seconds: the age of its oldest lease
     oldest_lease: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderStatus:
-    """Who may commit for a subscription with mode ranges."""
+    """The reader that may commit for a subscription with mode ranges."""
 
     name: str
     token: int
@@ -88,7 +88,7 @@ class SubscriptionStatus:
     topics: tuple[str, ...]
     order: str
     state: SubscriptionState
-    #: what an operator should know now, one sentence each
+    #: the current problems, one sentence each
     trouble: tuple[str, ...] = ()
     lanes: tuple[LaneStatus, ...] = ()
     sessions: tuple[SessionStatus, ...] = ()
@@ -101,7 +101,7 @@ class SubscriptionStatus:
     buffered_bytes: int = 0
     buffered_bytes_limit: int = 0
     buffered_records: int = 0
-    #: batches that may be in flight now; 0: no limit
+    #: batches that may be in flight; 0: no limit
     concurrency_limit: int = 0
     #: seconds since the oldest unsettled record was fetched
     oldest_unsettled: float = 0.0
@@ -115,7 +115,7 @@ class SubscriptionStatus:
 class BrokerStatus:
     name: str
     type: str
-    #: empty when all is well
+    #: empty while there is no problem
     trouble: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
@@ -129,5 +129,5 @@ class Status:
     draining: bool = False
     subscriptions: tuple[SubscriptionStatus, ...] = ()
     brokers: tuple[BrokerStatus, ...] = ()
-    #: what an operator should know of the sidecar itself, one sentence each
+    #: the current problems of the sidecar itself, one sentence each
     trouble: tuple[str, ...] = ()

@@ -208,7 +208,7 @@ def test_an_image_with_the_library_for_spans_is_one_argument_away(tmp_path: Path
     try:
         image = archive.unpack(tmp_path, built)
         assert image.bytes < MOST
-        look = ["python3", "-c", "from sidecar.observability.tracing import exporting; print('there')"]
+        look = ["python3", "-c", "from sidecar.observability.tracing import exporter; print('there')"]
         with Container(image, tmp_path, {}, command=look) as container:
             assert (container.wait(), container.log) == (0, "there\n")
     finally:

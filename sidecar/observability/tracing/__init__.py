@@ -1,18 +1,15 @@
-"""OpenTelemetry spans for poll, deliver and settle, if somebody wants them.
+"""OpenTelemetry spans for poll, deliver and settle, if they are configured.
 
-Nothing of OpenTelemetry is imported here: `start` does that, and only when spans have somewhere to go. Otherwise the
-subscription has no `Tracer`, and its hot path asks no more than whether it has.
+Importing this package loads nothing of OpenTelemetry; `start` does, if spans have somewhere to go. Otherwise a
+subscription has no `Tracer`, and its hot path only asks whether it has one.
 
-| room | what it owns |
+| module | what it is for |
 |---|---|
-| `hooks` | what a subscription tells whoever makes spans |
-| `choice` | whether spans are wanted, and where they go |
-| `exporting` | the SDK: resource, exporter, and a bounded end |
-| `making` | spans by the messaging conventions |
-| `producers` | the contexts that producers have left in records |
+| `tracer` | what a subscription reports to its tracer, and whether there is one |
+| `spans` | spans by the messaging conventions of OpenTelemetry, linked to the traces of producers |
+| `exporter` | the SDK: resource, exporter, and an end in bounded time |
 """
 
-from sidecar.observability.tracing.choice import start
-from sidecar.observability.tracing.hooks import Tracer, Tracing
+from sidecar.observability.tracing.tracer import Tracer, Tracing, start
 
 __all__ = ["Tracer", "Tracing", "start"]

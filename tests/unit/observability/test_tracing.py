@@ -17,8 +17,8 @@ from sidecar.model.errors import StartError
 from sidecar.model.records import Header, Message, Outcome, Part
 from sidecar.model.wire import encode_frame
 from sidecar.observability import tracing
-from sidecar.observability.tracing import choice, exporting, producers
-from sidecar.observability.tracing.making import SubscriptionTracer
+from sidecar.observability.tracing import exporter, tracer
+from sidecar.observability.tracing.spans import SubscriptionTracer, producer_contexts
 from sidecar.settings import BatchSettings, RetrySettings, Seconds, SubscriptionSettings, TracingSettings
 from sidecar.subscription.subscription import Subscription
 from tests.memory_broker import MemoryBroker
@@ -229,7 +229,7 @@ def test_a_span_that_is_not_sampled_looks_for_no_contexts(monkeypatch: pytest.Mo
     def never(frames: object) -> None:
         raise AssertionError("a search in vain")
 
-    monkeypatch.setattr("sidecar.observability.tracing.making.contexts", never)
+    monkeypatch.setattr("sidecar.observability.tracing.spans.producer_contexts", never)
 
     async def body() -> None:
         kit = Kit(sampler=ALWAYS_OFF)
@@ -248,11 +248,11 @@ def frames(*headers: Sequence[Header], value: bytes = b"") -> list[bytes]:
 
 def test_links_are_bounded() -> None:
     many = frames(*([parent(number)] for number in range(1, 1000)))
-    assert [context.trace_id for context in producers.contexts(many)] == list(range(1, 129))
+    assert [context.trace_id for context in producer_contexts(many)] == list(range(1, 129))
 
 
 def test_the_state_of_a_producer_is_kept() -> None:
-    (context,) = producers.contexts(frames([parent(1), Header("tracestate", b"vendor=x")]))
+    (context,) = producer_contexts(frames([parent(1), Header("tracestate", b"vendor=x")]))
     assert context.trace_state["vendor"] == "x"
 
 
@@ -267,12 +267,12 @@ def test_the_state_of_a_producer_is_kept() -> None:
     ],
 )
 def test_what_is_no_context_is_no_link(header: Header) -> None:
-    assert producers.contexts(frames([header])) == []
+    assert producer_contexts(frames([header])) == []
 
 
 def test_a_payload_that_looks_like_a_header_is_no_context() -> None:
     decoy = frames([parent(1)])[0]
-    assert producers.contexts(frames([], value=decoy)) == []
+    assert producer_contexts(frames([], value=decoy)) == []
 
 
 # Whether spans are made at all
@@ -327,7 +327,7 @@ def test_without_spans_the_hot_path_calls_nothing_of_them(monkeypatch: pytest.Mo
     ],
 )
 def test_spans_are_made_if_they_have_somewhere_to_go(endpoint: str, environ: dict[str, str], wanted: str) -> None:
-    assert choice._wanted(TracingSettings(endpoint=endpoint), environ) == wanted
+    assert tracer._configured_by(TracingSettings(endpoint=endpoint), environ) == wanted
 
 
 @pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://c", "http://", "http://c:x", "http://[", "4318"])
@@ -339,7 +339,7 @@ def test_an_endpoint_that_is_no_address_is_refused_with_an_example(endpoint: str
 def test_settings_that_want_what_is_not_installed_are_refused_and_variables_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(choice, "_installed", lambda module: False)
+    monkeypatch.setattr(tracer, "_is_installed", lambda module: False)
     with pytest.raises(
         StartError, match=r"tracing.endpoint is set, but opentelemetry-sdk is not installed: pip install"
     ):
@@ -354,11 +354,11 @@ def test_an_exporter_that_is_not_there_is_named_with_those_that_are_and_is_no_re
     caplog.set_level("INFO")
     assert tracing.start(TracingSettings(), {"OTEL_TRACES_EXPORTER": "zipkin"}) is None
     (said,) = caplog.messages
-    assert said.startswith('no spans are made: no exporter "zipkin" for spans is installed; there are: ')
+    assert said.startswith('spans are not exported: no exporter "zipkin" for spans is installed; there are: ')
     assert "otlp_proto_http" in said
 
 
 def test_settings_that_want_an_exporter_which_is_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "_GROUP", "nothing_is_here")
+    monkeypatch.setattr(exporter, "_ENTRY_POINTS", "nothing_is_here")
     with pytest.raises(StartError, match=r'no exporter "otlp_proto_http" for spans is installed; there are: none'):
         tracing.start(TracingSettings(endpoint="http://c:4318"), {})

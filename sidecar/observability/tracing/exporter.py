@@ -1,4 +1,4 @@
-"""The SDK of OpenTelemetry: what the spans say of their sidecar, and how they leave. Imported only if they do."""
+"""Exports spans with the SDK of OpenTelemetry. Imported only if tracing is configured."""
 
 import asyncio
 import socket
@@ -13,26 +13,26 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from sidecar.model.errors import StartError
 from sidecar.model.version import VERSION
-from sidecar.observability.tracing.making import SubscriptionTracer
+from sidecar.observability.tracing.spans import SubscriptionTracer
 from sidecar.settings import SubscriptionSettings
 
-_GROUP = "opentelemetry_traces_exporter"
-#: seconds that the last spans may take to leave: a collector that is away must not hold up the end
-_FAREWELL = 2.0
+_ENTRY_POINTS = "opentelemetry_traces_exporter"
+#: seconds for exporting the last spans: a collector that does not respond must not hold up the end
+_CLOSE_TIMEOUT = 2.0
 
 
-class Exporting:
-    """A `Tracing`. Spans are handed to a thread of the SDK, which sends them in batches; what does not fit into its
-    queue is dropped. OTEL_* variables set everything else, as they do for every SDK."""
+class SdkTracing:
+    """A `Tracing`. A thread of the SDK exports the spans in batches; those that do not fit into its queue are dropped.
+    OTEL_* variables configure everything else, as for every SDK."""
 
     def __init__(self, endpoint: str, environ: Mapping[str, str], exporter: SpanExporter | None = None) -> None:
-        """Raises `StartError`."""
+        """Raises `StartError` if the exporter is not installed."""
         name = environ.get("OTEL_SERVICE_NAME", "") or "offramp"
         resource = Resource.create(
             {"service.version": VERSION, "service.instance.id": socket.gethostname()}
             | ({} if "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") else {"service.name": name})
         )
-        # Its own exit handler would wait for a collector that is away.
+        # The SDK's exit handler would wait for a collector that does not respond.
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(endpoint, environ)))
         self._tracer = self._provider.get_tracer("offramp", VERSION)
@@ -44,16 +44,16 @@ class Exporting:
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
 
-        def leave() -> None:
+        def shut_down() -> None:
             self._provider.shutdown()
-            # The loop may have ended meanwhile: then nobody waits.
+            # The loop may be closed by now: then nobody waits.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(done.set)
 
-        # A daemon: the process ends without it, should it hang.
-        threading.Thread(target=leave, name="last-spans", daemon=True).start()
+        # A daemon thread: if it hangs, the process ends without it.
+        threading.Thread(target=shut_down, name="last-spans", daemon=True).start()
         try:
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await done.wait()
         except TimeoutError:
             pass
@@ -64,10 +64,10 @@ def _exporter(endpoint: str, environ: Mapping[str, str]) -> SpanExporter:
     if kind == "otlp":
         protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
         kind = "otlp_proto_grpc" if protocol == "grpc" and not endpoint else "otlp_proto_http"
-    found = [*entry_points(group=_GROUP, name=kind)]
+    found = [*entry_points(group=_ENTRY_POINTS, name=kind)]
     if not found:
-        there = ", ".join(sorted(point.name for point in entry_points(group=_GROUP))) or "none"
-        raise StartError(f'no exporter "{kind}" for spans is installed; there are: {there}')
+        installed = ", ".join(sorted(point.name for point in entry_points(group=_ENTRY_POINTS))) or "none"
+        raise StartError(f'no exporter "{kind}" for spans is installed; there are: {installed}')
     options: dict[str, Any] = {"endpoint": f"{endpoint.rstrip('/')}/v1/traces"} if endpoint else {}
     exporter: SpanExporter = found[0].load()(**options)
     return exporter
