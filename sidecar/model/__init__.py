@@ -1,0 +1,15 @@
+"""The terms of Offramp as plain types, which every other package may import.
+
+| module | what it is for |
+|---|---|
+| `records` | lanes, records, chunks, outcomes, settlements, deliveries |
+| `errors` | all errors of the sidecar, as one tree |
+| `run_set` | a set of positions, stored as runs |
+| `wire` | records and batches as protobuf |
+| `clock` | time, for code that awaits |
+| `version` | the versions of the sidecar and its protocol |
+| `addresses` | `host:port`, and paths of unix sockets |
+| `lock_file` | a lock file that one process at a time can hold |
+| `text` | numbers, ages, sizes and tables for people |
+| `units` | durations and sizes as people write them |
+"""

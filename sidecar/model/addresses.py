@@ -1,4 +1,4 @@
-"""Addresses as people write them: `host:port` and paths of unix sockets."""
+"""Addresses: `host:port`, and paths of unix sockets."""
 
 import ipaddress
 
@@ -18,7 +18,7 @@ def split_address(text: str) -> tuple[str, int] | None:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """As `split_address`, for an address that the configuration has checked. Raises `ValueError` for any other."""
+    """As `split_address`, for an address that is known to be valid. Raises `ValueError` if it is not."""
     parts = split_address(text)
     if parts is None:
         raise ValueError(f'"{text}" is not host:port')
@@ -30,7 +30,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach a `host:port`."""
+    """Whether a `host:port` can be reached from this machine only."""
     parts = split_address(address)
     if parts is None or parts[0] == "localhost":
         return parts is not None

@@ -1,8 +1,8 @@
-"""Everything that can go wrong, as one tree.
+"""All errors of the sidecar, as one tree.
 
 OfframpError
 ├── ConfigError              the user must change something; names the key
-├── StartError               the sidecar cannot run here: a socket, port or folder is taken or unusable
+├── StartError               the sidecar cannot run here: a socket, port or folder is in use or unusable
 ├── BrokerError
 │   ├── Unavailable          a retry may help
 │   │   └── OutOfRoom        the broker's disk or quota is full; reading goes on
@@ -10,7 +10,7 @@ OfframpError
 │   │   └── TooLarge         the broker will never take a message of this size
 │   ├── NotFound             no such topic, lane or group
 │   ├── LaneGone             the lanes moved to another sidecar; carries them
-│   ├── Fenced               another reader has taken the right to commit
+│   ├── Fenced               another reader has the right to commit by now
 │   └── Corrupt              what the broker has stored cannot be read
 └── ProtocolError            the client broke a rule of the protocol; carries the gRPC status
     ├── InvalidRequest       INVALID_ARGUMENT
@@ -18,11 +18,11 @@ OfframpError
     ├── Forbidden            PERMISSION_DENIED: a right is missing; names it
     ├── Unknown              NOT_FOUND
     ├── Unmet                FAILED_PRECONDITION: something else has to change first
-    │   └── OutOfTurn        a Fetch whose `seq` is not its turn
+    │   └── OutOfTurn        a Fetch whose `seq` is not the next one
     ├── Superseded           ABORTED
     ├── Removed              OUT_OF_RANGE: the lane has no such positions; carries those it has
-    ├── Exhausted            RESOURCE_EXHAUSTED
-    │   └── Stalled          a client that does not read
+    ├── ResourceExhausted    RESOURCE_EXHAUSTED
+    │   └── Stalled          the client does not read
     └── Stopping             UNAVAILABLE
 
 Adapters translate library errors into BrokerErrors with `raise ... from error`; the core decides what to do.
@@ -35,7 +35,7 @@ from sidecar.model.records import Lane
 
 
 class OfframpError(Exception):
-    """Its text is for people: what, which value, what is allowed."""
+    """Its text is for people: it names the thing, the value, and what is allowed."""
 
 
 class ConfigError(OfframpError):
@@ -85,7 +85,7 @@ class Corrupt(BrokerError):
 
 
 class ProtocolError(OfframpError):
-    #: the name of the gRPC status that the client gets
+    #: the gRPC status that the client gets
     status: ClassVar[str] = "UNKNOWN"
 
 
@@ -122,15 +122,15 @@ class Removed(ProtocolError):
 
     def __init__(self, text: str, start: int, end: int) -> None:
         super().__init__(text)
-        #: the first position of the lane, and its end
+        #: the first position of the lane and its end
         self.start, self.end = start, end
 
 
-class Exhausted(ProtocolError):
+class ResourceExhausted(ProtocolError):
     status = "RESOURCE_EXHAUSTED"
 
 
-class Stalled(Exhausted):
+class Stalled(ResourceExhausted):
     pass
 
 

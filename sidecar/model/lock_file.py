@@ -1,4 +1,4 @@
-"""A lock file: one process at a time holds it, and others learn which."""
+"""A lock file, which one process at a time can hold."""
 
 import contextlib
 import fcntl
@@ -11,15 +11,15 @@ class LockHeld(Exception):
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"held by process {holder}")
-        #: the id of that process, or `unknown`
+        #: the id of the process that holds it, or `unknown`
         self.holder = holder
 
 
 class LockFile:
-    """An exclusive lock that the kernel releases when the process ends, however it ends.
+    """An exclusive lock, which the kernel releases when the process ends, however it ends.
 
-    The file is never removed: that would let two processes each lock a file of this name. Its content, the id of the
-    holder, is for people only.
+    The file is never removed: otherwise two processes could each lock a file of this name. Its content, the id of the
+    holder, is for people.
     """
 
     def __init__(self, path: Path, mode: int = 0o600) -> None:
@@ -44,13 +44,13 @@ class LockFile:
             os.close(file)
             raise
         self._file = file
-        # A full disk may have no room for the process id. The lock is what counts.
+        # A full disk may have no room for the process id. The lock holds without it.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
 
     def in_place(self) -> bool:
-        """Whether the lock is held, and its file is still the one at `path`: somebody may have removed it."""
+        """Whether the lock is held, and its file is still at `path`: somebody may have removed it."""
         try:
             return self._file is not None and os.path.samestat(os.fstat(self._file), os.stat(self.path))
         except OSError:

@@ -1,4 +1,4 @@
-"""The words of Offramp as values: lanes, chunks of records, outcomes, settlements."""
+"""The terms of Offramp as types: lanes, records, outcomes, settlements. See docs/semantics.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Lane(NamedTuple):
-    """One ordered stream: a Kafka partition, a Pulsar topic partition, a lane of a local topic."""
+    """One ordered stream: a partition of Kafka or Pulsar, a lane of a local topic."""
 
     topic: str
     number: int
@@ -31,21 +31,21 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is published. A None value is not an empty one."""
+    """What is published. None is not the same as empty."""
 
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
-    #: None: by the hash of the key, or in turn without a key
+    #: None: by the hash of the key; without a key, round robin
     lane: int | None = None
     #: milliseconds since 1970; 0: now
     timestamp_ms: int = 0
-    #: Offramp writes it aside. It was taken once and has grown since, so what an adapter takes from apps is no measure
+    #: it goes to a side topic: the broker accepted it before without the added headers, so limits for apps do not apply
     aside: bool = False
 
 
 class Place(NamedTuple):
-    """Where a published message went. Position is -1 where the broker does not tell."""
+    """Where a published message was stored. Position is -1 if the broker does not tell."""
 
     lane: int
     position: int
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One broker message, decoded. The hot path never makes one: it moves encoded frames (see `Chunk`)."""
+    """One message of a broker, decoded. The hot path creates none: it moves encoded frames (see `Chunk`)."""
 
     key: bytes | None
     value: bytes | None
@@ -66,20 +66,20 @@ class Record:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Consecutive records of one lane as the broker gave them, encoded once.
+    """Consecutive records of one lane, encoded once.
 
-    A frame is a record's bytes as a field of `Batch.records`, tag and length included, so that a batch is made
-    by joining frames. Positions ascend; they need not be contiguous.
+    A frame is a record as a field of `Batch.records`, tag and length included, so a batch is made by joining frames.
+    Positions ascend; they need not be contiguous.
     """
 
     lane: Lane
     positions: Sequence[int]
     frames: list[bytes]
-    #: how often the broker itself says that it delivered each before, where it counts (Pulsar)
+    #: how often the broker has delivered each record before, if it counts that (Pulsar)
     delivered_before: Sequence[int] | None = None
-    #: another sidecar may have had these before, and how that ended is not known
+    #: another sidecar may have had these records, with an unknown outcome
     possibly_processed: bool = False
-    #: where the records come from as their reader sees it, where that is not `lane`: they were parked
+    #: the original lane of records that were parked
     origin: Lane | None = None
     #: ends[i] is the number of bytes in frames[: i + 1]
     ends: Sequence[int] = field(init=False)
@@ -89,25 +89,25 @@ class Chunk:
 
     @property
     def shown(self) -> Lane:
-        """The lane as the reader sees it."""
+        """The lane that workers see."""
         return self.origin or self.lane
 
     def size(self, start: int, stop: int) -> int:
-        """Bytes of frames[start:stop], also after they were dropped."""
+        """Bytes of frames[start:stop], also once they are dropped."""
         if stop <= start:
             return 0
         return self.ends[stop - 1] - (self.ends[start - 1] if start else 0)
 
     def drop(self, start: int, stop: int) -> None:
-        """Free frames[start:stop]: one slow record must not keep its whole chunk in memory."""
+        """Free frames[start:stop], so that one slow record does not keep its whole chunk in memory."""
         self.frames[start:stop] = [b""] * (stop - start)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """How far a lane has come: everything before `position`, and the runs in `beyond`, is settled.
+    """Everything before `position`, and the runs in `beyond`, is settled.
 
-    `beyond` is ascending, and never touches `position`: the record at `position` is not settled.
+    `beyond` ascends and never touches `position`: the record at `position` is not settled.
     """
 
     position: int
@@ -121,7 +121,7 @@ class Order(StrEnum):
 
 
 class Outcome(IntEnum):
-    """Numbers as in `offramp.v1.Outcome`. There is no zero: unspecified is refused at the door."""
+    """Numbers as in `offramp.v1.Outcome`. There is no zero: an unspecified outcome is rejected on arrival."""
 
     ACK = 1
     NACK = 2
@@ -157,7 +157,7 @@ class Part:
 
 
 class Settlement(NamedTuple):
-    """What a worker says of a lease. `outcome` is None exactly when only the parts are settled (`partial`)."""
+    """What a worker reports about a lease. `outcome` is None exactly if only the parts are settled (`partial`)."""
 
     lease: bytes
     outcome: Outcome | None
@@ -191,7 +191,7 @@ class Redelivery:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """How much may be unsettled at a time: a ceiling. `bytes` = 0 means no ceiling."""
+    """The limit on what is unsettled at a time. `bytes` = 0: no limit."""
 
     batches: int
     bytes: int = 0
@@ -199,7 +199,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """Who a worker process says it is. For people only."""
+    """How a worker process identifies itself. For people only."""
 
     language: str = ""
     library: str = ""
@@ -209,7 +209,7 @@ class ClientInfo:
 
 
 class Delivery(NamedTuple):
-    """A leased batch on its way to a worker. A tuple, because there is one for each batch: they are made faster."""
+    """A leased batch on its way to a worker. A tuple: there is one for each batch, and it is faster to create."""
 
     lease: bytes
     topic: str
@@ -240,7 +240,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """The answer to an extension: `status` is None when it was granted."""
+    """The result of an extension. `status` is None if it was granted."""
 
     lease: bytes
     status: SettleStatus | None
@@ -249,18 +249,18 @@ class Extended:
 
 
 class SessionEnd(StrEnum):
-    """How a session ended, and so what becomes of its leases."""
+    """How a session ended, which decides what becomes of its leases."""
 
-    #: the connection is gone: redeliver, counted
+    #: the connection was lost: redeliver, and count the failure
     LOST = "lost"
-    #: the client left in order: redeliver at once, not counted
+    #: the client left in order: redeliver at once, without counting
     ORDERLY = "orderly"
-    #: there was no session to begin with (a plain Fetch): leases live until their deadline
+    #: there was no session (a plain Fetch): leases live until their deadline
     DETACHED = "detached"
 
 
 class Start(StrEnum):
-    """Where a group starts that has no position yet."""
+    """Where a group without a position starts."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -268,15 +268,14 @@ class Start(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The lane is this sidecar's from now on. Its records arrive from `start` on, in order. Where the broker does not
-    tell where the group is, `start` may lie before the first of them.
+    """The lane belongs to this sidecar from now on. Its records arrive from `start` on, in order. If the broker does
+    not tell the position of the group, `start` may lie before the first of them.
 
-    `settled` are runs beyond `start` that were acked before and that the commit carried. The adapter may still
-    deliver records within them; the core drops those. Also sent after a seek: then it ends the lane's earlier
-    epoch.
+    `settled` are runs beyond `start` that were acked before and stored by the commit. The adapter may still return
+    records within them; the core drops those. Also sent after a seek: then it ends the earlier epoch of the lane.
 
-    `first` says that no earlier life of the group can have delivered anything of the lane: the broker has its start
-    durably only since now.
+    `first`: nothing of the lane can have been delivered by an earlier run of the group, because the broker has stored
+    its start only now.
     """
 
     lane: Lane

@@ -1,4 +1,4 @@
-"""A set of positions as ascending runs: what is dense costs little, however much of it there is."""
+"""A set of positions, stored as runs."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from sidecar.model.records import Run
 
 
 class RunSet:
-    """Positions, kept as disjoint runs that never touch. All operations cost by runs, not by positions."""
+    """Ascending runs that neither overlap nor touch. The cost of all operations depends on runs, not on positions."""
 
     __slots__ = ("_starts", "_stops")
 
@@ -24,7 +24,7 @@ class RunSet:
         return map(Run, self._starts, self._stops)
 
     def __len__(self) -> int:
-        """How many positions, not how many runs."""
+        """The number of positions, not of runs."""
         return sum(self._stops) - sum(self._starts)
 
     def __contains__(self, position: int) -> bool:
@@ -51,7 +51,7 @@ class RunSet:
             self._starts.append(start)
             self._stops.append(stop)
             return
-        # Runs from low to high (exclusive) touch or overlap the new one and become one with it.
+        # Runs from low to high (exclusive) touch or overlap the new one and are merged with it.
         low = bisect_left(self._stops, start)
         high = bisect_right(self._starts, stop)
         if low < high:
@@ -96,7 +96,7 @@ class RunSet:
         return out
 
     def next_from(self, position: int) -> int | None:
-        """The first position of the set that is not before `position`."""
+        """The first position of the set from `position` on."""
         at = bisect_right(self._stops, position)
         if at == len(self._starts):
             return None

@@ -1,4 +1,4 @@
-"""Numbers, ages, sizes and tables as text for people."""
+"""Formats numbers, ages, sizes and tables for people."""
 
 from collections.abc import Collection, Sequence
 

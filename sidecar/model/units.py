@@ -1,10 +1,10 @@
-"""Durations and sizes as people write them."""
+"""Parses and formats durations and sizes as people write them."""
 
 import math
 import re
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-# Digits are counted, so that no text can become an infinity or a number that takes long to read.
+# The number of digits is limited, so that no text becomes infinity or takes long to parse.
 _DURATION = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})? ?(?:ms|s|m|h|d) ?){1,5}", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h|d)", re.ASCII)
 _SIZES = {
@@ -15,17 +15,17 @@ _SIZES = {
 }  # fmt: skip
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?([a-z]*)", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][+-]?\d{1,2})?", re.ASCII)
-#: far beyond any use, and well within what timers and the wire can carry
+#: far beyond any use, and well within the range of timers and the protocol
 _MOST_SECONDS = 100 * 365 * 86400.0
 _MOST_BYTES = 1 << 60
 
 
 class FormatError(ValueError):
-    """The text is not of the form. Its words follow the quoted text: `is not a duration ...`."""
+    """The text has the wrong form. The message continues a sentence that begins with it: `is not a duration ...`."""
 
     def __init__(self, text: str, choices: tuple[str, ...] = ()) -> None:
         super().__init__(text)
-        #: the words that would do, for finding the nearest
+        #: the allowed words, to suggest the nearest
         self.choices = choices
 
 
@@ -39,7 +39,7 @@ def parse_duration(text: str) -> float:
     if _NUMBER.fullmatch(text):
         seconds = float(text)
     elif _DURATION.fullmatch(text):
-        # Rounded, so that 1m200ms is 60.2 and not a hair beside it.
+        # Rounded, so that 1m200ms is exactly 60.2.
         seconds = round(math.fsum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(text)), 9)
     else:
         raise FormatError("is not a duration such as 200ms, 5s, 10m or 1h")

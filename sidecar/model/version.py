@@ -1,4 +1,4 @@
-"""Which Offramp this is. The number itself stands in pyproject.toml and nowhere else."""
+"""The versions of the sidecar and of its protocol. The former is defined in pyproject.toml only."""
 
 from importlib import metadata
 
@@ -11,7 +11,7 @@ def _installed(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        # Run from a plain copy of the sources, which nothing has installed.
+        # Run from a copy of the sources that is not installed.
         return "0+unknown"
 
 

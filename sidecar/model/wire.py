@@ -1,7 +1,7 @@
-"""Between the model and protobuf bytes. Records and batches are written by hand, without an object per record.
+"""Encodes records and batches as protobuf, and decodes records.
 
-A record is encoded once, when it comes from the broker, and its bytes serve every delivery. Everything that is
-small or rare goes through the generated classes.
+A record is encoded once, when it comes from the broker, and its bytes serve every delivery. Records and batches are
+encoded by hand, without an object per record; small or rare messages use the generated classes.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ _RECORD_TAG = b"\x22"
 CONSUME_BATCH_TAG = b"\x12"
 FETCH_BATCH_TAG = b"\x0a"
 
-#: numbers of up to 14 bits, for loops that cannot afford a call for each
+#: varints of up to 14 bits, for loops that cannot afford a call for each
 SMALL = [bytes([n]) for n in range(128)] + [bytes([n & 127 | 128, n >> 7]) for n in range(128, 1 << 14)]
-#: 14 bits that are followed by more
+#: 14 bits that are followed by more bits
 MORE = [bytes([n & 127 | 128, n >> 7 | 128]) for n in range(1 << 14)]
 
 
 def varint(number: int) -> bytes:
     if number < 1 << 14:
         return SMALL[number]
-    # Positions and timestamps have many digits: two at a time.
+    # Positions and timestamps are long: two bytes at a time.
     return MORE[number & 16383] + varint(number >> 14)
 
 
@@ -108,20 +108,20 @@ def key_of(frame: bytes) -> bytes | None:
 
 
 def encode_batch(tag: bytes, delivery: Delivery) -> tuple[list[bytes], int]:
-    """A batch as a field of a response, and its bytes. The pieces are to be joined with those of other fields."""
-    place = _encode_place(delivery.topic, delivery.lanes)
+    """A batch as a field of a response, in pieces to be joined with those of other fields, and its size in bytes."""
+    origin = _encode_origin(delivery.topic, delivery.lanes)
     tail = _encode_tail(int(delivery.lease_for * 1000), delivery.closed_by)
     if delivery.redeliveries:
         tail = _encode_redeliveries(delivery.redeliveries) + tail
     lease = delivery.lease
-    length = 2 + len(lease) + len(place) + delivery.size + len(tail)
-    head = b"%b%b\x0a%b%b%b" % (tag, varint(length), varint(len(lease)), lease, place)
+    length = 2 + len(lease) + len(origin) + delivery.size + len(tail)
+    head = b"%b%b\x0a%b%b%b" % (tag, varint(length), varint(len(lease)), lease, origin)
     return [head, *delivery.frames, tail], len(head) + delivery.size + len(tail)
 
 
 @lru_cache(maxsize=1024)
-def _encode_place(topic: str, lanes: tuple[int, ...]) -> bytes:
-    """Topic and lanes: most batches share them with the one before."""
+def _encode_origin(topic: str, lanes: tuple[int, ...]) -> bytes:
+    """Topic and lanes. Cached, because they repeat."""
     name = topic.encode()
     numbers = b"".join(map(varint, lanes))
     return b"".join((b"\x12", varint(len(name)), name, b"\x1a", varint(len(numbers)), numbers))

@@ -1,8 +1,8 @@
-"""How far the next range of each lane may go. Pure.
+"""Plans how far the next range of each lane may extend. Pure.
 
-Limits are shared in proportion to what waits in each lane, so that lanes which wait for the same time stay together in
-time: a reader with a watermark would take the records of a lane that is left behind for late ones. But each lane that
-has anything gets at least one record, so that none starves; if there is not enough for that, they take turns.
+Limits are divided in proportion to the backlog of each lane, so that lanes advance together in time: a reader with a
+watermark would treat the records of a lane that falls behind as late. But each lane with records gets at least one, so
+that none starves; if the limit is too small for that, they take turns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from sidecar.model.records import Lane
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of all lanes together. 0: none."""
+    """For all lanes together. 0: no limit."""
 
     records: int = 0
     bytes: int = 0
@@ -26,31 +26,31 @@ def plan(
 ) -> dict[Lane, int]:
     """The position up to which each lane may be read. Lanes of which nothing is to be read are left out.
 
-    `sizes` are bytes of a record of each lane, where there is a limit of bytes. `turn` says who is first where there is
-    not enough for all: another one each time.
+    `sizes`: bytes of an average record of each lane, needed if bytes are limited. `turn`: which lane comes first if the
+    limit is too small for all.
     """
     lanes = [lane for lane in sorted(waiting) if waiting[lane].records > 0]
     shares = [waiting[lane].records for lane in lanes]
     if limits.records:
-        shares = allot(shares, [1] * len(lanes), limits.records, turn)
+        shares = allocate(shares, [1] * len(lanes), limits.records, turn)
     if limits.bytes:
-        shares = allot(shares, [max(1, sizes[lane]) for lane in lanes], limits.bytes, turn)
+        shares = allocate(shares, [max(1, sizes[lane]) for lane in lanes], limits.bytes, turn)
     return {lane: waiting[lane].position_after(records) for lane, records in zip(lanes, shares, strict=True) if records}
 
 
-def turn_of(start: Mapping[Lane, int]) -> int:
-    """Whose turn it is for a reader that is here: the same for the same place, and mostly another for the next one.
+def rotation_seed(start: Mapping[Lane, int]) -> int:
+    """The `turn` for a reader at these positions: always the same for the same positions, mostly another for the next.
 
-    By a hash, because positions may move in steps of any size: divided by the number of lanes, their sum, and a mere
-    checksum too, may leave the same for ever.
+    A hash, because positions may advance in steps of any size: the remainder of their sum, or of a checksum, may never
+    change.
     """
     return int.from_bytes(blake2b(repr(sorted(start.items())).encode(), digest_size=8).digest())
 
 
-def allot(wanted: Sequence[int], sizes: Sequence[int], limit: int, turn: int) -> list[int]:
-    """How many of what each wants, where one of them has a size, and all together the limit.
+def allocate(wanted: Sequence[int], sizes: Sequence[int], limit: int, turn: int) -> list[int]:
+    """How many items each one gets of those that it wants, where an item has a size and the total size is limited.
 
-    One is always given, even if it is larger than the limit.
+    At least one item is allocated, even if it is larger than the limit.
     """
     shares = [0] * len(wanted)
     left = limit
@@ -63,7 +63,7 @@ def allot(wanted: Sequence[int], sizes: Sequence[int], limit: int, turn: int) ->
     total = sum(more * size for more, size in zip(rest, sizes, strict=True))
     if total <= left:
         return [got + more for got, more in zip(shares, rest, strict=True)]
-    # A budget of left * (more * size) / total bytes makes so many, rounded down:
+    # A budget of left * (more * size) / total bytes allows so many, rounded down:
     extra = [left * more // total for more in rest]
     left -= sum(more * size for more, size in zip(extra, sizes, strict=True))
     for index in in_turn:

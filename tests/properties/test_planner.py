@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sidecar.brokers.cursor import PositionEstimate
 from sidecar.model.records import Lane, Run
-from sidecar.ranges.planner import Limits, allot, plan, turn_of
+from sidecar.ranges.planner import Limits, allocate, plan, rotation_seed
 
 LANES = [Lane("a", 0), Lane("a", 1), Lane("b", 0), Lane("b", 7), Lane("c", 2)]
 
@@ -32,7 +32,7 @@ def naive(wants: list[int], limit: int, turn: int) -> list[int]:
 
 @given(wanted, limits, turns)
 def test_records_are_shared_as_one_by_one_would_give_them(wants: list[int], limit: int, turn: int) -> None:
-    shares = allot(wants, [1] * len(wants), limit, turn)
+    shares = allocate(wants, [1] * len(wants), limit, turn)
     expected = naive(wants, limit, turn)
     assert sum(shares) == sum(expected) == min(limit, sum(wants))
     assert all(abs(got - model) <= len(wants) for got, model in zip(shares, expected, strict=True))
@@ -45,7 +45,7 @@ def test_what_is_given_fits_and_nobody_gets_more_than_is_there(
 ) -> None:
     wants, sizes = [want for want, _ in lanes], [size for _, size in lanes]
     limit = data.draw(st.integers(1, 10**8))
-    shares = allot(wants, sizes, limit, turn)
+    shares = allocate(wants, sizes, limit, turn)
     assert all(0 <= got <= want for got, want in zip(shares, wants, strict=True))
     used = sum(got * size for got, size in zip(shares, sizes, strict=True))
     # One record alone may be too large, since without it nothing would ever go on.
@@ -67,7 +67,7 @@ def test_lanes_take_turns_where_there_is_not_enough_for_all(lanes: int, limit: i
     at = dict.fromkeys(ends, 0)
     for _ in range(lanes * backlog + 1):
         waiting = {lane: PositionEstimate(Run(position, ends[lane])) for lane, position in at.items()}
-        at.update(plan(waiting, {}, Limits(records=limit), turn=turn_of(at)))
+        at.update(plan(waiting, {}, Limits(records=limit), turn=rotation_seed(at)))
     assert at == ends
 
 
@@ -76,7 +76,7 @@ def test_no_lane_starves_whatever_the_steps_are_in_which_positions_move(lanes: i
     at = {lane: start + number * step for number, lane in enumerate(LANES[:lanes])}
     served = dict.fromkeys(at, 0)
     for _ in range(100 * lanes):
-        first = sorted(at)[turn_of(at) % lanes]
+        first = sorted(at)[rotation_seed(at) % lanes]
         at[first] += step
         served[first] += 1
     # One hundred each would be just; a lane that waits for its turn gets it soon all the same.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.model.errors import Exhausted, Stalled, Unknown
+from sidecar.model.errors import ResourceExhausted, Stalled, Unknown
 from sidecar.model.records import SessionEnd
 from sidecar.model.version import PROTOCOL_MINOR, VERSION
 from sidecar.server.auth.caller import current
@@ -109,7 +109,7 @@ class ConsumerService:
     @contextmanager
     def _admission(self) -> Iterator[None]:
         if self._admitted >= self._settings.max_sessions:
-            raise Exhausted(f"there are {self._admitted} sessions already (listen.max_sessions)")
+            raise ResourceExhausted(f"there are {self._admitted} sessions already (listen.max_sessions)")
         self._admitted += 1
         try:
             yield

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.model.errors import Exhausted, InvalidRequest, OutOfTurn, Stopping, Superseded
+from sidecar.model.errors import InvalidRequest, OutOfTurn, ResourceExhausted, Stopping, Superseded
 from sidecar.model.records import Credit, Delivery, Notice, NoticeKind, SessionEnd, SettleResult
 from sidecar.model.wire import FETCH_BATCH_TAG, encode_batch
 from sidecar.server.grpc import responses, sessions
@@ -254,7 +254,7 @@ class FetchSession(BatchWaiter):
             while turn.caller is me and not self.ready and await self.change(want.until):
                 pass
             check()
-        except (asyncio.CancelledError, Exhausted):
+        except (asyncio.CancelledError, ResourceExhausted):
             # The batches wait for the call that repeats this one, but no longer than their leases last.
             self._subscription.written(self.undelivered())
             raise

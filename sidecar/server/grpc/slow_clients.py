@@ -6,7 +6,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Self
 
-from sidecar.model.errors import Exhausted, Stalled
+from sidecar.model.errors import ResourceExhausted, Stalled
 from sidecar.model.units import show_duration, show_size
 from sidecar.server.auth.caller import Caller, current
 from sidecar.server.grpc.rpc import Context
@@ -79,9 +79,9 @@ class UnreadResponses:
         self._bytes: defaultdict[Caller, int] = defaultdict(int)
 
     def check(self) -> None:
-        """Raises `Exhausted` if the caller of this call has left too much unread."""
+        """Raises `ResourceExhausted` if the caller of this call has left too much unread."""
         if self._bytes.get(current(), 0) > self._limit:
-            raise Exhausted(
+            raise ResourceExhausted(
                 f"more than {show_size(self._limit)} of responses are unread, which is more than all subscriptions may "
                 "hold (memory.bytes): read them before asking for more"
             )

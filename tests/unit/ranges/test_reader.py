@@ -86,7 +86,7 @@ def test_what_is_removed_while_it_is_read_is_told_where_it_is_met() -> None:
 @pytest.mark.parametrize("run", [RUN, Run(0, 50), Run(0, 500)])
 def test_a_lane_that_becomes_shorter_as_it_is_read_is_not_taken_for_read_to_its_end(run: Run) -> None:
     broker = Changing([range(40)], {0: LaneEnd(0, 100), 1: LaneEnd(0, 40)})
-    with pytest.raises(Removed, match=f"ends at 40 by now, and was to be read to {min(run.stop, 100) - 1}") as caught:
+    with pytest.raises(Removed, match=f"ends at 40 now, and was to be read to {min(run.stop, 100) - 1}") as caught:
         read(broker, run)
     assert (caught.value.start, caught.value.end) == (0, 40)
 

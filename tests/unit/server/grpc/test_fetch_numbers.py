@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from offramp.v1 import consumer_pb2
-from sidecar.model.errors import Exhausted
+from sidecar.model.errors import ResourceExhausted
 from sidecar.server.grpc.slow_clients import UnreadResponses
 from tests.unit.server.grpc.fetch_kit import Session, refused, values
 from tests.unit.server.grpc.service_kit import ONE, SETTLED, Kit, in_loop, serving, settlement, with_sidecar
@@ -122,7 +122,7 @@ async def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_t
         nonlocal asked
         asked += 1
         if asked == 2:
-            raise Exhausted("read first")
+            raise ResourceExhausted("read first")
 
     monkeypatch.setattr(UnreadResponses, "check", check)
 

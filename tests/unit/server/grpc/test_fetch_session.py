@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
-from sidecar.model.errors import Exhausted
+from sidecar.model.errors import ResourceExhausted
 from sidecar.model.records import Notice, NoticeKind
 from sidecar.server.grpc.fetch_session import FetchSession, PendingNotices
 from sidecar.server.grpc.slow_clients import UnreadResponses
@@ -309,7 +309,7 @@ async def test_a_call_alone_that_may_have_no_answer_now_gives_its_batch_back_at_
         nonlocal asked
         asked += 1
         if asked == 2:
-            raise Exhausted("read first")
+            raise ResourceExhausted("read first")
 
     monkeypatch.setattr(UnreadResponses, "check", check)
 
