@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sidecar.core.state.lane import LaneState
-from sidecar.core.state.record_slices import FRESH, History, RecordSlice
+from sidecar.core.state.record_slices import FRESH, DeliveryHistory, RecordSlice
 from sidecar.model.records import Assigned, Chunk, Header, Lane, Order, Run
 from sidecar.model.wire import encode_frame
 from sidecar.settings import SubscriptionSettings, WindowSettings
@@ -55,15 +55,15 @@ def chunk(
     return Chunk(lane, list(positions), frames, origin=origin)
 
 
-def span_of(
+def slice_of(
     records: int | Sequence[int],
     *,
     state: LaneState | None = None,
     keys: Sequence[bytes | None] | None = None,
     sizes: Sequence[int] | None = None,
-    history: History = FRESH,
+    history: DeliveryHistory = FRESH,
 ) -> RecordSlice:
-    """A span of a whole new chunk: so many records from position 0 on, or those at the given positions."""
+    """A slice of a whole new chunk: so many records from position 0 on, or those at the given positions."""
     positions = list(range(records)) if isinstance(records, int) else list(records)
     state = state or lane_state()
     whole = chunk(positions, lane=state.lane, keys=keys, sizes=sizes)

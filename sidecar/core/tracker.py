@@ -1,4 +1,4 @@
-"""The state of a subscription, and the moves that keep its counts true. No tasks, no clock."""
+"""Where each record of a subscription is, and every move from one place to another. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -7,24 +7,35 @@ from typing import Generic, TypeVar
 
 from sidecar.core.failures.reason_counts import ReasonCounts
 from sidecar.core.scheduling.dispatcher import Dispatcher
+from sidecar.core.scheduling.selection import Selection
 from sidecar.core.state.lane import LanePhase, LaneState
-from sidecar.core.state.leases import Lease, Leases
-from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState
-from sidecar.model.records import Lane
+from sidecar.core.state.leases import Lease, Leases, SettledPart
+from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice, RedeliveryGroup, RedeliveryState, count, size
+from sidecar.model.records import Chunk, Lane, Settlement, SettleResult
 from sidecar.observability.counters import Counters, Meters
 
-#: who has records in hand: a session
+#: who holds leases: a session
 Holder = TypeVar("Holder")
 
 
 class RecordTracker(Generic[Holder]):
-    """What a subscription knows of its lanes and records.
+    """The lanes, leases and records of one subscription. Each record is in exactly one place:
 
-    A record is in exactly one place: fresh (in its lane's ordering), in flight (in a lease), waiting (in a returned
-    parcel), aside (being dead-lettered or parked), or settled. Each move between places is one method here.
+    | place | where that is | entered by | left by |
+    |---|---|---|---|
+    | fresh | the lane's ordering | `track` | `lease`, `hold_too_large` |
+    | in flight | a lease | `lease` | `settle_lease`, `end_lease` |
+    | waiting | a redelivery group | `put_back`, `hold_too_large` | `lease`, `settle_lease` (late), `close_group` |
+    | aside | being written to a side topic | `put_aside` | `settle_aside`, `return_from_aside` |
+    | settled | the lane's ledger | `settle`, `settle_aside` | |
+
+    Nothing else changes the counts of places in `LaneState`, nor the phase of a lane. A method that takes records out
+    of a place without putting them into another one returns them, and its caller does that before anything else runs.
+    Lanes that are gone are in no place: `end_lanes` drops all that they have.
     """
 
     def __init__(self, dispatcher: Dispatcher, prefix: bytes) -> None:
+        #: for reading; `add_lane` and `end_lanes` change it
         self.lanes: dict[Lane, LaneState] = {}
         self.dispatcher = dispatcher
         self.leases: Leases[Holder] = Leases(prefix)
@@ -33,27 +44,120 @@ class RecordTracker(Generic[Holder]):
         #: why records were dead-lettered and parked
         self.dead_for = ReasonCounts()
         self.parked_for = ReasonCounts()
-        #: held in memory by lanes that are not gone
+        #: records in memory, of lanes that are not gone
         self.records = 0
         self.bytes = 0
 
-    def in_flight(self, slices: Iterable[RecordSlice]) -> None:
-        """Picked records go to a worker."""
-        for slice_ in slices:
-            slice_.lane.in_flight += slice_.stop - slice_.start
+    # Lanes
 
-    def leave_flight(self, slices: Iterable[RecordSlice]) -> None:
-        """Records are in a worker's hands no more; another move says where they are now."""
-        for slice_ in slices:
-            slice_.lane.in_flight -= slice_.stop - slice_.start
+    def add_lane(self, lane: LaneState) -> None:
+        """A lane was assigned. An earlier epoch of it must have ended."""
+        self.lanes[lane.lane] = lane
 
-    def settle(self, slices: Iterable[RecordSlice]) -> None:
-        """Settled for good. They must not be of a lane that is gone."""
-        for lane, mine in by_lane(slices):
-            before = lane.unsettled_records
-            self.bytes -= lane.settle(mine)
-            self.records -= before - lane.unsettled_records
+    def revoke_lanes(self, lanes: Collection[LaneState]) -> None:
+        """The lanes are about to move: nothing more of them is delivered. What is in flight can still be settled."""
+        for lane in lanes:
+            lane.phase = LanePhase.LEAVING
+        self._drop_waiting(lanes)
+
+    def end_lanes(self, lanes: Collection[LaneState]) -> list[Lease[Holder]]:
+        """The lanes are gone: nothing of them counts any more. Returns the leases that hold records of them."""
+        self._drop_waiting(lanes)
+        for lane in lanes:
+            lane.phase = LanePhase.GONE
+            self.records -= lane.unsettled_records
+            self.bytes -= lane.unsettled_bytes
+            if self.lanes.get(lane.lane) is lane:
+                del self.lanes[lane.lane]
+            # Workers have their copies, and leases keep the lane as long as they are remembered.
+            lane.window.clear()
+        gone = set(lanes)
+        touched = []
+        for lease in self.leases.held():
+            mine = [slice_ for slice_ in lease.slices if slice_.lane in gone]
+            for slice_ in mine:
+                # A record that was parked has a copy that the window does not know.
+                slice_.chunk.drop(slice_.start, slice_.stop)
+            if mine:
+                touched.append(lease)
+        return touched
+
+    def _drop_waiting(self, lanes: Collection[LaneState]) -> None:
+        # One pass over all that waits, however many lanes go.
+        for group in self.dispatcher.forget(lanes):
+            if group.state is RedeliveryState.GONE:
+                self.leases.group_finished(group)
+        for lane in lanes:
+            lane.waiting = 0
+
+    # Arrival
+
+    def track(self, lane: LaneState, chunk: Chunk, now: float) -> list[RecordSlice]:
+        """Records arrived. Returns those that are new and unsettled. They are fresh now, except for those of the retry
+        topic: the caller restores them and puts them back."""
+        slices = lane.track(chunk, now)
+        records = count(slices)
+        self.counters.fetched += records
+        self.records += records
+        self.bytes += size(slices)
+        if not lane.parked:
+            for slice_ in slices:
+                lane.ordering.add(slice_)
             self.dispatcher.wake(lane)
+        return slices
+
+    def restore(self, parked: RecordSlice, original: Chunk, history: DeliveryHistory) -> RecordSlice:
+        """Replace a record of the retry topic by its original form, which may have another size."""
+        larger = original.ends[-1] - parked.size
+        parked.lane.unsettled_bytes += larger
+        self.bytes += larger
+        parked.chunk.drop(parked.start, parked.stop)
+        return RecordSlice(parked.lane, original, 0, 1, parked.low, history)
+
+    # Leases
+
+    def lease(self, selection: Selection, holder: Holder, now: float, limit: float, longest: float) -> Lease[Holder]:
+        """Selected records go to a worker: they are in flight. For the times see `Leases.grant`."""
+        lease = self.leases.grant(holder, selection.slices, now, limit, longest)
+        lease.isolated = selection.isolated
+        lease.first_lease = selection.first_lease or lease.number
+        lease.uncounted_failures = selection.uncounted_failures
+        for group in selection.groups:
+            self.leases.group_finished(group)
+        for slice_ in selection.slices:
+            records = slice_.stop - slice_.start
+            slice_.lane.in_flight += records
+            if selection.waited:
+                slice_.lane.waiting -= records
+        return lease
+
+    def settle_lease(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, Sequence[SettledPart]]:
+        """Apply a settlement that has passed `Leases.check`. Returns the result, the lease, and the parts that took
+        effect; their records are in no place until the caller puts them somewhere."""
+        result, lease, parts = self.leases.settle(settlement)
+        if lease is None:
+            return result, None, parts
+        late, revoked = lease.ended, False
+        for part in parts:
+            for slice_ in part.slices:
+                if late:
+                    slice_.lane.waiting -= slice_.records
+                else:
+                    slice_.lane.in_flight -= slice_.records
+                revoked = revoked or slice_.lane.phase is LanePhase.GONE
+        if revoked:
+            result, parts = lease.drop_revoked(result, parts)
+        return result, lease, parts
+
+    def end_lease(self, lease: Lease[Holder]) -> list[RecordSlice]:
+        """End a lease without a settlement. Returns its unsettled records of lanes that are not gone; they are in no
+        place until the caller puts them somewhere."""
+        slices = self.leases.end(lease)
+        for slice_ in slices:
+            slice_.lane.in_flight -= slice_.records
+        return [slice_ for slice_ in slices if slice_.lane.phase is not LanePhase.GONE]
+
+    # Waiting for redelivery
 
     def put_back(self, group: RedeliveryGroup, now: float) -> None:
         """Records wait for their next delivery."""
@@ -61,53 +165,58 @@ class RecordTracker(Generic[Holder]):
             slice_.lane.waiting += slice_.records
         self.dispatcher.put_back(group, now)
 
-    def remove_waiting_records(self, slices: Iterable[RecordSlice]) -> None:
-        """Records were taken from the parcels that they waited in; another move says where they are now."""
-        for slice_ in slices:
-            slice_.lane.waiting -= slice_.stop - slice_.start
+    def hold_too_large(self) -> list[RedeliveryGroup]:
+        """Of the latest selection: the records that are too large for the worker it was for, each in a group of its
+        own. Those that were fresh wait from now on, for a worker that takes larger batches."""
+        fresh = [RedeliveryGroup(slices, 0.0, isolated=True) for slices in self.dispatcher.too_large_fresh]
+        self.dispatcher.too_large_fresh.clear()
+        for group in fresh:
+            self.put_back(group, 0.0)
+        return [*self.dispatcher.too_large, *fresh]
 
-    def close_waiting_group(self, group: RedeliveryGroup, state: RedeliveryState) -> None:
-        """A parcel that waited goes elsewhere, whole."""
-        group.state = state
+    def close_group(self, group: RedeliveryGroup) -> Sequence[RecordSlice]:
+        """A group stops waiting, because its records are put aside. Returns them."""
+        group.state = RedeliveryState.ASIDE
         for slice_ in group.slices:
             slice_.lane.waiting -= slice_.records
         self.leases.group_finished(group)
+        return group.slices
 
-    def forget_waiting(self, states: Collection[LaneState]) -> None:
-        """Nothing of the lanes is delivered any more. All that waits is looked at once, however many lanes go."""
-        for group in self.dispatcher.forget(states):
-            if group.state is RedeliveryState.GONE:
-                self.leases.group_finished(group)
-        for state in states:
-            state.waiting = 0
+    # Written to a side topic
 
-    def lanes_are_gone(self, states: Collection[LaneState]) -> list[Lease[Holder]]:
-        """Nothing of the lanes counts any more. Answers the leases that hold some of them."""
-        self.forget_waiting(states)
-        for state in states:
-            state.phase = LanePhase.GONE
-            self.records -= state.unsettled_records
-            self.bytes -= state.unsettled_bytes
-            if self.lanes.get(state.lane) is state:
-                del self.lanes[state.lane]
-            # Workers have their copies, and leases keep the lane as long as they are remembered.
-            state.window.clear()
-        going = set(states)
-        touched = []
-        for lease in self.leases.held():
-            mine = [slice_ for slice_ in lease.slices if slice_.lane in going]
-            for slice_ in mine:
-                # What was parked has a copy that the window does not know.
-                slice_.chunk.drop(slice_.start, slice_.stop)
-            if mine:
-                touched.append(lease)
-        return touched
+    def put_aside(self, slice_: RecordSlice) -> None:
+        """Records are about to be written to the retry or the dead-letter topic."""
+        slice_.lane.aside += slice_.records
+
+    def settle_aside(self, slices: Iterable[RecordSlice]) -> None:
+        """Records are durable in a side topic, so they are settled. Those of lanes that are gone are ignored."""
+        for slice_ in slices:
+            if slice_.lane.phase is not LanePhase.GONE:
+                slice_.lane.aside -= slice_.records
+                self.settle([slice_])
+
+    def return_from_aside(self, slice_: RecordSlice) -> bool:
+        """Records cannot be written to a side topic. Returns whether their lane is still delivered: then the caller
+        puts them back."""
+        if slice_.lane.phase is not LanePhase.GONE:
+            slice_.lane.aside -= slice_.records
+        return slice_.lane.phase is LanePhase.ACTIVE
+
+    # Settled
+
+    def settle(self, slices: Iterable[RecordSlice]) -> None:
+        """Records are settled for good. None of their lanes may be gone."""
+        for lane, mine in _by_lane(slices):
+            before = lane.unsettled_records
+            self.bytes -= lane.settle(mine)
+            self.records -= before - lane.unsettled_records
+            self.dispatcher.wake(lane)
 
 
-def by_lane(slices: Iterable[RecordSlice]) -> Iterator[tuple[LaneState, Sequence[RecordSlice]]]:
-    """Neighbouring spans of one lane together."""
+def _by_lane(slices: Iterable[RecordSlice]) -> Iterator[tuple[LaneState, Sequence[RecordSlice]]]:
+    """Neighbours of one lane together."""
     if isinstance(slices, list) and len(slices) == 1:
-        # The usual case, once for each batch of one.
+        # The usual case: a batch of one slice.
         yield slices[0].lane, slices
         return
     for lane, mine in groupby(slices, attrgetter("lane")):

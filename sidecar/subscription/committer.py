@@ -1,22 +1,22 @@
-"""Telling the broker how far lanes have come: continuously, one commit at a time."""
+"""Commits what is settled, continuously, and moves lanes."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from sidecar.brokers.base import SeekTarget, Source
+from sidecar.brokers.base import SeekTarget, Source, Traits
 from sidecar.core.failures.backoff import Backoff
 from sidecar.core.state.lane import LanePhase, LaneState
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.errors import BrokerError, LaneGone, Stopping
 from sidecar.model.records import Commit, Lane
 from sidecar.settings import SubscriptionSettings
+from sidecar.subscription.events import SubscriptionEvents
 from sidecar.subscription.session import Session
 from sidecar.subscription.troubles import Troubles
 
 
 class Committer:
-    """Commits what is settled, and moves lanes. Both go one after the other, so that no commit of an earlier epoch
-    can overtake a seek."""
+    """Makes one commit or seek at a time, so that no commit of an earlier epoch can follow a seek."""
 
     def __init__(
         self,
@@ -25,43 +25,40 @@ class Committer:
         troubles: Troubles,
         source: Source,
         backoff: Backoff,
-        *,
-        with_beyond: bool,
-        lost: Callable[[Iterable[LaneState]], None],
-        committed: Callable[[LaneState], None],
+        traits: Traits,
+        events: SubscriptionEvents,
     ) -> None:
         self._settings = settings
         self._tracker = tracker
         self._troubles = troubles
         self._source = source
         self._backoff = backoff
-        self._with_beyond = with_beyond
-        self._lost = lost
-        self._committed = committed
-        self._wanted = asyncio.Event()
+        self._with_beyond = traits.keeps_acks_beyond
+        self._events = events
+        self._requested = asyncio.Event()
         self._turn = asyncio.Lock()
-        #: seeks that are under way, whether or not somebody waits for them
+        #: seeks that are under way, whether or not a caller still waits for them
         self._seeks: set[asyncio.Task[Mapping[Lane, int]]] = set()
 
     def request_commit(self) -> None:
-        """Something was settled."""
-        self._wanted.set()
+        """Something was settled: commit it soon."""
+        self._requested.set()
 
     async def run(self) -> None:
         failures = 0
         while True:
-            await self._wanted.wait()
+            await self._requested.wait()
             await asyncio.sleep(self._settings.commit_every)
-            self._wanted.clear()
+            self._requested.clear()
             if await self.commit(self._tracker.lanes.values()):
                 failures = 0
             else:
                 failures += 1
-                self._wanted.set()
+                self._requested.set()
                 await asyncio.sleep(self._backoff.wait(failures))
 
     async def commit(self, lanes: Iterable[LaneState]) -> bool:
-        """Commit what is settled of these lanes. Answers whether the broker has it all."""
+        """Commit what is settled in these lanes. Returns whether the broker has all of it."""
         lanes = list(lanes)
         async with self._turn:
             commits: dict[Lane, Commit] = {}
@@ -79,17 +76,14 @@ class Committer:
             return await self._send(commits, sent)
 
     async def commit_all(self, lanes: Iterable[LaneState]) -> None:
-        """Commit until nothing is left: what is settled while a commit is under way was promised to count too.
-
-        Gives up when a commit fails.
-        """
+        """Commit until nothing is left, also what is settled while a commit is under way. Ends when a commit fails."""
         lanes = list(lanes)
-        while await self.commit(lanes) and any(map(self._has_news, lanes)):
+        while await self.commit(lanes) and any(map(self._is_behind, lanes)):
             pass
 
-    def _has_news(self, state: LaneState) -> bool:
-        news = state.ledger.committable(with_beyond=self._with_beyond)
-        return state.phase is not LanePhase.GONE and news is not None
+    def _is_behind(self, state: LaneState) -> bool:
+        commit = state.ledger.committable(with_beyond=self._with_beyond)
+        return state.phase is not LanePhase.GONE and commit is not None
 
     async def _send(self, commits: Mapping[Lane, Commit], sent: list[tuple[LaneState, Commit, int]]) -> bool:
         gone: frozenset[Lane] = frozenset()
@@ -98,7 +92,7 @@ class Committer:
                 await self._source.commit(commits)
         except LaneGone as error:
             gone = error.lanes
-            self._lost([state for state, _, _ in sent if state.lane in gone])
+            self._events.lanes_lost([state for state, _, _ in sent if state.lane in gone])
         except (BrokerError, TimeoutError) as error:
             for state, _, _ in sent:
                 state.ledger.commit_failed()
@@ -111,18 +105,15 @@ class Committer:
         for state, commit, uncommitted in sent:
             if state.lane in gone or state.phase is LanePhase.GONE:
                 continue
-            state.ledger.commit_done(commit)
-            state.window.commit(commit.position)
-            state.uncommitted -= uncommitted
-            self._committed(state)
+            state.commit_done(commit, uncommitted)
+            self._events.lane_committed(state)
         return True
 
     async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         """Move lanes. Their leases become stale. Raises what `Source.seek` raises: `LaneGone` if only some were moved,
-        anything else if none was; `Stopping`: perhaps they were, and perhaps not. If the caller is cancelled, it is
-        done all the same."""
-        # The broker may have moved already. One that went on without its turn would undo a later one, and one that
-        # stopped half-way would leave the lane to commits of its earlier epoch.
+        anything else if none was; after `Stopping` it is not known. Goes on if the caller is cancelled."""
+        # The broker may have moved the lanes already. A seek that went on outside of its turn would undo a later one,
+        # and one that stopped half-way would leave the lanes to commits of their earlier epoch.
         seek = asyncio.create_task(self._seek(targets))
         self._seeks.add(seek)
         seek.add_done_callback(self._seeks.discard)
@@ -149,7 +140,7 @@ class Committer:
                 self._end([state for state in before if state.lane not in error.lanes])
                 raise
             except BrokerError:
-                # The broker may have the targets as committed, and another life of the lanes would start there.
+                # The broker may have stored the targets as committed; then a restart would begin there.
                 for state in before:
                     state.ledger.commit_failed()
                 self.request_commit()
@@ -158,5 +149,5 @@ class Committer:
             return positions
 
     def _end(self, moved: Iterable[LaneState]) -> None:
-        # The new epoch may have begun already while the call was under way: only the old one ends here.
-        self._lost([state for state in moved if state.phase is not LanePhase.GONE])
+        # The new epoch may have begun while the call was under way: only the old one ends here.
+        self._events.lanes_lost([state for state in moved if state.phase is not LanePhase.GONE])

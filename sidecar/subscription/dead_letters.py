@@ -1,4 +1,7 @@
-"""The dead letters of a group, as operators see them: listed, and sent back."""
+"""Lists the dead letters of a group and sends them back, for operators.
+
+`sidecar.core.failures.dead_letter_topic` has their format.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
 from dataclasses import replace
@@ -14,10 +17,10 @@ from sidecar.settings import SubscriptionSettings
 _READ_BYTES = 1 << 20
 #: records and bytes that are sent back in one write
 _REDRIVE_BATCH, _REDRIVE_BYTES = 500, 1 << 20
-#: records and bytes of a listing that are read beyond its limit before those that will not be in it are dropped
+#: records and bytes of a listing that are kept beyond its limit before the newest are dropped
 _READ_AHEAD, _READ_AHEAD_BYTES = 1_000, 4 << 20
-#: of a look at the newest: records and bytes that are read at the most, and by how much further back each look goes
-_LOOK_AT, _LOOK_BYTES, _FURTHER = 1_000, 4 << 20, 16
+#: one read for `newest`: the limits of records and bytes, and how many times further back each next read starts
+_TAIL_RECORDS, _TAIL_BYTES, _TAIL_FACTOR = 1_000, 4 << 20, 16
 
 
 async def list_dead_letters(
@@ -31,7 +34,7 @@ async def list_dead_letters(
     """Dead letters of the subscription's group, oldest first. `limit` = 0: all. `ids`: only these. Without `payloads`
     they have no key, no value and no headers.
 
-    One that was written twice, because its write and the commit are not one step, is listed once.
+    One that was written twice, because the write and the commit are not atomic, is listed once.
     """
     found: dict[str, DeadLetterEntry] = {}
     ahead = 0
@@ -41,7 +44,7 @@ async def list_dead_letters(
         found[letter.id] = letter if payloads else replace(letter, record=_bare(letter.record))
         ahead += _size(found[letter.id].record)
         if limit and (len(found) > 2 * limit + _READ_AHEAD or (len(found) > limit and ahead > _READ_AHEAD_BYTES)):
-            # There may be millions: only the oldest so far can be among the oldest in the end.
+            # There may be millions: only the oldest so far can be in the result.
             found = {letter.id: letter for letter in _oldest_first(found.values())[:limit]}
             ahead = 0
     letters = _oldest_first(found.values())
@@ -49,8 +52,8 @@ async def list_dead_letters(
 
 
 async def newest(broker: Broker, settings: SubscriptionSettings, *, limit: int) -> tuple[list[DeadLetterEntry], int]:
-    """The newest dead letters of the subscription's group, newest first, and how many records their topic has (-1: not
-    known). Reads the ends of the lanes only, and never much: of a topic that others write to it may miss some.
+    """The newest dead letters of the subscription's group, newest first, and the number of records in their topic (-1:
+    not known). Reads only the ends of the lanes, and a limited amount: if others write to the topic it may miss some.
     """
     try:
         ends = await broker.lane_ends(settings.dead_letter_topic)
@@ -66,13 +69,13 @@ async def newest(broker: Broker, settings: SubscriptionSettings, *, limit: int) 
 
 
 async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collection[str], wall_ms: int) -> list[str]:
-    """Send dead letters back to this group alone, through its retry topic. Answers the ids; `ids` empty: all.
+    """Send dead letters back to this group alone, through its retry topic. `ids` empty: all. Returns their ids.
 
-    In the order in which they stand in their topic, a few at a time: there may be millions. Raises what
-    `Broker.publish` raises; what was sent before the error is on its way.
+    In the order of their topic, in batches: there may be millions. Raises what `Broker.publish` raises; dead letters
+    that were sent before the error stay sent.
     """
     await broker.ensure_topic(settings.retry_topic, settings.parking.lanes)
-    # One that was written twice is sent once.
+    # One that was written twice is sent back once.
     sent: dict[str, None] = {}
     waiting: list[Message] = []
     size = 0
@@ -123,28 +126,28 @@ async def _all(broker: Broker, settings: SubscriptionSettings) -> AsyncIterator[
 
 
 async def _newest_of(broker: Broker, lane: Lane, end: LaneEnd, group: str, limit: int) -> list[DeadLetterEntry]:
-    """Of the end of one lane; oldest first."""
+    """The newest of one lane, oldest first."""
     own: list[DeadLetterEntry] = []
-    slice_, start = limit, end.end
+    length, start = limit, end.end
     while len(own) < limit and start > end.start:
-        start = max(end.start, end.end - slice_)
+        start = max(end.start, end.end - length)
         letters, whole = await _some(broker, lane, Run(start, end.end))
         if whole:
             own = [letter for letter in letters if letter.group == group]
-            if slice_ < limit:
+            if length < limit:
                 break
-            # Where positions do not count records, or others write here too, one must look further back.
-            slice_ *= _FURTHER
-        elif 1 < slice_ <= limit:
-            # These are the oldest of them, and too large: the newest are fewer.
-            slice_, start = slice_ // 2, end.end
+            # Positions may not count records, or others write to the topic too: read further back.
+            length *= _TAIL_FACTOR
+        elif 1 < length <= limit:
+            # Too large, and these are the oldest ones: read fewer from the end.
+            length, start = length // 2, end.end
         else:
             break
     return own
 
 
 async def _some(broker: Broker, lane: Lane, run: Run) -> tuple[list[DeadLetterEntry], bool]:
-    """The first dead letters of a run, whoever's they are, and whether they are all."""
+    """The first dead letters of a run, of all groups, and whether these are all."""
     letters: list[DeadLetterEntry] = []
     seen = size = 0
     reading = broker.read(lane, run, _READ_BYTES)
@@ -156,10 +159,10 @@ async def _some(broker: Broker, lane: Lane, run: Run) -> tuple[list[DeadLetterEn
                 letter = read(decode_frame(frame))
                 if letter is not None:
                     letters.append(letter)
-            if (seen >= _LOOK_AT or size >= _LOOK_BYTES) and chunk.positions[-1] + 1 < run.stop:
+            if (seen >= _TAIL_RECORDS or size >= _TAIL_BYTES) and chunk.positions[-1] + 1 < run.stop:
                 return letters, False
     finally:
-        # What it reads with is to be freed now, not when somebody collects the garbage.
+        # Frees its connections now, not at the next garbage collection.
         if isinstance(reading, AsyncGenerator):
             await reading.aclose()
     return letters, True

@@ -1,4 +1,4 @@
-"""Out: giving batches to the workers that wait, and waking when time alone changes something."""
+"""Delivers batches to sessions with capacity, and sets the timer for whatever time alone will change."""
 
 import asyncio
 import random
@@ -10,25 +10,25 @@ from sidecar.core.failures.outage import OutageDetector
 from sidecar.core.scheduling.budget import Budget
 from sidecar.core.scheduling.selection import Capacity, Selection
 from sidecar.core.state.leases import Lease
-from sidecar.core.state.record_slices import RedeliveryGroup, redeliveries
+from sidecar.core.state.record_slices import redeliveries
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
 from sidecar.model.records import ClosedBy, Delivery
 from sidecar.observability.tracing import Tracer
 from sidecar.settings import BatchSettings, SubscriptionSettings
+from sidecar.subscription.events import SubscriptionEvents
 from sidecar.subscription.session import Session
 
-#: bytes that a batch may add for each record
-_BESIDE = 24
-#: seconds that a session may be held back until it has nothing in hand, for a record that must be alone with it
-_PATIENCE = 5.0
-
+#: bytes that each record may add to a batch besides its frame
+_RECORD_OVERHEAD = 24
+#: seconds that a session may be held back until it holds no batch, for a record that must be alone with its worker
+_ISOLATION_TIMEOUT = 5.0
 
 _Source = Callable[[Capacity, float], Selection | None]
 
 
 class Deliverer:
-    """Fair to workers: who has room and waits longest is served next."""
+    """Fair to sessions: of those with capacity, the one that has waited longest is served next."""
 
     def __init__(
         self,
@@ -38,18 +38,15 @@ class Deliverer:
         outage: OutageDetector,
         budget: Budget,
         rng: random.Random,
-        *,
-        sweep: Callable[[], None],
-        oversized: Callable[[Sequence[RedeliveryGroup]], None],
-        tracer: Tracer | None = None,
+        events: SubscriptionEvents,
+        tracer: Tracer | None,
     ) -> None:
         self._settings = settings
         self._tracker = tracker
         self._clock = clock
         self._outage = outage
         self._budget = budget
-        self._sweep = sweep
-        self._oversized = oversized
+        self._events = events
         self._tracer = tracer
         #: deliver nothing: paused or draining
         self.stopped = False
@@ -59,19 +56,19 @@ class Deliverer:
         self._probing: Lease[Session] | None = None
         self._probe_failures = 0
         self._next_probe = 0.0
-        #: gets nothing until it has nothing in hand
+        #: gets nothing until it holds no batch, or until `_isolation_deadline`
         self._draining_session: Session | None = None
-        self._held_back_until = 0.0
-        #: of a session that was held back in vain: the next batch is a record that should be alone with it
+        self._isolation_deadline = 0.0
+        #: for sessions whose isolation has timed out: the next batch is a suspected record
         self._suspects_turn = True
         self._capacity_within = lru_cache(maxsize=64)(partial(_capacity_within, settings.batch))
         dispatcher = tracker.dispatcher
-        self._probe_alone: tuple[_Source, ...] = (dispatcher.probe,)
-        self._others_alone: tuple[_Source, ...] = (dispatcher.select,)
+        self._probe_only: tuple[_Source, ...] = (dispatcher.probe,)
+        self._others_only: tuple[_Source, ...] = (dispatcher.select,)
         self._others_first: tuple[_Source, ...] = (dispatcher.select, dispatcher.suspect)
         self._suspects_first: tuple[_Source, ...] = (dispatcher.suspect, dispatcher.select)
-        self._pump_is_due = False
-        self._alarm: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def session_changed(self, session: Session) -> None:
         if not session.has_room():
@@ -81,12 +78,16 @@ class Deliverer:
             self.schedule_delivery()
 
     def release_lease(self, lease: Lease[Session]) -> None:
-        """The lease is in its session's hands no more."""
+        """The session does not hold the lease any more."""
         session = lease.holder
         if session.leases.pop(lease.id, None) is not None:
             session.unsettled_bytes -= lease.size
             if not session.leases:
-                self._is_free(session, lease)
+                session.isolation_timed_out = False
+                if session.exclusive:
+                    # For as long as it was exclusive other records come first.
+                    now = self._clock.now()
+                    session.exclusive, session.shared_until = False, now + (now - lease.granted)
         if lease is self._probing:
             self._probing = None
             if self._outage.down:
@@ -96,14 +97,8 @@ class Deliverer:
             self._tracer.ended(lease)
         self.session_changed(session)
 
-    def _is_free(self, session: Session, lease: Lease[Session]) -> None:
-        """The session has nothing in hand any more. This was the last."""
-        session.isolation_timed_out = False
-        if session.exclusive:
-            now = self._clock.now()
-            session.exclusive, session.shared_until = False, now + (now - lease.granted)
-
     def outage_began(self, now: float) -> None:
+        """Only probes are delivered until the outage ends; the first one after a wait."""
         self._probing = None
         self._probe_failures = 1
         self._next_probe = now + self._probes.wait(1)
@@ -113,19 +108,19 @@ class Deliverer:
         self.schedule_delivery()
 
     def schedule_delivery(self) -> None:
-        """Once the current callback is done, however many asked for it."""
-        if not self._pump_is_due:
-            self._pump_is_due = True
-            asyncio.get_running_loop().call_soon(self.pump)
+        """Deliver after the current callback: once, however many have asked for it."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self.deliver_ready)
 
-    def pump(self) -> None:
-        """Give batches to the workers that wait."""
-        self._pump_is_due = False
+    def deliver_ready(self) -> None:
+        """Deliver batches to the sessions with capacity."""
+        self._scheduled = False
         now = self._clock.now()
         dispatcher = self._tracker.dispatcher
         passed_over: list[Session] = []
         if self._draining_session is not None and not dispatcher.has_suspect(now):
-            # Its record went, or moved away. The next one gets a session, and a time to wait for it, of its own.
+            # The record was delivered or is gone. The next one gets a session and a time to wait of its own.
             self._draining_session = None
         while self._ready_sessions and self._may_deliver(now) and not dispatcher.idle(now):
             session = next(iter(self._ready_sessions))
@@ -142,42 +137,42 @@ class Deliverer:
             passed_over.append(session)
             if not too_large and not dispatcher.has_suspect(now):
                 break
-            # Nothing for this worker; another one may take larger messages, or have nothing in hand.
+            # Nothing for this session; another one may take larger records, or hold no batch.
         if passed_over:
             self._ready_sessions = {**dict.fromkeys(passed_over), **self._ready_sessions}
-        self.set_alarm(now)
+        self.set_timer(now)
 
-    def set_alarm(self, now: float) -> None:
-        """Wake when time alone will change something. Waking too early is harmless; it may be a moment late."""
+    def set_timer(self, now: float) -> None:
+        """Report `timer_fired` when time alone has changed something. It may come too early, or a moment late."""
         times = [self._tracker.leases.next_deadline()]
         if self._ready_sessions and not self.stopped:
             dispatcher = self._tracker.dispatcher
             times.append(self._budget.next_token(now))
-            comes = [dispatcher.next_due(), dispatcher.linger_ends(now)]
+            due = [dispatcher.next_due(), dispatcher.linger_ends(now)]
             if self._outage.down:
-                comes.append(self._next_probe)
+                due.append(self._next_probe)
             if self._draining_session is not None:
-                comes.append(self._held_back_until)
-            # What is due already and did not go waits for something else than time: a worker, a commit, a key.
-            times += [time for time in comes if time is not None and time > now]
+                due.append(self._isolation_deadline)
+            # What is due already and was not delivered waits for something else: a session, a commit, a key.
+            times += [time for time in due if time is not None and time > now]
         at = min((time for time in times if time is not None), default=None)
         if at is None:
             return
         at = max(at, now + 0.001)
-        if self._alarm is not None:
-            if self._alarm.when() <= at:
+        if self._timer is not None:
+            if self._timer.when() <= at:
                 return
-            self._alarm.cancel()
-        self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(at, self._on_timer)
 
     def close(self) -> None:
         self.stopped = True
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _ring(self) -> None:
-        self._alarm = None
-        self._sweep()
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._events.timer_fired()
 
     def _may_deliver(self, now: float) -> bool:
         if self.stopped:
@@ -187,9 +182,9 @@ class Deliverer:
         return self._budget.allows(len(self._tracker.leases), now)
 
     def _is_held_back(self, session: Session, now: float) -> bool:
-        """Whether the session gets nothing now, so that it can soon take a record that must be alone with it.
+        """Whether the session gets nothing now, so that it can soon take a record that must be alone with its worker.
 
-        One session at a time, and not for long: a worker that is slow must not keep others of its process waiting.
+        One session at a time, and not for long: a slow worker must not keep others of its process waiting.
         """
         dispatcher = self._tracker.dispatcher
         if not session.leases or not dispatcher.has_suspect(now):
@@ -199,25 +194,25 @@ class Deliverer:
         if not dispatcher.has_suspect(now, session.hard_bytes):
             return False
         if self._draining_session is None or not self._draining_session.has_room():
-            self._draining_session, self._held_back_until = session, now + _PATIENCE
-        if session is self._draining_session and now >= self._held_back_until:
+            self._draining_session, self._isolation_deadline = session, now + _ISOLATION_TIMEOUT
+        if session is self._draining_session and now >= self._isolation_deadline:
             self._draining_session, session.isolation_timed_out = None, True
         return session is self._draining_session
 
     def _select(self, session: Session, now: float) -> tuple[Selection | None, bool]:
-        """The next batch for this worker, and whether it met records that are too large for it."""
+        """The next batch for this session, and whether records were too large for it."""
         capacity, dispatcher = self._capacity(session), self._tracker.dispatcher
         met_too_large = False
-        for way in self._sources(session, now):
-            selection = way(capacity, now)
-            if dispatcher.too_large:
+        for source in self._sources(session, now):
+            selection = source(capacity, now)
+            if dispatcher.too_large or dispatcher.too_large_fresh:
                 met_too_large = True
-                self._oversized(dispatcher.too_large)
+                self._events.records_too_large(self._tracker.hold_too_large())
             if selection is None:
                 continue
             if selection.exclusive:
                 self._draining_session = None
-                # In company, if it had to be: then a death proves nothing, but an ack is an ack.
+                # Not alone after a timeout: then a crash proves nothing, but an ack is an ack.
                 selection = selection._replace(exclusive=not session.leases)
                 self._suspects_turn = False
             elif session.isolation_timed_out:
@@ -226,16 +221,16 @@ class Deliverer:
         return None, met_too_large
 
     def _sources(self, session: Session, now: float) -> tuple[_Source, ...]:
-        """Where to look for its next batch, one after the other. Records that must be alone and all others share it
-        by time, so that many of those do not keep these waiting."""
+        """Where to look for its next batch, in order. Suspected records and all others share a session by time, so that
+        many of the former do not keep the latter waiting."""
         if self._outage.down:
-            return self._probe_alone
+            return self._probe_only
         if session.isolation_timed_out:
             suspects_first = self._suspects_turn
         elif not session.leases:
             suspects_first = now >= session.shared_until
         else:
-            return self._others_alone
+            return self._others_only
         return self._suspects_first if suspects_first else self._others_first
 
     def _capacity(self, session: Session) -> Capacity:
@@ -248,21 +243,14 @@ class Deliverer:
         slices, tracker = selection.slices, self._tracker
         longest = float(self._settings.lease.max)
         limit = min(session.lease or longest, longest)
-        lease = tracker.leases.grant(session, slices, now, limit, longest)
-        lease.isolated = selection.isolated
-        lease.first_lease = selection.first_lease or lease.number
-        lease.uncounted_failures = selection.uncounted_failures
-        for group in selection.groups:
-            tracker.leases.group_finished(group)
+        lease = tracker.lease(selection, session, now, limit, longest)
         session.leases[lease.id] = lease
         session.exclusive = selection.exclusive
         session.unsettled_bytes += lease.size
-        tracker.in_flight(slices)
         self._budget.sent(lease.records)
         if self._outage.down:
-            # One that hangs says nothing, and another is tried in the end.
+            # A probe that hangs says nothing: after this time another one is delivered.
             self._probing, self._next_probe = lease, now + self._settings.outage.probe_max
-        told = redeliveries(slices)
         tracker.counters.batches += 1
         tracker.counters.delivered += lease.records
         if selection.closed_by is ClosedBy.RETRY:
@@ -278,14 +266,23 @@ class Deliverer:
         else:
             frames = [frame for slice_ in slices for frame in slice_.chunk.frames[slice_.start : slice_.stop]]
             lanes = tuple(dict.fromkeys(slice_.chunk.shown.number for slice_ in slices))
-        topic = first.chunk.shown.topic
         session.consumer.deliver(
-            Delivery(lease.id, topic, lanes, frames, lease.records, lease.size, told, limit, selection.closed_by)
+            Delivery(
+                lease.id,
+                first.chunk.shown.topic,
+                lanes,
+                frames,
+                lease.records,
+                lease.size,
+                redeliveries(slices),
+                limit,
+                selection.closed_by,
+            )
         )
 
 
 def _capacity_within(batch: BatchSettings, hard_bytes: int) -> Capacity:
     """For a client that takes so many bytes."""
-    # What a batch says of its records besides their frames: a redelivery and a lane each, at the worst.
-    frames = max(hard_bytes - _BESIDE * batch.records, hard_bytes * 3 // 8)
+    # At worst a batch has a redelivery and a lane for each record besides its frame.
+    frames = max(hard_bytes - _RECORD_OVERHEAD * batch.records, hard_bytes * 3 // 8)
     return Capacity(min(int(batch.bytes), frames), hard_bytes)

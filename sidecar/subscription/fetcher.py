@@ -1,26 +1,27 @@
-"""Getting records from the broker: polled all the time, paused lane by lane when there is no room."""
+"""Polls the broker, and pauses lanes that have no room for more records."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from time import time_ns
 
-from sidecar.brokers.base import LaneEnd, Polled, Source
+from sidecar.brokers.base import LaneEnd, Source
 from sidecar.core.failures.backoff import Backoff
 from sidecar.core.state.lane import LaneState
-from sidecar.core.state.memory import Held, Memory
+from sidecar.core.state.memory import LaneUsage, Memory
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.errors import BrokerError, NotFound, Refused
 from sidecar.model.records import Lane
 from sidecar.observability.tracing import Tracer
+from sidecar.subscription.events import SubscriptionEvents
 from sidecar.subscription.session import Session
 from sidecar.subscription.troubles import Troubles
 
 #: seconds that a poll may wait
-_POLL = 1.0
+_POLL_TIMEOUT = 1.0
 
 
 class Fetcher:
-    """The fetch loop of a subscription. It never stops polling: that is what keeps a group membership alive."""
+    """Never stops polling, also while all lanes are paused: that keeps the group membership alive."""
 
     def __init__(
         self,
@@ -29,39 +30,36 @@ class Fetcher:
         source: Source,
         memory: Memory,
         backoff: Backoff,
-        *,
-        handle_poll: Callable[[Polled], None],
-        window_full: Callable[[], None],
-        tracer: Tracer | None = None,
+        events: SubscriptionEvents,
+        tracer: Tracer | None,
     ) -> None:
         self._tracker = tracker
         self._troubles = troubles
         self._source = source
         self._memory = memory
         self._backoff = backoff
-        self._take_in = handle_poll
-        self._window_full = window_full
+        self._events = events
         self._tracer = tracer
-        self._regulate_wanted = asyncio.Event()
-        # One at a time: while a lane is being resumed it must not be taken for paused.
-        self._regulating = asyncio.Lock()
-        #: nothing more is wanted of any lane
+        self._recheck_requested = asyncio.Event()
+        # One check at a time: a lane that is being resumed must not be taken for a paused one.
+        self._flow_control_lock = asyncio.Lock()
+        #: every lane is paused for good
         self.stopped = False
         self.opened = False
-        #: the broker said no in a way that a person must mend
+        #: the broker refuses until a person changes something
         self.refused = False
         self.anything_paused = False
-        #: the ends of the lanes as last known
+        #: the last known ends of the lanes
         self.ends: Mapping[Lane, LaneEnd] = {}
 
-    def room_changed(self) -> None:
-        """Records were settled, or lanes came or went: who is paused may change."""
-        self._regulate_wanted.set()
+    def recheck_flow_control(self) -> None:
+        """Records were settled, or lanes came or went: check which lanes are to be paused."""
+        self._recheck_requested.set()
 
     def stop(self) -> None:
         """Fetch nothing more, but keep polling."""
         self.stopped = True
-        self.room_changed()
+        self.recheck_flow_control()
 
     async def run(self) -> None:
         failures = 0
@@ -70,10 +68,10 @@ class Fetcher:
                 if not self.opened:
                     await self._source.open()
                     self.opened = True
-                await self._regulate()
+                await self._control_flow()
                 records, size = self._memory.next_fetch(self._tracker.records, self._tracker.bytes)
                 began = time_ns() if self._tracer is not None else 0
-                polled = await self._source.poll(records, size, _POLL)
+                polled = await self._source.poll(records, size, _POLL_TIMEOUT)
                 self.ends = await self._source.ends()
                 self._tracker.meters.refetched_bytes = self._source.refetched_bytes
                 self._tracker.meters.revoke_seconds = self._source.revoke_seconds
@@ -89,28 +87,28 @@ class Fetcher:
                 self._troubles.clear("broker")
             if self._tracer is not None and polled.chunks:
                 self._tracer.polled(began, polled.chunks)
-            self._take_in(polled)
+            self._events.polled(polled)
 
-    async def regulate(self) -> None:
-        """The loop that resumes lanes while a poll waits."""
+    async def flow_control_loop(self) -> None:
+        """Pauses and resumes lanes while a poll waits."""
         while True:
-            await self._regulate_wanted.wait()
-            self._regulate_wanted.clear()
+            await self._recheck_requested.wait()
+            self._recheck_requested.clear()
             if self.opened:
                 try:
-                    await self._regulate()
+                    await self._control_flow()
                 except BrokerError:
-                    # The next poll meets the same trouble, tells of it, and regulates again.
+                    # The next poll meets the same error, reports it, and checks again.
                     continue
 
-    async def _regulate(self) -> None:
-        async with self._regulating:
+    async def _control_flow(self) -> None:
+        async with self._flow_control_lock:
             await self._pause_and_resume()
 
     async def _pause_and_resume(self) -> None:
         lanes = self._tracker.lanes.values()
         full = self._memory.full(
-            Held(state, state.unsettled_records, state.unsettled_bytes, state.parked) for state in lanes
+            LaneUsage(state, state.unsettled_records, state.unsettled_bytes, state.parked) for state in lanes
         )
         pause: list[LaneState] = []
         resume: list[LaneState] = []
@@ -120,7 +118,7 @@ class Fetcher:
             elif state in full:
                 state.held_by = "memory: too many records of this lane are unsettled"
             elif state.window.full():
-                state.held_by = f"window: waits for the record at {state.ledger.floor}"
+                state.held_by = f"window: waits for the record at {state.ledger.low_watermark}"
             else:
                 state.held_by = ""
             wanted = bool(state.held_by)
@@ -128,7 +126,7 @@ class Fetcher:
                 (pause if wanted else resume).append(state)
         self.anything_paused = any(state.held_by for state in lanes)
         if any(state.window.full() for state in lanes):
-            self._window_full()
+            self._events.window_full()
         if pause:
             await self._source.pause([state.lane for state in pause])
             self._note_paused(pause, paused=True)
@@ -142,6 +140,6 @@ class Fetcher:
             if current is state:
                 state.paused = paused
             elif current is not None:
-                # Assigned again meanwhile: which of the two the call has met is not known.
+                # Assigned again meanwhile: it is not known which of the two epochs the call has reached.
                 current.paused = None
-                self.room_changed()
+                self.recheck_flow_control()

@@ -1,37 +1,35 @@
-"""One connected app process, as the subscription sees it."""
+"""One connected worker process."""
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from sidecar.core.state.leases import Lease
 from sidecar.model.records import ClientInfo, Credit, Delivery, Notice, SessionEnd
+from sidecar.subscription.events import SubscriptionEvents
 
-if TYPE_CHECKING:
-    from sidecar.subscription.subscription import Subscription
-
-#: bytes that a response adds around its batches
+#: bytes of a response besides its batches
 _FRAME_OVERHEAD = 1024
 
 
 class Consumer(Protocol):
-    """Who a session's batches are handed to. Neither call blocks or raises."""
+    """Gets the batches of a session. Neither call blocks or raises."""
 
     def deliver(self, delivery: Delivery) -> None: ...
 
     def notify(self, notice: Notice) -> None: ...
 
 
-class _Nobody:
-    """After the end of a session and of its leases."""
+class _NoConsumer:
+    """The consumer of a session that has ended."""
 
     def deliver(self, delivery: Delivery) -> None:
-        raise AssertionError("a session that ended gets nothing")
+        raise AssertionError("delivery to a session that has ended")
 
     def notify(self, notice: Notice) -> None:
         pass
 
 
-_NOBODY = _Nobody()
+_NO_CONSUMER = _NoConsumer()
 
 
 class Session:
@@ -39,29 +37,29 @@ class Session:
 
     def __init__(
         self,
-        subscription: "Subscription",
+        events: SubscriptionEvents,
         consumer: Consumer,
         client: ClientInfo,
         max_message_bytes: int,
         lease: float | None,
         now: float,
     ) -> None:
-        self._subscription = subscription
+        self._events = events
         self.consumer = consumer
         self.client = client
         self.id = os.urandom(16)
         self.connected = now
         self.credit = Credit(0)
         self.max_message_bytes = max_message_bytes
-        #: seconds that the client asked for; None: as long as the session lives
+        #: seconds that the client asked for; None: as long as the settings allow
         self.lease = lease
         self.leases: dict[bytes, Lease[Any]] = {}
         self.unsettled_bytes = 0
         #: it holds a record that must be alone with its worker process
         self.exclusive = False
-        #: it was held back for one in vain, and is not again before it has nothing in hand
+        #: it was held back for such a record in vain, and is not held back again until it holds no batch
         self.isolation_timed_out = False
-        #: until then others go first: one has kept it for as long
+        #: until then other records come first: it was exclusive for as long
         self.shared_until = 0.0
         self.ended = False
         self.backpressured = False
@@ -69,7 +67,7 @@ class Session:
 
     @property
     def unsettled(self) -> int:
-        """Leases in hand."""
+        """Leases that it holds."""
         return len(self.leases)
 
     @property
@@ -79,7 +77,7 @@ class Session:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """For logs and the status."""
         return self.client.name or f"{self.client.language or 'client'}-{self.client.pid}"
 
     def has_room(self) -> bool:
@@ -90,26 +88,26 @@ class Session:
         return self.credit.bytes == 0 or self.unsettled_bytes < self.credit.bytes
 
     def grant(self, credit: Credit) -> None:
-        """Replace the credit: a ceiling on what is unsettled. May deliver before it returns."""
+        """Replace the credit, the limit on what is unsettled."""
         self.credit = credit
-        self._subscription.session_changed(self)
+        self._events.session_changed(self)
 
     def set_backpressure(self, backpressured: bool) -> None:
-        """While it is choked nothing more is delivered: its client does not take what there is."""
+        """While its client does not read what was sent, nothing more is delivered."""
         if backpressured is not self.backpressured:
             self.backpressured = backpressured
-            self._subscription.session_changed(self)
+            self._events.session_changed(self)
 
     def stop_deliveries(self) -> None:
-        """The client drains: nothing more is delivered."""
+        """The client drains: deliver nothing more."""
         self._stopped = True
-        self._subscription.session_changed(self)
+        self._events.session_changed(self)
 
     def end(self, how: SessionEnd) -> None:
-        """The session is over. Saying so twice is harmless."""
+        """The session is over. A second call changes nothing."""
         if not self.ended:
             self.ended = True
-            self._subscription.session_ended(self, how)
+            self._events.session_ended(self, how)
             if how is not SessionEnd.DETACHED:
-                # Leases that ended are remembered, and with them who had them; but not what it had.
-                self.consumer = _NOBODY
+                # Leases that have ended refer to their session, but must not keep its connection in memory.
+                self.consumer = _NO_CONSUMER

@@ -1,9 +1,9 @@
-"""What a subscription says of itself."""
+"""The status of a subscription with mode `leases`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sidecar.brokers.base import LaneEnd
+from sidecar.brokers.base import LaneEnd, Traits
 from sidecar.core.state.lane import LaneState
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.records import Lane
@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
 
 def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> SubscriptionStatus:
-    settings, tracker = subscription.settings, subscription.tracker
+    settings, tracker, traits = subscription.settings, subscription.tracker, subscription.broker.traits
     now = subscription.clock.now()
     states = sorted(tracker.lanes.values(), key=lambda state: state.lane)
-    keeps = subscription.broker.traits.keeps_acks_beyond
-    counts = subscription.broker.traits.positions_count_records
-    lanes = _Lanes(_holders(tracker), now, keeps_acks_beyond=keeps, positions_count_records=counts)
-    reported = tuple(lanes.report(state, ends.get(state.lane)) for state in states)
+    holders = _holders(tracker)
+    lanes = tuple(_lane(state, ends.get(state.lane), holders.get(state, ""), traits, now) for state in states)
     return SubscriptionStatus(
         name=settings.name,
         broker=settings.broker,
@@ -31,22 +29,8 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
         mode=settings.mode.value,
         state=_state(subscription),
         trouble=tuple(text for _, text in subscription.troubles),
-        lanes=reported,
-        sessions=tuple(
-            SessionStatus(
-                session=session.id,
-                name=session.name,
-                language=session.client.language,
-                library=session.client.library,
-                pid=session.client.pid,
-                leases=session.unsettled,
-                in_flight_records=sum(lease.records for lease in session.leases.values()),
-                credit_batches=session.credit.batches,
-                age=now - session.connected,
-                oldest_lease=now - min((lease.granted for lease in session.leases.values()), default=now),
-            )
-            for session in subscription.sessions
-        ),
+        lanes=lanes,
+        sessions=tuple(_session(session, now) for session in subscription.sessions),
         counters=tracker.counters.snapshot(),
         leases=len(tracker.leases),
         in_flight_records=sum(state.in_flight for state in states),
@@ -55,17 +39,17 @@ def report(subscription: "Subscription", ends: Mapping[Lane, LaneEnd]) -> Subscr
         buffered_bytes_limit=int(settings.memory.bytes),
         buffered_records=tracker.records,
         concurrency_limit=subscription.budget.limit,
-        oldest_unsettled=max((lane.oldest for lane in reported), default=0.0),
-        would_be_replayed=sum(lane.would_be_replayed for lane in reported),
+        oldest_unsettled=max((lane.oldest for lane in lanes), default=0.0),
+        would_be_replayed=sum(lane.would_be_replayed for lane in lanes),
     )
 
 
 def _state(subscription: "Subscription") -> SubscriptionState:
     if subscription.draining:
         return SubscriptionState.DRAINING
-    if subscription.fetching.refused or subscription.broken:
+    if subscription.fetcher.refused or subscription.broken:
         return SubscriptionState.FAILED
-    if not subscription.fetching.opened:
+    if not subscription.fetcher.opened:
         return SubscriptionState.STARTING
     if subscription.paused_because:
         return SubscriptionState.PAUSED
@@ -73,50 +57,55 @@ def _state(subscription: "Subscription") -> SubscriptionState:
 
 
 def _holders(tracker: RecordTracker[Session]) -> dict[LaneState, str]:
-    """Who has the oldest unsettled record of a lane in hand, for the lanes of which somebody has."""
+    """The worker that holds the oldest unsettled record of each lane, if one does."""
     return {
         slice_.lane: lease.holder.name
         for lease in tracker.leases.held()
         for slice_ in lease.slices
-        if slice_.low <= slice_.lane.ledger.floor <= slice_.chunk.positions[slice_.stop - 1]
+        if slice_.low <= slice_.lane.ledger.low_watermark <= slice_.chunk.positions[slice_.stop - 1]
     }
 
 
-class _Lanes:
-    """What lanes say of themselves now."""
+def _session(session: Session, now: float) -> SessionStatus:
+    return SessionStatus(
+        session=session.id,
+        name=session.name,
+        language=session.client.language,
+        library=session.client.library,
+        pid=session.client.pid,
+        leases=session.unsettled,
+        in_flight_records=sum(lease.records for lease in session.leases.values()),
+        credit_batches=session.credit.batches,
+        age=now - session.connected,
+        oldest_lease=now - min((lease.granted for lease in session.leases.values()), default=now),
+    )
 
-    def __init__(
-        self, holders: Mapping[LaneState, str], now: float, *, keeps_acks_beyond: bool, positions_count_records: bool
-    ) -> None:
-        self._holders = holders
-        self._now = now
-        self._keeps = keeps_acks_beyond
-        self._counts = positions_count_records
 
-    def report(self, state: LaneState, end: LaneEnd | None) -> LaneStatus:
-        ledger = state.ledger
-        lag = -1 if end is None else end.backlog
-        if end is not None and self._counts:
-            # Behind the end, less what is settled beyond the floor: what somebody still has to work on.
-            lag = max(0, end.end - ledger.floor - ledger.settled_beyond)
-        oldest = state.window.first_from(ledger.floor) if state.unsettled_records else None
-        return LaneStatus(
-            topic=state.lane.topic,
-            lane=state.lane.number,
-            committed=ledger.committed,
-            fetched=ledger.tracked,
-            end=end.end if end else -1,
-            lag=lag,
-            settled_beyond=ledger.settled_beyond if self._counts else state.window.records - state.unsettled_records,
-            ready_records=state.ordering.fresh_records,
-            in_flight_records=state.in_flight,
-            waiting_records=state.waiting,
-            paused=bool(state.paused),
-            held_by=state.held_by,
-            buffered_bytes=state.unsettled_bytes,
-            parked=state.parked,
-            oldest_position=oldest[0] if oldest else -1,
-            oldest=self._now - oldest[1] if oldest else 0.0,
-            oldest_with=self._holders.get(state, "") if oldest else "",
-            would_be_replayed=state.would_be_replayed(keeps_acks_beyond=self._keeps),
-        )
+def _lane(state: LaneState, end: LaneEnd | None, holder: str, traits: Traits, now: float) -> LaneStatus:
+    ledger = state.ledger
+    counts = traits.positions_count_records
+    lag = -1 if end is None else end.backlog
+    if end is not None and counts:
+        # Without the records that are settled beyond the low watermark: only those that have yet to be processed.
+        lag = max(0, end.end - ledger.low_watermark - ledger.settled_beyond)
+    oldest = state.window.first_from(ledger.low_watermark) if state.unsettled_records else None
+    return LaneStatus(
+        topic=state.lane.topic,
+        lane=state.lane.number,
+        committed=ledger.committed,
+        fetched=ledger.tracked,
+        end=end.end if end else -1,
+        lag=lag,
+        settled_beyond=ledger.settled_beyond if counts else state.window.records - state.unsettled_records,
+        ready_records=state.ordering.fresh_records,
+        in_flight_records=state.in_flight,
+        waiting_records=state.waiting,
+        paused=bool(state.paused),
+        held_by=state.held_by,
+        buffered_bytes=state.unsettled_bytes,
+        parked=state.parked,
+        oldest_position=oldest[0] if oldest else -1,
+        oldest=now - oldest[1] if oldest else 0.0,
+        oldest_with=holder if oldest else "",
+        would_be_replayed=state.would_be_replayed(keeps_acks_beyond=traits.keeps_acks_beyond),
+    )

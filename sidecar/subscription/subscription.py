@@ -1,10 +1,8 @@
-"""One consumption of topics under one group: the one owner of all its state, on one event loop.
+"""A subscription with mode `leases`: one group that consumes topics, and the only owner of all its state.
 
-Out: broker `poll` -> assigning -> lanes `track` -> ordering -> dispatcher `pick` -> leases `grant` -> delivering.
-Home: settling -> leases `settle` -> lanes `settle` -> committing -> broker. One back edge: verdicts, by the returns.
-
-Nothing between two awaits is interrupted, so there is nothing to lock. Its loops are fetching, committing, and writing
-aside; the sweep is an alarm that is set to the next moment at which time alone changes something.
+All of it runs on one event loop. Nothing is interrupted between two awaits, so there are no locks on the state. The
+loops are those of `Fetcher`, `Committer` and `SideTopicWriter`; `Deliverer` sets a timer to the next moment at which
+time alone changes something.
 """
 
 import asyncio
@@ -13,7 +11,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sidecar.brokers.base import Broker, SeekTarget, SourceSpec
+from sidecar.brokers.base import Broker, Polled, SeekTarget, SourceSpec
 from sidecar.core.failures.backoff import Backoff
 from sidecar.core.failures.outage import OutageDetector
 from sidecar.core.scheduling.budget import Budget
@@ -21,6 +19,7 @@ from sidecar.core.scheduling.dispatcher import Dispatcher
 from sidecar.core.scheduling.selection import Batching
 from sidecar.core.state.lane import LaneState
 from sidecar.core.state.memory import Memory
+from sidecar.core.state.record_slices import RedeliveryGroup
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
 from sidecar.model.errors import Stopping
@@ -42,20 +41,22 @@ from sidecar.settings import SubscriptionSettings
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer
 from sidecar.subscription.delivery import Deliverer
+from sidecar.subscription.events import SideTopic, SubscriptionEvents
 from sidecar.subscription.fetcher import Fetcher
 from sidecar.subscription.session import Consumer, Session
 from sidecar.subscription.settlement import SettlementHandler
+from sidecar.subscription.side_topic_writer import PendingWrite, SideTopicWriter
 from sidecar.subscription.status_report import report
 from sidecar.subscription.troubles import Troubles
 
 log = Log("subscription")
 
-#: seconds that the last commit of a drain gets, however little time is left: it spares the next life a replay
-LAST_COMMIT = 1.0
+#: seconds for the last commit of a drain, however little time is left: it spares the next run of the group a replay
+LAST_COMMIT_TIMEOUT = 1.0
 
 
-class Subscription:
-    """See the module. Made once for each configured subscription; `start` before anything else."""
+class Subscription(SubscriptionEvents):
+    """Made once for each configured subscription with mode `leases`; `start` before anything else."""
 
     def __init__(
         self,
@@ -70,77 +71,52 @@ class Subscription:
         self.settings = settings
         self.broker = broker
         self.clock = clock = clock or Clock()
-        rng = rng or random.Random()
         self._tracer = tracer
-        self.tracker: RecordTracker[Session] = RecordTracker(
-            Dispatcher(Batching(settings.batch), settings.order), prefix
-        )
-        tracker = self.tracker
-        self.troubles = Troubles(settings.name)
+        rng = rng or random.Random()
+        dispatcher = Dispatcher(Batching(settings.batch), settings.order)
+        self.tracker = tracker = RecordTracker[Session](dispatcher, prefix)
         self.counters = tracker.counters
         self.meters = tracker.meters
+        self.troubles = troubles = Troubles(settings.name)
         self.sessions: dict[Session, None] = {}
         self.outage = OutageDetector(settings.outage)
         self.budget = Budget(settings.budget)
         own_topics = {settings.retry_topic: settings.parking.lanes}
         self._source = broker.subscribe(SourceSpec(settings.group_name, settings.topics, settings.start, own_topics))
-        trouble = Backoff(0.1, 2.0, 10.0, 0.2, rng)
-        self._settling = SettlementHandler(
+        backoff = Backoff(0.1, 2.0, 10.0, 0.2, rng)
+        side_topics = {
+            SideTopic.RETRY: (settings.retry_topic, settings.parking.lanes),
+            SideTopic.DEAD_LETTERS: (settings.dead_letter_topic, 1),
+        }
+        self._writers = {
+            topic: SideTopicWriter(topic, name, lanes, broker, backoff, troubles, self)
+            for topic, (name, lanes) in side_topics.items()
+        }
+        self._deliverer = Deliverer(settings, tracker, clock, self.outage, self.budget, rng, self, tracer)
+        self._settlement = SettlementHandler(
             settings,
             tracker,
-            self.troubles,
-            clock,
-            broker,
-            self.outage,
-            self.budget,
-            rng,
-            settled=self._settled,
-            pause=self.pause,
-            tracer=tracer,
-        )
-        self._delivering = Deliverer(
-            settings,
-            tracker,
+            troubles,
             clock,
             self.outage,
             self.budget,
             rng,
-            sweep=self._sweep,
-            oversized=lambda groups: self._settling.oversized(self.sessions, groups),
-            tracer=tracer,
+            self._deliverer,
+            self._writers,
+            self,
+            tracer,
         )
-        self._settling.delivering = self._delivering
-        self._assigning = AssignmentHandler(
+        self._committer = Committer(settings, tracker, troubles, self._source, backoff, broker.traits, self)
+        self._assignment = AssignmentHandler(
             settings if broker.traits.positions_count_records else _without_span(settings),
             tracker,
-            self.troubles,
+            troubles,
             clock,
             self._source,
-            arrived=self._delivering.schedule_delivery,
-            settled=self._settled,
-            lanes_changed=self._lanes_changed,
+            self._committer,
+            self,
         )
-        self._committing = Committer(
-            settings,
-            tracker,
-            self.troubles,
-            self._source,
-            trouble,
-            with_beyond=broker.traits.keeps_acks_beyond,
-            lost=self._assigning.drop_lanes,
-            committed=self._committed,
-        )
-        self._assigning.committing = self._committing
-        self.fetching = Fetcher(
-            tracker,
-            self.troubles,
-            self._source,
-            Memory(settings.memory),
-            trouble,
-            handle_poll=self._assigning.handle_poll,
-            window_full=lambda: self._settling.park_when_window_full(clock.now()),
-            tracer=tracer,
-        )
+        self.fetcher = Fetcher(tracker, troubles, self._source, Memory(settings.memory), backoff, self, tracer)
         self.paused_because = ""
         self.draining = False
         #: a bug ended one of its loops: only a new process will help
@@ -150,9 +126,9 @@ class Subscription:
     # Life
 
     async def start(self) -> None:
-        """Start the loops and return at once. Trouble with the broker shows in the status and is tried again."""
-        writing = (writer.run() for writer in self._settling.writers)
-        loops = (self.fetching.run(), self.fetching.regulate(), self._committing.run(), *writing)
+        """Start the loops and return at once. Trouble with the broker shows in the status and is retried."""
+        writing = (writer.run() for writer in self._writers.values())
+        loops = (self.fetcher.run(), self.fetcher.flow_control_loop(), self._committer.run(), *writing)
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         for task in self._tasks:
             task.add_done_callback(self._loop_ended)
@@ -160,33 +136,33 @@ class Subscription:
     async def drain(self, deadline: float) -> None:
         """Stop in order, within so many seconds: fetch no more, let workers settle, commit, close the source last."""
         ends = self.clock.now() + deadline
-        self.draining = self._delivering.stopped = True
-        self.fetching.stop()
+        self.draining = self._deliverer.stopped = True
+        self.fetcher.stop()
         self._notify(Notice(NoticeKind.DRAINING, detail="the sidecar is stopping"))
-        # What a topic has refused may be so for good, and is not waited for.
-        writers = self._settling.writers
-        await self._assigning.wait_until_idle(
-            ends, lambda: not self.tracker.leases and not any(one.busy for one in writers)
+        # Records that a topic refuses may be refused for good, so nobody waits for them.
+        writers = self._writers.values()
+        await self._assignment.wait_until_idle(
+            ends, lambda: not self.tracker.leases and not any(writer.busy for writer in writers)
         )
         for session in [*self.sessions]:
             session.end(SessionEnd.ORDERLY)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(LAST_COMMIT, ends - self.clock.now())):
-                await self._committing.commit_all(self.tracker.lanes.values())
+            async with asyncio.timeout(max(LAST_COMMIT_TIMEOUT, ends - self.clock.now())):
+                await self._committer.commit_all(self.tracker.lanes.values())
         await self.close()
 
     async def close(self) -> None:
         """Stop at once. What is not committed is replayed."""
         self.draining = True
-        self._delivering.close()
-        # Before anything is waited for: nobody commits what is settled from now on, so it must not be said to count.
+        self._deliverer.close()
+        # Before the first await: what is settled from now on is not committed any more, so it must be answered STALE.
         lanes = [*self.tracker.lanes]
-        self.tracker.lanes_are_gone([*self.tracker.lanes.values()])
-        tasks = [*self._tasks, *self._assigning.leaving]
+        self.tracker.end_lanes([*self.tracker.lanes.values()])
+        tasks = [*self._tasks, *self._assignment.leaving]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._committing.close()
+        await self._committer.close()
         await self._source.release(lanes)
         await self._source.close()
         if self._tracer is not None:
@@ -207,35 +183,26 @@ class Subscription:
         session.grant(credit)
         return session
 
-    def session_changed(self, session: Session) -> None:
-        self._delivering.session_changed(session)
-
-    def session_ended(self, session: Session, how: SessionEnd) -> None:
-        self.sessions.pop(session, None)
-        self._delivering.session_changed(session)
-        if how is not SessionEnd.DETACHED:
-            now = self._up_to_date()
-            self._settling.session_ended(session, how, now)
-
     def written(self, leases: Iterable[bytes]) -> None:
-        """The batches were written to their worker: their time starts now."""
+        """The batches of these leases were written to their worker: their time starts now."""
         now = self.clock.now()
         for lease in leases:
             self.tracker.leases.mark_written(lease, now)
-        self._delivering.set_alarm(now)
+        self._deliverer.set_timer(now)
 
     def extend(self, lease: bytes, lease_for: float) -> Extended:
-        now = self._up_to_date()
+        """Move the deadline of a lease to so many seconds from now, within the limits of the settings."""
+        now = self._expire()
         return self.tracker.leases.extend(lease, lease_for, self.settings.lease.max, now)
 
     def check(self, settlements: Sequence[Settlement]) -> None:
-        """Raises `InvalidRequest` if any of them does not fit its batch. For those who settle elsewhere first."""
+        """Raises `InvalidRequest` if any of them does not fit its batch. Changes nothing."""
         self.tracker.leases.check(settlements)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
-        """Take the word of workers. Raises `InvalidRequest` before anything is applied."""
+        """Apply workers' settlements. Raises `InvalidRequest` before anything is applied."""
         self.check(settlements)
-        return self._settling.settle(settlements, self._up_to_date())
+        return self._settlement.settle(settlements, self._expire())
 
     # Operators
 
@@ -244,22 +211,22 @@ class Subscription:
         if self.paused_because:
             return
         self.paused_because = reason or "by an operator"
-        self._delivering.stopped = True
+        self._deliverer.stopped = True
         self.troubles.set("paused", f"paused: {self.paused_because}")
         self._notify(Notice(NoticeKind.PAUSED, detail=self.paused_because))
 
     def resume(self) -> None:
-        """Go on after `pause`; while the handler seems down, probe at once."""
-        self._settling.rejects.reset()
+        """Deliver again after `pause`. During an outage: probe at once."""
+        self._settlement.rejects.reset()
         if self.paused_because:
             self.paused_because = ""
-            self._delivering.stopped = self.draining
+            self._deliverer.stopped = self.draining
             self.troubles.clear("paused")
             self._notify(Notice(NoticeKind.RESUMED))
-        self._delivering.probe_now()
+        self._deliverer.probe_now()
 
     def lanes(self) -> list[Lane]:
-        """What is assigned now, without the retry topic."""
+        """The assigned lanes, without those of the retry topic."""
         return [lane for lane, state in self.tracker.lanes.items() if not state.parked]
 
     @property
@@ -267,50 +234,85 @@ class Subscription:
         return self.broker.traits.seeks
 
     async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        """Move lanes. What is leased from them becomes stale. Raises what `Source.seek` raises."""
-        return await self._committing.seek(targets)
+        """Move lanes. Leases of their records become stale. Raises what `Committer.seek` raises."""
+        return await self._committer.seek(targets)
 
     def status(self) -> SubscriptionStatus:
-        return report(self, self.fetching.ends)
+        return report(self, self.fetcher.ends)
 
-    # What its parts tell each other
+    # What follows from what its parts report: see `SubscriptionEvents`
 
-    def _settled(self) -> None:
-        """Something was settled or came back: commit it, and see who may go now."""
-        self._committing.request_commit()
-        self._assigning.progress.set()
-        if self.fetching.anything_paused:
-            self.fetching.room_changed()
-        self._delivering.schedule_delivery()
+    def session_changed(self, session: Session) -> None:
+        self._deliverer.session_changed(session)
 
-    def _lanes_changed(self) -> None:
-        self.fetching.room_changed()
-        # A worker may have waited for a record that went with its lane.
-        self._delivering.schedule_delivery()
+    def session_ended(self, session: Session, how: SessionEnd) -> None:
+        self.sessions.pop(session, None)
+        self._deliverer.session_changed(session)
+        if how is not SessionEnd.DETACHED:
+            self._settlement.end_session(session, how, self._expire())
 
-    def _committed(self, state: LaneState) -> None:
-        self.tracker.dispatcher.wake(state)
-        if self.fetching.anything_paused:
-            self.fetching.room_changed()
-        self._delivering.schedule_delivery()
+    def polled(self, polled: Polled) -> None:
+        self._assignment.handle_poll(polled)
 
-    def _up_to_date(self) -> float:
-        """The time, once what it has ended has ended: the alarm may be a moment late."""
+    def window_full(self) -> None:
+        self._settlement.park_when_window_full(self.clock.now())
+
+    def records_arrived(self) -> None:
+        self._deliverer.schedule_delivery()
+
+    def lanes_changed(self) -> None:
+        self.fetcher.recheck_flow_control()
+        # A worker may have waited for a record that is gone with its lane.
+        self._deliverer.schedule_delivery()
+
+    def lane_committed(self, lane: LaneState) -> None:
+        self.tracker.dispatcher.wake(lane)
+        self._capacity_freed()
+
+    def lanes_lost(self, lanes: Iterable[LaneState]) -> None:
+        self._assignment.drop_lanes(lanes)
+
+    def timer_fired(self) -> None:
+        self._settlement.park_when_window_full(self._expire())
+        self._deliverer.deliver_ready()
+
+    def records_too_large(self, groups: Sequence[RedeliveryGroup]) -> None:
+        self._settlement.handle_too_large(groups, self.sessions)
+
+    def records_settled(self) -> None:
+        self._committer.request_commit()
+        self._assignment.progress.set()
+        self._capacity_freed()
+
+    def too_many_rejected(self) -> None:
+        self.pause("too many records are rejected; look at the dead letters, then resume")
+
+    def written_aside(self, topic: SideTopic, writes: Sequence[PendingWrite]) -> None:
+        self._settlement.written_aside(topic, writes)
+
+    def too_large_to_park(self, write: PendingWrite) -> None:
+        self._settlement.keep_in_memory(write)
+
+    # Within
+
+    def _capacity_freed(self) -> None:
+        """A lane has room for more records, and workers may get what waited for it."""
+        if self.fetcher.anything_paused:
+            self.fetcher.recheck_flow_control()
+        self._deliverer.schedule_delivery()
+
+    def _expire(self) -> float:
+        """End the leases whose time is over: the timer may be a moment late. Returns the time."""
         now = self.clock.now()
-        self._settling.expire(now)
+        self._settlement.expire(now)
         return now
-
-    def _sweep(self) -> None:
-        now = self._up_to_date()
-        self._settling.park_when_window_full(now)
-        self._delivering.pump()
 
     def _notify(self, notice: Notice) -> None:
         for session in [*self.sessions]:
             session.consumer.notify(notice)
 
     def _loop_ended(self, task: "asyncio.Task[None]") -> None:
-        """A loop only ends when it is cancelled; anything else is a bug, and must be loud."""
+        """Loops end only when they are cancelled; anything else is a bug and must be loud."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.bug("a loop of the subscription failed", error, subscription=self.settings.name)
             self.broken = f"the subscription stopped working: {error!r}"
@@ -318,5 +320,5 @@ class Subscription:
 
 
 def _without_span(settings: SubscriptionSettings) -> SubscriptionSettings:
-    """Where a distance of positions says nothing, the window is measured in records and bytes alone."""
+    """Where the distance of positions means nothing, the window is measured in records and bytes alone."""
     return replace(settings, window=replace(settings.window, span=1 << 64))

@@ -1,4 +1,4 @@
-"""What is wrong with a subscription, as operators read it."""
+"""The current problems of a subscription, for operators."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ log = Log("subscription")
 
 
 class Troubles:
-    """One sentence for each kind of trouble, as long as it lasts. Changes are logged."""
+    """One sentence for each kind of trouble while it lasts. Changes are logged."""
 
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
@@ -19,11 +19,11 @@ class Troubles:
         return iter(self._current.items())
 
     def get(self, kind: str) -> str:
-        """The sentence of this kind; empty if all is well."""
+        """The sentence of this kind; empty if there is none."""
         return self._current.get(kind, "")
 
     def set(self, kind: str, text: str) -> None:
-        """Something is wrong."""
+        """Something is wrong; an empty text clears it."""
         before = self.get(kind)
         if not text:
             self.clear(kind)
@@ -32,7 +32,7 @@ class Troubles:
             log.warning(text, subscription=self._subscription)
 
     def clear(self, kind: str) -> None:
-        """Nothing of this kind is wrong any more."""
+        """Nothing of this kind is wrong any more. Without effect if nothing was."""
         before = self._current.pop(kind, "")
         if before:
             log.info(f"resolved: {before}", subscription=self._subscription)

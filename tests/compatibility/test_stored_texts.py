@@ -17,7 +17,7 @@ from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.broker import PulsarBroker
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.core.failures import dead_letter_topic, retry_topic
-from sidecar.core.state.record_slices import History
+from sidecar.core.state.record_slices import DeliveryHistory
 from sidecar.model.records import Chunk, Header, Lane, Record, Run
 from sidecar.model.wire import decode_frame, encode_frame
 from spark_bridge import progress
@@ -49,11 +49,11 @@ def frame_of(record: Record) -> bytes:
 @pytest.mark.parametrize(
     ("name", "ref", "history", "due_after"),
     [
-        ("never failed", b"", History(possibly_processed=True), 60.0),
+        ("never failed", b"", DeliveryHistory(possibly_processed=True), 60.0),
         (
             "failed",
             b"\x08\x01",
-            History(
+            DeliveryHistory(
                 failures=4,
                 counted_failures=3,
                 worker_crashes=2,
@@ -63,10 +63,12 @@ def frame_of(record: Record) -> bytes:
             ),
             3600.0,
         ),
-        ("redriven", b"", History(possibly_processed=True), 0.0),
+        ("redriven", b"", DeliveryHistory(possibly_processed=True), 0.0),
     ],
 )
-def test_a_parked_record_comes_back_with_its_history(name: str, ref: bytes, history: History, due_after: float) -> None:
+def test_a_parked_record_comes_back_with_its_history(
+    name: str, ref: bytes, history: DeliveryHistory, due_after: float
+) -> None:
     lane = Lane("shop.offramp.retry", 0)
     chunk = Chunk(lane, [7], [frame_of(record_of(PARKED[name], lane=0, position=7))])
     wall_ms = PARKED["wall_ms"] + int(LATER * 1000)

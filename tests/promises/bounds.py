@@ -129,7 +129,7 @@ async def _regulated(subscription: Subscription) -> None:
     """The loop that resumes lanes has seen what changed, and no call to the broker that it waits for is under way."""
     for _ in range(5):
         await asyncio.sleep(0)
-    async with subscription.fetching._regulating:
+    async with subscription.fetcher._flow_control_lock:
         pass
 
 

@@ -265,7 +265,7 @@ def promise(body: Body) -> Callable[[Any, Harness], None]:
                 await stage.close()
 
         # A real broker may be busy.
-        with mock.patch("sidecar.subscription.subscription.LAST_COMMIT", 30.0):
+        with mock.patch("sidecar.subscription.subscription.LAST_COMMIT_TIMEOUT", 30.0):
             timing.run(play)
 
     test.__name__ = body.__name__

@@ -50,7 +50,7 @@ class Way:
         self.state = lane_state(order=order)
         arrived: Chunk = chunk([*range(records)], keys=[b"key"] * records)
         self._stage("track", lambda: self._track(arrived))
-        self._stage("pick", lambda: self._select())
+        self._stage("selection", lambda: self._select())
         self._stage("lease", lambda: self._lease())
         self._stage("settle", lambda: self._settle())
         self._stage("commit", lambda: self._commit())
@@ -60,30 +60,25 @@ class Way:
         self.calls[name] = calls_of(work)
 
     def _track(self, arrived: Chunk) -> None:
-        for slice_ in self.state.track(arrived, 0.0):
-            self.state.ordering.add(slice_)
-        self.tracker.dispatcher.wake(self.state)
+        self.tracker.track(self.state, arrived, 0.0)
 
     def _select(self) -> None:
-        pick = self.tracker.dispatcher.select(HUGE, 0.0)
-        assert pick is not None
-        self.slices = pick.slices
+        selection = self.tracker.dispatcher.select(HUGE, 0.0)
+        assert selection is not None
+        self.selection = selection
 
     def _lease(self) -> None:
-        self.lease = self.tracker.leases.grant(None, self.slices, 0.0, 1.0, 1.0)
-        self.tracker.in_flight(self.slices)
+        self.lease = self.tracker.lease(self.selection, None, 0.0, 1.0, 1.0)
 
     def _settle(self) -> None:
-        _, _, (settled,) = self.tracker.leases.settle(Settlement(self.lease.id, Outcome.ACK))
-        self.tracker.leave_flight(settled.slices)
+        _, _, (settled,) = self.tracker.settle_lease(Settlement(self.lease.id, Outcome.ACK))
         self.tracker.settle(settled.slices)
 
     def _commit(self) -> None:
         commit = self.state.ledger.committable(with_beyond=True)
         assert commit is not None
         self.state.ledger.commit_sent()
-        self.state.ledger.commit_done(commit)
-        self.state.window.commit(commit.position)
+        self.state.commit_done(commit, self.state.uncommitted)
 
 
 @pytest.mark.parametrize("order", [Order.NONE, Order.LANE])
@@ -95,7 +90,7 @@ def test_with_order_key_only_telling_the_keys_apart_costs_by_records() -> None:
     few, many = Way(FEW, Order.KEY).calls, Way(MANY, Order.KEY).calls
     by_runs = ("track", "lease", "commit")
     assert {stage: few[stage] for stage in by_runs} == {stage: many[stage] for stage in by_runs}
-    assert many["pick"] < few["pick"] * (MANY / FEW) * 1.5
+    assert many["selection"] < few["selection"] * (MANY / FEW) * 1.5
     assert many["settle"] < few["settle"] * (MANY / FEW) * 1.5
 
 
@@ -163,10 +158,10 @@ def test_a_slow_record_does_not_make_those_behind_it_dearer() -> None:
             for slice_ in state.track(chunk([position]), 0.0):
                 state.ordering.add(slice_)
             dispatcher.wake(state)
-            pick = dispatcher.select(HUGE, 0.0)
-            assert pick is not None
+            selection = dispatcher.select(HUGE, 0.0)
+            assert selection is not None
             if position:
-                state.settle(pick.slices)
+                state.settle(selection.slices)
             assert not state.window.full()
             commit = state.ledger.committable(with_beyond=True)
             if commit is not None:
@@ -208,6 +203,6 @@ def test_many_lanes_that_go_together_cost_one_look_at_what_waits() -> None:
         (slice_,) = states[0].track(chunk([*range(MANY)]), 0.0)
         for single in slice_.singles():
             tracker.put_back(RedeliveryGroup([single], 3600.0), 0.0)
-        return calls_of(lambda: tracker.lanes_are_gone(states))
+        return calls_of(lambda: tracker.end_lanes(states))
 
     assert calls(50) < 2 * calls(1)

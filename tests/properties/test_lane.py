@@ -30,7 +30,7 @@ def chunks_of(positions: list[int], cuts: list[int]) -> list[Chunk]:
     cuts=st.lists(st.integers(1, 40), max_size=4),
     other_cuts=st.lists(st.integers(1, 40), max_size=4),
 )
-def test_what_an_earlier_life_may_have_delivered_is_flagged(
+def test_what_an_earlier_run_may_have_delivered_is_flagged(
     log: set[int],
     start: int,
     settled: list[tuple[int, int]],
@@ -45,7 +45,7 @@ def test_what_an_earlier_life_may_have_delivered_is_flagged(
     before = Window(settings, start)
     for arrived in chunks_of(positions, cuts):
         before.track(arrived, 0.0)
-    may_have_been_delivered = {position for position in positions if position < before.before()}
+    may_have_been_delivered = {position for position in positions if position < before.delivery_limit()}
 
     runs = tuple(Run(start + offset, start + offset + length) for offset, length in settled)
     state = LaneState(Assigned(LANE, start, runs), Order.NONE, settings, parked=False)
@@ -103,9 +103,7 @@ class ItsCountsAreThoseOfItsRecords(RuleBasedStateMachine):
         commit = self.state.ledger.committable(with_beyond=True)
         if commit is not None:
             self.state.ledger.commit_sent()
-            self.state.ledger.commit_done(commit)
-            self.state.window.commit(commit.position)
-            self.state.uncommitted = 0
+            self.state.commit_done(commit, self.state.uncommitted)
             self.committed, self.known = commit.position, {*self.settled}
 
     @invariant()

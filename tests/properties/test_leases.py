@@ -13,7 +13,7 @@ from sidecar.core.state.leases import Lease, LeasePhase, Leases
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState, count
 from sidecar.model.errors import InvalidRequest
 from sidecar.model.records import Extended, Outcome, Part, Range, Settlement, SettleStatus
-from tests.kit import positions_of, span_of
+from tests.kit import positions_of, slice_of
 
 LATE_WORDS_THAT_COUNT = (Outcome.ACK, Outcome.REJECT)
 outcomes = st.sampled_from(Outcome)
@@ -76,7 +76,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
     )
     def a_batch_is_leased(self, cuts: list[int], limit: float, more: float) -> None:
         longest = limit + more
-        whole = span_of(sum(cuts))
+        whole = slice_of(sum(cuts))
         slices: list[RecordSlice] = []
         for records in cuts:
             start = slices[-1].stop if slices else 0
@@ -185,12 +185,12 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         return data.draw(st.sampled_from([known for known in self.known if known.is_held] * 3 + self.known), "of")
 
     def end(self, known: Known, data: st.DataObject) -> None:
-        """Its records go into two parcels, of which one may be put aside at once."""
+        """Its records go into two groups, of which one may be put aside at once."""
         slices = self.leases.end(known.lease)
         unsettled = [index for index, fate in enumerate(known.records) if fate is Fate.HELD]
         assert positions_of(slices) == unsettled
         singles = [single for slice_ in slices for single in slice_.singles()]
-        middle = data.draw(st.integers(0, len(singles)), "first parcel")
+        middle = data.draw(st.integers(0, len(singles)), "first group")
         aside = data.draw(st.booleans(), "the second is put aside")
         for mine, state in (
             (singles[:middle], RedeliveryState.WAITING),
@@ -267,7 +267,7 @@ parts = st.builds(Part, st.integers(0, 6), st.integers(0, 4), outcomes)
 @given(st.integers(1, 6), st.lists(parts, max_size=4), st.booleans())
 def test_parts_are_refused_unless_they_ascend_within_the_batch(records: int, parts: list[Part], ended: bool) -> None:
     leases: Leases[str] = Leases(b"boot")
-    lease = leases.grant("worker", [span_of(records)], 0.0, 1.0, 1.0)
+    lease = leases.grant("worker", [slice_of(records)], 0.0, 1.0, 1.0)
     if ended:
         leases.end(lease)
     named = [index for part in parts for index in range(part.first, part.first + part.count)]
@@ -283,7 +283,7 @@ def test_parts_are_refused_unless_they_ascend_within_the_batch(records: int, par
 @given(st.binary(max_size=14), st.integers(0, 3), st.data())
 def test_a_lease_that_never_was_is_unknown(id_: bytes, granted: int, data: Any) -> None:
     leases: Leases[str] = Leases(b"boot")
-    ids = {leases.grant("worker", [span_of(3)], 0.0, 1.0, 1.0).id for _ in range(granted)}
+    ids = {leases.grant("worker", [slice_of(3)], 0.0, 1.0, 1.0).id for _ in range(granted)}
     outcome, parts = data.draw(settlements(9))
     if id_ not in ids:
         settlement = Settlement(id_, outcome, parts=parts)

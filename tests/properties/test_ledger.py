@@ -23,7 +23,7 @@ class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):
         #: what the broker will still deliver, in order
         self.log = sorted(position for position in log if position >= start)
         self.arrived: list[int] = []
-        #: positions each unsettled record answers for
+        #: positions each unsettled record settles
         self.answers: dict[int, Run] = {}
         #: everything before it has arrived, or is known not to exist
         self.tracked = start
@@ -104,11 +104,11 @@ class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):
         return record is not None and (record in self.settled or record in self.restored)
 
     @invariant()
-    def the_floor_is_the_first_position_that_is_not_settled(self) -> None:
+    def the_low_watermark_is_the_first_position_that_is_not_settled(self) -> None:
         floor = self.start
         while self.is_settled(floor):
             floor += 1
-        assert self.ledger.floor == floor
+        assert self.ledger.low_watermark == floor
         assert self.ledger.settled_beyond == sum(self.is_settled(p) for p in range(floor, 120))
 
     @invariant()
@@ -129,12 +129,12 @@ class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_held_back_that_the_broker_does_not_know(self) -> None:
-        """While no commit is under way, a floor past the committed position is offered, either way."""
-        if self.sent is None and self.ledger.floor > self.ledger.committed:
+        """While no commit is under way, a low watermark past the committed position is offered, either way."""
+        if self.sent is None and self.ledger.low_watermark > self.ledger.committed:
             for with_beyond in (True, False):
                 commit = self.ledger.committable(with_beyond=with_beyond)
                 assert commit is not None
-                assert commit.position == self.ledger.floor
+                assert commit.position == self.ledger.low_watermark
 
 
 def _contiguous(runs: list[Run]) -> list[tuple[int, int]]:

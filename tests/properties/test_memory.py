@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.core.state.memory import Held, Memory
+from sidecar.core.state.memory import LaneUsage, Memory
 from sidecar.settings import Bytes, MemorySettings
 
 
@@ -56,7 +56,7 @@ class MemoryIsSharedFairly(RuleBasedStateMachine):
     def regulate(self) -> None:
         before = self.full
         self.full = self.memory.full(
-            Held(lane, held, held * self.record_size, lane in self.waits_only) for lane, held in self.held.items()
+            LaneUsage(lane, held, held * self.record_size, lane in self.waits_only) for lane, held in self.held.items()
         )
         for lane, held in self.held.items():
             shares = self.shares(held)
@@ -106,14 +106,14 @@ def test_a_lane_whose_records_are_never_settled_leaves_the_others_their_part(
 ) -> None:
     memory = Memory(MemorySettings(records=records, poll_records=poll))
     slow = 0
-    while 0 not in memory.full(Held(lane, 0 if lane else slow, 0, False) for lane in range(lanes)):
+    while 0 not in memory.full(LaneUsage(lane, 0 if lane else slow, 0, False) for lane in range(lanes)):
         slow += memory.next_fetch(slow, 0)[0]
     own = records / 2 / lanes
     assert slow <= own + records / 2
     assert slow > own + records / 2 * 0.8 - memory.next_fetch(0, 0)[0], "the common part is there to be used"
     # The others are not full as long as they hold less than what is theirs, and there is room for it.
     theirs = max(0, math.ceil(own) - 1)
-    assert memory.full(Held(lane, theirs if lane else slow, 0, False) for lane in range(lanes)) == {0}
+    assert memory.full(LaneUsage(lane, theirs if lane else slow, 0, False) for lane in range(lanes)) == {0}
     assert slow + theirs * (lanes - 1) < records
 
 

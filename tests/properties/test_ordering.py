@@ -35,7 +35,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         self.ordering = make_ordering(order)
         self.state = lane_state()
         self.records: dict[int, Known] = {}
-        #: what a worker, or nobody, has: all the spans that are out
+        #: what a worker, or nobody, has: all the slices that are out
         self.out: list[RecordSlice] = []
         self.next_position = 0
         self.window = 0

@@ -1,4 +1,4 @@
-"""Backoff, the outage guard and the watch on rejects, each against its rule written out."""
+"""Backoff, the outage detector and the reject rate monitor, each against its rule written out."""
 
 import random
 from itertools import accumulate

@@ -24,7 +24,7 @@ from sidecar.core.failures.splitting import split_batch
 from sidecar.core.state.record_slices import RecordSlice, count
 from sidecar.model.records import Order
 from sidecar.settings import Exhausted, OutageSettings, RetrySettings, Seconds
-from tests.kit import NoJitter, lane_state, positions_of, span_of, subscription_settings
+from tests.kit import NoJitter, lane_state, positions_of, slice_of, subscription_settings
 
 KEYS = [None, b"a", b"b", b"c", b"d", b"e"]
 
@@ -34,7 +34,7 @@ def calls_to_isolate(slices: Sequence[RecordSlice], bad: set[int], order: Order)
     settings = subscription_settings(order=order)
     outage = OutageDetector(settings.outage)
     outage.success(0.0)
-    verdicts = RedeliveryPolicy(settings, outage, NoJitter())
+    policy = RedeliveryPolicy(settings, outage, NoJitter())
     waiting = deque([slices])
     calls = 0
     acked: list[int] = []
@@ -49,12 +49,12 @@ def calls_to_isolate(slices: Sequence[RecordSlice], bad: set[int], order: Order)
             found += positions
         else:
             failed = FailedRecords(batch, False, len(positions), 1, 0, True)
-            for move in verdicts.failed(failed, 1.0, reason="no"):
-                assert isinstance(move, Redeliver)
-                assert move.isolated, "halves must not travel with others"
-                assert move.after == 0.0
-                assert {slice_.history.failures for slice_ in move.slices} == {0}, "a split is not an attempt"
-                waiting.append(move.slices)
+            for decision in policy.failed(failed, 1.0, reason="no"):
+                assert isinstance(decision, Redeliver)
+                assert decision.isolated, "halves must not travel with others"
+                assert decision.after == 0.0
+                assert {slice_.history.failures for slice_ in decision.slices} == {0}, "a split is not an attempt"
+                waiting.append(decision.slices)
     assert sorted(found) == sorted(bad)
     assert sorted(acked) == sorted({*positions_of(slices)} - bad)
     return calls
@@ -86,16 +86,16 @@ def test_k_bad_of_n_are_found_within_the_promised_calls_in_the_worst_case(order:
     for records in range(1, 65):
         for bad in range(min(4, records) + 1):
             expected, places = worst(records, bad)
-            calls = calls_to_isolate([span_of(records)], {*places}, order)
+            calls = calls_to_isolate([slice_of(records)], {*places}, order)
             assert calls == expected
             assert calls <= most_calls(records, bad)
 
 
 @given(st.integers(1, 64), st.sets(st.integers(0, 63), max_size=4), st.lists(st.integers(0, 64), max_size=3))
 def test_no_batch_costs_more_than_the_worst_one(records: int, bad: set[int], cuts: list[int]) -> None:
-    """However the records are spread over spans."""
+    """However the records are spread over slices."""
     slices: list[RecordSlice] = []
-    whole = span_of(records)
+    whole = slice_of(records)
     edges = sorted({0, records, *(cut for cut in cuts if cut < records)})
     for start, stop in pairwise(edges):
         slices.append(whole.slice(start, stop))
@@ -108,7 +108,7 @@ def test_no_batch_costs_more_than_the_worst_one(records: int, bad: set[int], cut
 def test_with_order_key_it_costs_one_round_more_at_the_most(keys: list[bytes | None], data: st.DataObject) -> None:
     """The records of a key stay together until they are all that is left, so halves may be uneven."""
     bad = data.draw(st.sets(st.integers(0, len(keys) - 1), max_size=4))
-    calls = calls_to_isolate([span_of(len(keys), keys=keys)], bad, Order.KEY)
+    calls = calls_to_isolate([slice_of(len(keys), keys=keys)], bad, Order.KEY)
     assert calls <= most_calls(len(keys), len(bad)) + 2 * len(bad)
 
 
@@ -122,7 +122,7 @@ def test_halves_are_all_of_it_in_order_and_do_not_share_a_key_unless_they_must(
         mine = [key for in_this, key in records if in_this is lane]
         if mine:
             state = lane_state(int(lane), order=order)
-            slices.append(span_of(len(mine), state=state, keys=mine))
+            slices.append(slice_of(len(mine), state=state, keys=mine))
             keys |= {(state, position): (state, key) for position, key in enumerate(mine)}
     first, second = split_batch(slices, order)
     assert count(first) > 0
@@ -180,8 +180,8 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
     detection = OutageSettings(enabled=guarded, failures=1_000, lately=Seconds(1e9))
     settings = subscription_settings(retry=retry, outage=detection)
     outage = OutageDetector(detection)
-    verdicts = RedeliveryPolicy(settings, outage, NoJitter())
-    record = span_of(1)
+    policy = RedeliveryPolicy(settings, outage, NoJitter())
+    record = slice_of(1)
     failures = counted_failures = worker_crashes = uncounted_failures = 0
     first_failed: float | None = None
     last_success: float | None = None
@@ -193,7 +193,7 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
             outage.success(now)
             last_success = now
         alone = event.others == 0
-        together = [record] if alone else [record, span_of([*range(1, event.others + 1)])]
+        together = [record] if alone else [record, slice_of([*range(1, event.others + 1)])]
         failed = FailedRecords(together, False, 1 + event.others, 1, uncounted_failures, True)
         counts = event.what == "lost" or (alone and event.what in ("nacked", "expired"))
         if event.what in ("nacked", "expired", "lost"):
@@ -214,39 +214,41 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
             )
         )
 
-        move = _of_the_record(_happens(verdicts, event, failed, now), record)
+        decision = _of_the_record(_happens(policy, event, failed, now), record)
 
         if given_up and exhausted is Exhausted.DEAD_LETTER:
-            assert isinstance(move, DeadLetter)
-            assert move.reason == ("WORKER_DIED" if event.what == "lost" else event.what)
+            assert isinstance(decision, DeadLetter)
+            assert decision.reason == ("WORKER_DIED" if event.what == "lost" else event.what)
             return
         if given_up and exhausted is Exhausted.DROP:
-            assert isinstance(move, Discard)
+            assert isinstance(decision, Discard)
             return
-        assert isinstance(move, Redeliver), "it was given up too early"
-        mine = next(slice_ for slice_ in move.slices if slice_.chunk is record.chunk)
+        assert isinstance(decision, Redeliver), "it was given up too early"
+        mine = next(slice_ for slice_ in decision.slices if slice_.chunk is record.chunk)
         assert (mine.history.failures, mine.history.counted_failures, mine.history.worker_crashes) == (
             failures,
             counted_failures,
             worker_crashes,
         )
         assert (mine.history.possibly_processed, mine.history.first_failed) == (possibly_processed, first_failed)
-        assert move.after == _expected_wait(event, failures, worker_crashes, move.uncounted_failures, given_up=given_up)
+        assert decision.after == _expected_wait(
+            event, failures, worker_crashes, decision.uncounted_failures, given_up=given_up
+        )
         if event.what == "lost" and worker_crashes > 1:
-            assert [*move.slices] == [mine], "a record whose worker died twice travels alone"
-        record, uncounted_failures = mine, move.uncounted_failures
+            assert [*decision.slices] == [mine], "a record whose worker died twice travels alone"
+        record, uncounted_failures = mine, decision.uncounted_failures
 
 
-def _happens(verdicts: RedeliveryPolicy, event: Event, failed: FailedRecords, now: float) -> list[Decision]:
+def _happens(policy: RedeliveryPolicy, event: Event, failed: FailedRecords, now: float) -> list[Decision]:
     match event.what:
         case "lost":
-            return verdicts.abandoned(failed, now, alone=True, in_outage=event.in_outage)
+            return policy.abandoned(failed, now, alone=True, in_outage=event.in_outage)
         case "released":
-            return verdicts.released(failed)
+            return policy.released(failed)
         case "overloaded":
-            return verdicts.overloaded(failed, event.retry_after)
+            return policy.overloaded(failed, event.retry_after)
         case _:
-            return verdicts.failed(
+            return policy.failed(
                 failed,
                 now,
                 reason=event.what,
@@ -256,9 +258,9 @@ def _happens(verdicts: RedeliveryPolicy, event: Event, failed: FailedRecords, no
             )
 
 
-def _of_the_record(moves: list[Decision], record: RecordSlice) -> Decision:
-    """Every record of a batch moves exactly once."""
-    mine = [move for move in moves for slice_ in move.slices if slice_.chunk is record.chunk]
+def _of_the_record(decisions: list[Decision], record: RecordSlice) -> Decision:
+    """Every record of a batch is in exactly one decision."""
+    mine = [decision for decision in decisions for slice_ in decision.slices if slice_.chunk is record.chunk]
     assert len(mine) == 1
     return mine[0]
 

@@ -1,11 +1,11 @@
-"""Returned parcels, pinned to a plain list of them."""
+"""Returned groups, pinned to a plain list of them."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sidecar.core.scheduling.retry_queue import _DueQueue
 from sidecar.core.state.record_slices import RedeliveryGroup, RedeliveryState
-from tests.kit import span_of
+from tests.kit import slice_of
 
 
 class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
@@ -18,8 +18,8 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
         self.now = 50.0
 
     @rule(after=st.sampled_from([-1.0, 0.0, 1.0, 2.0, 2.0, 5.0]))
-    def a_parcel_comes_back(self, after: float) -> None:
-        group = RedeliveryGroup([span_of(1)], self.now + after)
+    def a_group_comes_back(self, after: float) -> None:
+        group = RedeliveryGroup([slice_of(1)], self.now + after)
         self.returns.add(group, self.now)
         self.model.append(group)
 
@@ -32,7 +32,7 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
         data=st.data(),
         state=st.sampled_from([state for state in RedeliveryState if state is not RedeliveryState.WAITING]),
     )
-    def a_parcel_stops_waiting_elsewhere(self, data: st.DataObject, state: RedeliveryState) -> None:
+    def a_group_stops_waiting_elsewhere(self, data: st.DataObject, state: RedeliveryState) -> None:
         data.draw(st.sampled_from(self.waiting())).state = state
 
     @rule()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.failures import dead_letter_topic, retry_topic
-from sidecar.core.state.record_slices import History, RecordSlice
+from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice
 from sidecar.model.records import Chunk, Header, Lane, Message, Record
 from sidecar.model.wire import decode_frame, encode_frame
 from tests.kit import lane_state
@@ -27,7 +27,7 @@ records = st.builds(
 )
 topics = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=20)
 histories = st.builds(
-    History,
+    DeliveryHistory,
     failures=st.integers(0, 100),
     counted_failures=st.integers(0, 100),
     worker_crashes=st.integers(0, 5),
@@ -44,7 +44,7 @@ def encode(record: Record) -> bytes:
     )
 
 
-def span_with(record: Record, topic: str, history: History) -> RecordSlice:
+def slice_with(record: Record, topic: str, history: DeliveryHistory) -> RecordSlice:
     lane = Lane(topic, record.lane)
     chunk = Chunk(lane, [record.position], [encode(record)])
     return RecordSlice(lane_state(record.lane, topic=topic), chunk, 0, 1, record.position, history)
@@ -58,10 +58,12 @@ def as_stored(message: Message, topic: str, lane: int, position: int) -> Chunk:
 
 @given(records, topics, histories, st.floats(0.0, 1e6), wall_clock, st.integers(1, 8), st.floats(0.0, 1_000.0))
 def test_a_parked_record_comes_back_as_it_was(
-    record: Record, topic: str, history: History, wait: float, wall_ms: int, lanes: int, later: float
+    record: Record, topic: str, history: DeliveryHistory, wait: float, wall_ms: int, lanes: int, later: float
 ) -> None:
     now = 1_000.0
-    message = retry_topic.park(span_with(record, topic, history), now=now, due=now + wait, wall_ms=wall_ms, lanes=lanes)
+    message = retry_topic.park(
+        slice_with(record, topic, history), now=now, due=now + wait, wall_ms=wall_ms, lanes=lanes
+    )
     assert message.lane == retry_topic.lane_for(wait, lanes)
     assert message.lane in range(lanes)
 
@@ -84,9 +86,9 @@ def test_a_parked_record_comes_back_as_it_was(
 
 @given(records, topics, histories, wall_clock)
 def test_parking_a_record_again_and_again_adds_nothing(
-    record: Record, topic: str, history: History, wall_ms: int
+    record: Record, topic: str, history: DeliveryHistory, wall_ms: int
 ) -> None:
-    slice_ = span_with(record, topic, history)
+    slice_ = slice_with(record, topic, history)
     for _ in range(3):
         message = retry_topic.park(slice_, now=0.0, due=60.0, wall_ms=wall_ms, lanes=1)
         assert len(message.headers) == len(record.headers) + 1
@@ -100,9 +102,9 @@ def test_parking_a_record_again_and_again_adds_nothing(
 
 @given(records, topics, histories, texts, texts, wall_clock)
 def test_a_dead_letter_tells_all_and_can_be_sent_back(
-    record: Record, topic: str, history: History, reason: str, worker: str, wall_ms: int
+    record: Record, topic: str, history: DeliveryHistory, reason: str, worker: str, wall_ms: int
 ) -> None:
-    slice_ = span_with(record, topic, history)
+    slice_ = slice_with(record, topic, history)
     message = dead_letter_topic.write(slice_, group="orders", reason=reason, worker=worker, wall_ms=wall_ms)
     assert (
         tuple(header.name for header in message.headers[-len(dead_letter_topic.HEADERS) :]) == dead_letter_topic.HEADERS
@@ -120,7 +122,7 @@ def test_a_dead_letter_tells_all_and_can_be_sent_back(
     back = retry_topic.unpark(as_stored(again, "retry", 0, 1), 0, now=0.0, wall_ms=wall_ms, possibly_processed=False)
     assert decode_frame(back.chunk.frames[0]) == record
     assert back.chunk.shown == Lane(topic, record.lane)
-    assert back.history == History(possibly_processed=True)
+    assert back.history == DeliveryHistory(possibly_processed=True)
     assert back.not_before_ms <= wall_ms
 
 
@@ -169,7 +171,7 @@ def test_nonsense_in_the_retry_topic_is_delivered_and_not_tripped_over(
     if delivered.headers != record.headers:
         assert back.chunk.frames == stored.frames
         assert back.chunk.origin is None
-        assert (back.history, back.not_before_ms) == (History(possibly_processed=possibly_processed), 0)
+        assert (back.history, back.not_before_ms) == (DeliveryHistory(possibly_processed=possibly_processed), 0)
 
 
 values = st.one_of(st.none(), st.binary(max_size=8), st.integers().map(lambda number: str(number).encode()))

@@ -74,13 +74,13 @@ class WindowMeasuresFromTheCommittedPosition(RuleBasedStateMachine):
 
     @invariant()
     def exactly_the_records_within_may_go(self) -> None:
-        before = self.window.before()
+        before = self.window.delivery_limit()
         assert [position for position, _ in self.past() if position < before] == self.within()
 
     @invariant()
     def a_record_that_may_go_always_may(self) -> None:
         # Records that wait for their key rely on it.
-        may_go = {position for position, _ in self.records if position < self.window.before()}
+        may_go = {position for position, _ in self.records if position < self.window.delivery_limit()}
         assert may_go >= self.could_go
         self.could_go = may_go
 
@@ -100,7 +100,7 @@ class WindowMeasuresFromTheCommittedPosition(RuleBasedStateMachine):
     def it_never_locks_itself(self) -> None:
         past = self.past()
         if past:
-            assert self.window.before() > past[0][0]
+            assert self.window.delivery_limit() > past[0][0]
         elif self.tracked == self.committed:
             assert not self.window.full()
 

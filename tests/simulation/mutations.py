@@ -12,11 +12,10 @@ from sidecar.core.failures.backoff import Backoff
 from sidecar.core.failures.outage import OutageDetector
 from sidecar.core.failures.redelivery_policy import FailedRecords, RedeliveryPolicy
 from sidecar.core.scheduling.dispatcher import Dispatcher
-from sidecar.core.state import leases
 from sidecar.core.state.lane import LanePhase, LaneState
 from sidecar.core.state.leases import Lease, Leases
 from sidecar.core.state.ledger import Ledger
-from sidecar.core.state.memory import Held, Memory
+from sidecar.core.state.memory import LaneUsage, Memory
 from sidecar.core.state.ordering import KeyOrder, LaneOrder, NoOrder
 from sidecar.core.state.record_slices import RecordSlice, cut
 from sidecar.core.state.window import Window
@@ -72,7 +71,7 @@ def _settled_before_written(dead_letter: Any) -> Any:
     return wrong
 
 
-def _never_doubtful(failed: Any) -> Any:
+def _never_possibly_processed(failed: Any) -> Any:
     def wrong(self: RedeliveryPolicy, what: FailedRecords, now: float, **more: Any) -> Any:
         return failed(self, what, now, **{**more, "possibly_processed": False})
 
@@ -110,8 +109,8 @@ def _accepts_everything(settle: Any) -> Any:
 
 
 def _lane_does_not_wait(take: Any) -> Any:
-    def wrong(self: LaneOrder, records: int, size: int, before: int, *, force: bool = True) -> list[RecordSlice]:
-        return NoOrder.take(self, records, size, before, force=force)
+    def wrong(self: LaneOrder, records: int, size: int, limit: int, *, force: bool = True) -> list[RecordSlice]:
+        return NoOrder.take(self, records, size, limit, force=force)
 
     return wrong
 
@@ -123,8 +122,8 @@ def _key_does_not_wait(eligible: Any) -> Any:
     return wrong
 
 
-def _commit_wakes_nobody(committed: Any) -> Any:
-    def wrong(self: Subscription, state: LaneState) -> None:
+def _commit_wakes_nobody(lane_committed: Any) -> Any:
+    def wrong(self: Subscription, lane: LaneState) -> None:
         pass
 
     return wrong
@@ -152,11 +151,11 @@ def _revoked_goes_unsaid(leave: Any) -> Any:
     return wrong
 
 
-def _lost_stays_alive(lanes_are_gone: Any) -> Any:
+def _lost_stays_alive(end_lanes: Any) -> Any:
     def wrong(self: RecordTracker[Any], states: Sequence[LaneState]) -> Any:
         # Whole, so that what comes of it is a wrong delivery or commit.
         with patch.object(Chunk, "drop"):
-            touched = lanes_are_gone(self, states)
+            touched = end_lanes(self, states)
         for state in states:
             state.phase = LanePhase.LEAVING
         return touched
@@ -181,7 +180,7 @@ def _settled_runs_are_forgotten(init: Any) -> Any:
 
 def _delivers_while_draining(drain: Any) -> Any:
     async def wrong(self: Subscription, deadline: float) -> None:
-        asyncio.get_running_loop().call_soon(setattr, self._delivering, "stopped", False)
+        asyncio.get_running_loop().call_soon(setattr, self._deliverer, "stopped", False)
         await drain(self, deadline)
 
     return wrong
@@ -192,13 +191,13 @@ def _drains_without_a_commit(drain: Any) -> Any:
         async def nothing(lanes: Iterable[LaneState]) -> None:
             pass
 
-        self._committing.commit_all = nothing  # type: ignore[method-assign]
+        self._committer.commit_all = nothing  # type: ignore[method-assign]
         await drain(self, deadline)
 
     return wrong
 
 
-def _no_window(before: Any) -> Any:
+def _no_window(delivery_limit: Any) -> Any:
     def wrong(self: Window) -> int:
         return 1 << 60
 
@@ -215,7 +214,7 @@ def _last_come_first_served(session_changed: Any) -> Any:
 
 
 def _no_share_is_guaranteed(full_by: Any) -> Any:
-    def wrong(self: Memory, limit: int, fetch: int, lanes: Sequence[tuple[Held, int]]) -> set[Any]:
+    def wrong(self: Memory, limit: int, fetch: int, lanes: Sequence[tuple[LaneUsage, int]]) -> set[Any]:
         return {lane.name for lane, _ in lanes} if sum(used for _, used in lanes) >= limit / 4 else set()
 
     return wrong
@@ -229,7 +228,7 @@ def _seek_ends_no_epoch(seek: Any) -> Any:
 
 
 def _late_is_too_late(still_waiting: Any) -> Any:
-    def wrong(lease: Lease[Any]) -> list[tuple[int, RecordSlice]]:
+    def wrong(self: Lease[Any]) -> list[tuple[int, RecordSlice]]:
         return []
 
     return wrong
@@ -242,20 +241,20 @@ def _no_backoff(wait: Any) -> Any:
     return wrong
 
 
-def _halves_are_not_halves(split_batch: Any) -> Any:
+def _splits_off_one_record(split_batch: Any) -> Any:
     def wrong(slices: Sequence[RecordSlice], order: Order) -> Any:
         return cut(slices, 1)
 
     return wrong
 
 
-def _company_counts(failed: Any) -> Any:
+def _counts_for_all(failed: Any) -> Any:
     def wrong(self: RedeliveryPolicy, what: FailedRecords, now: float, **more: Any) -> Any:
-        moves = []
+        decisions = []
         for slice_ in what.slices:
             for single in slice_.singles():
-                moves += failed(self, what._replace(slices=[single], covered=1), now, **more)
-        return moves
+                decisions += failed(self, what._replace(slices=[single], covered=1), now, **more)
+        return decisions
 
     return wrong
 
@@ -268,7 +267,7 @@ def _always_gives_up(may_give_up: Any) -> Any:
 
 
 def _never_down(failure: Any) -> Any:
-    def wrong(self: OutageDetector, origin: int, now: float) -> bool:
+    def wrong(self: OutageDetector, first_lease: int, now: float) -> bool:
         return False
 
     return wrong
@@ -279,25 +278,35 @@ MUTATIONS = (
     Mutation(
         1, "a dead letter counts before it is written", SettlementHandler, "_dead_letter", _settled_before_written
     ),
-    Mutation(2, "an expired lease is not flagged as possibly processed", RedeliveryPolicy, "failed", _never_doubtful),
+    Mutation(
+        2,
+        "an expired lease is not flagged as possibly processed",
+        RedeliveryPolicy,
+        "failed",
+        _never_possibly_processed,
+    ),
     Mutation(2, "a record that was parked is not flagged either", retry_topic, "unpark", _parked_is_forgotten),
     Mutation(2, "a lost session does not count as an attempt", RedeliveryPolicy, "abandoned", _lost_is_released),
     Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
     Mutation(3, "leases of another life are taken for this one's", Leases, "__init__", _no_boot_id),
     Mutation(3, "every settlement is said to count", SettlementHandler, "_settle", _accepts_everything),
-    Mutation(3, "an ack after the expiry is always refused", leases, "still_waiting", _late_is_too_late),
+    Mutation(3, "an ack after the expiry is always refused", Lease, "still_waiting", _late_is_too_late),
     Mutation(4, "a lane does not wait for the batch before", LaneOrder, "take", _lane_does_not_wait),
     Mutation(4, "a retry does not wait for earlier records of its key", KeyOrder, "eligible", _key_does_not_wait),
     Mutation(
-        5, "a lane that waited for its window is not looked at again", Subscription, "_committed", _commit_wakes_nobody
+        5,
+        "a lane that waited for its window is not looked at again",
+        Subscription,
+        "lane_committed",
+        _commit_wakes_nobody,
     ),
-    Mutation(5, "the window is not looked at", Window, "before", _no_window),
+    Mutation(5, "the window is not looked at", Window, "delivery_limit", _no_window),
     Mutation(6, "a lane feeds one worker at a time", Dispatcher, "wake", _settled_wakes_nobody),
     Mutation(6, "who came last is served first", Deliverer, "session_changed", _last_come_first_served),
     Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
     Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
     Mutation(8, "a revoked lane is let go, and nobody is told", AssignmentHandler, "_leave", _revoked_goes_unsaid),
-    Mutation(8, "a lane that is gone still takes settlements", RecordTracker, "lanes_are_gone", _lost_stays_alive),
+    Mutation(8, "a lane that is gone still takes settlements", RecordTracker, "end_lanes", _lost_stays_alive),
     Mutation(8, "a seek does not end what was before", Committer, "seek", _seek_ends_no_epoch),
     Mutation(9, "acks beyond the position are not told to the broker", Ledger, "committable", _beyond_is_forgotten),
     Mutation(
@@ -306,9 +315,9 @@ MUTATIONS = (
     Mutation(10, "the last commit of a drain is left out", Subscription, "drain", _drains_without_a_commit),
     Mutation(10, "a drain does not stop deliveries", Subscription, "drain", _delivers_while_draining),
     Mutation(
-        11, "a failing batch counts against each of its records", RedeliveryPolicy, "failed", _company_counts, also=2
+        11, "a failing batch counts against each of its records", RedeliveryPolicy, "failed", _counts_for_all, also=2
     ),
-    Mutation(11, "a failing batch is not cut in the middle", redelivery_policy, "split_batch", _halves_are_not_halves),
+    Mutation(11, "a failing batch is not cut in the middle", redelivery_policy, "split_batch", _splits_off_one_record),
     Mutation(12, "a record is given up while nothing else succeeds", OutageDetector, "may_give_up", _always_gives_up),
     Mutation(12, "an outage is never noticed", OutageDetector, "failure", _never_down),
 )

@@ -64,7 +64,7 @@ class WatchedSubscription(Subscription):
 
     def session_ended(self, session: Session, how: SessionEnd) -> None:
         # Leases that expire in this very moment come first, and may be what an outage is seen by.
-        self._up_to_date()
+        self._expire()
         self.truth.session_ended(session, how, down=self.outage.down)
         super().session_ended(session, how)
 

@@ -1,0 +1,12 @@
+"""What becomes of records that were not acked.
+
+| module | what it is for |
+|---|---|
+| `redelivery_policy` | decides: redeliver, dead-letter or discard |
+| `outage` | tells an outage of the handler from bad records |
+| `splitting` | splits a failing batch, to find the record that fails |
+| `backoff` | waits after failures |
+| `retry_topic` | the format of parked records |
+| `dead_letter_topic` | the format of dead letters |
+| `reason_counts` | records by the reason for which they were dead-lettered or parked |
+"""

@@ -1,4 +1,4 @@
-"""How long to wait after failures. Pure."""
+"""Waits after failures. Pure."""
 
 import random
 
@@ -6,7 +6,7 @@ from sidecar.settings import RetrySettings
 
 
 class Backoff:
-    """Growing waits with jitter, so that what failed together does not come back together."""
+    """Exponential, with jitter, so that records that failed together do not come back together."""
 
     def __init__(self, first: float, factor: float, longest: float, jitter: float, rng: random.Random) -> None:
         self._first = first
@@ -20,7 +20,7 @@ class Backoff:
         return cls(settings.first, settings.factor, settings.max, settings.jitter, rng)
 
     def wait(self, failures: int) -> float:
-        """Seconds to wait after so many failures. Never more than the longest, however many there were."""
+        """Seconds to wait after so many failures in a row."""
         try:
             full = min(self._longest, self._first * self._factor ** max(0, failures - 1))
         except OverflowError:

@@ -1,4 +1,7 @@
-"""How a record that failed for good looks in the dead-letter topic. Pure."""
+"""The format of records in the dead-letter topic. Pure.
+
+`sidecar.subscription.dead_letters` reads the topic for operators.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,7 +10,7 @@ from sidecar.core.state.record_slices import RecordSlice
 from sidecar.model.records import Header, Message, Record
 from sidecar.model.wire import decode_frame
 
-#: a dead letter carries these headers, in this order, after its own
+#: headers that a dead letter has, in this order, after those of the record
 HEADERS = (
     "offramp-id",
     "offramp-topic",
@@ -22,13 +25,13 @@ HEADERS = (
     "offramp-dead-lettered-ms",
     "offramp-dead-lettered-at",
 )
-#: the first millisecond that is no date any more
+#: milliseconds since 1970 of the first day that `datetime` cannot represent
 _LAST_MS = 253_402_300_800_000
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterEntry:
-    #: `topic/lane/position` of the origin: stable, however often it was written
+    #: `topic/lane/position` of the original: stable, however often it was written
     id: str
     topic: str
     #: as it was in its own topic
@@ -58,18 +61,18 @@ def write(slice_: RecordSlice, *, group: str, reason: str, worker: str, wall_ms:
         wall_ms,
         datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds"),
     )
-    said = tuple(Header(name, str(value).encode()) for name, value in zip(HEADERS, values, strict=True))
-    return Message(record.key, record.value, (*record.headers, *said), aside=True)
+    added = tuple(Header(name, str(value).encode()) for name, value in zip(HEADERS, values, strict=True))
+    return Message(record.key, record.value, (*record.headers, *added), aside=True)
 
 
 def read(record: Record) -> DeadLetterEntry | None:
-    """What a record of the dead-letter topic says; None if Offramp did not write it."""
-    said = record.headers[-len(HEADERS) :]
-    if tuple(header.name for header in said) != HEADERS:
+    """A record of the dead-letter topic; None if Offramp did not write it."""
+    ours = record.headers[-len(HEADERS) :]
+    if tuple(header.name for header in ours) != HEADERS:
         return None
     try:
         id_, topic, lane, position, ref, timestamp_ms, group, reason, attempts, worker, wall_ms, _ = (
-            (header.value or b"").decode() for header in said
+            (header.value or b"").decode() for header in ours
         )
         original = Record(
             record.key,

@@ -1,8 +1,8 @@
-"""What becomes of records that were not acked. Pure: a failure comes in, moves come out.
+"""Decides what becomes of records that were not acked. Pure.
 
 - A failing batch is split until the failing record is alone; only then do attempts count.
-- A record whose worker died twice is delivered alone; when that kills its worker too, it is given up.
-- While the handler is down nothing is split, nothing is given up, and nothing speaks against a record.
+- A record whose worker has crashed twice is delivered alone; if that worker crashes too, it is given up.
+- While the handler is down nothing is split, nothing is given up, and nothing counts against a record.
 """
 
 import random
@@ -39,7 +39,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Count these records as settled: the user chose to lose them."""
+    """Settle these records: the settings say to drop them."""
 
     slices: Sequence[RecordSlice]
 
@@ -48,27 +48,29 @@ Decision = Redeliver | DeadLetter | Discard
 
 
 class FailedRecords(NamedTuple):
-    """Records of one lease that fared alike."""
+    """Records of one lease that failed alike."""
 
     slices: Sequence[RecordSlice]
-    #: the worker named these records among others: they need not be looked for
+    #: the worker singled these records out: they need not be searched for
     blamed: bool
-    #: how many records the failure was about; some of them may have moved away
+    #: records that the failure is about, including those of lanes that are gone
     covered: int
-    #: where they come from: see `Parcel`
+    #: these three: see `RedeliveryGroup`
     first_lease: int
     uncounted_failures: int
-    #: they were delivered with nothing else
     isolated: bool
 
 
 class RedeliveryPolicy:
+    """Turns failures into decisions. In all methods `in_outage` says that the handler was known to be down before: then
+    the failure counts against no record."""
+
     def __init__(self, settings: SubscriptionSettings, outage: OutageDetector, rng: random.Random) -> None:
         self._retry = settings.retry
         self._order = settings.order
         self._outage = outage
         self._backoff = Backoff.of(settings.retry, rng)
-        #: how often a failing batch was split
+        #: failing batches that were split
         self.splits = 0
 
     def failed(
@@ -81,18 +83,15 @@ class RedeliveryPolicy:
         possibly_processed: bool = False,
         in_outage: bool = False,
     ) -> list[Decision]:
-        """After a nack, or an expiry (`doubtful`: the worker may have done it all the same).
-
-        `in_outage`: the handler was known to be down, so that this says nothing about the records.
-        """
+        """After a nack or an expiry. `possibly_processed`: the worker may have processed them nevertheless."""
         records = count(failed.slices)
-        # A record that the worker named need not be kept apart: it is known which one fails.
+        # A record that the worker singled out need not be isolated: it is known which one fails.
         max_batch_size = 0 if failed.blamed and failed.covered == 1 else (records + 1) // 2
         slices = [
             _failed_once(slice_, now, max_batch_size, possibly_processed=possibly_processed) for slice_ in failed.slices
         ]
         if failed.covered == 1:
-            return [self._failed_alone(slices[0], failed, reason, retry_after, strike=not in_outage)]
+            return [self._failed_alone(slices[0], failed, reason, retry_after, counts=not in_outage)]
         if self._outage.may_split(now):
             self.splits += 1
             after = retry_after or 0.0
@@ -104,16 +103,13 @@ class RedeliveryPolicy:
         return [Redeliver(slices, after, True, failed.first_lease, uncounted_failures)]
 
     def abandoned(self, failed: FailedRecords, now: float, *, alone: bool, in_outage: bool = False) -> list[Decision]:
-        """After the session was lost: the worker died with these records in its hands; `alone`: and with no others.
-
-        `in_outage`: as in `failed`.
-        """
+        """After a lost session: the worker crashed with these records in hand. `alone`: it had no other batch."""
         together: list[RecordSlice] = []
-        moves: list[Decision] = []
+        decisions: list[Decision] = []
         alone = alone and failed.covered == 1
         for slice_ in failed.slices:
             history = slice_.history
-            died = slice_.with_history(
+            crashed = slice_.with_history(
                 history._replace(
                     failures=history.failures + 1,
                     counted_failures=history.counted_failures + (not in_outage),
@@ -122,40 +118,40 @@ class RedeliveryPolicy:
                     first_failed=now if history.first_failed is None else history.first_failed,
                 )
             )
-            if died.history.worker_crashes < SUSPECTED:
-                together.append(died)
+            if crashed.history.worker_crashes < SUSPECTED:
+                together.append(crashed)
                 continue
-            alone_from_now_on = died.with_history(died.history._replace(max_batch_size=1))
-            for single in alone_from_now_on.singles():
-                moves.append(self._died_again(single, failed, alone=alone))
+            suspected = crashed.with_history(crashed.history._replace(max_batch_size=1))
+            for single in suspected.singles():
+                decisions.append(self._crashed_again(single, failed, alone=alone))
         if together:
-            # By themselves: if one of them killed the worker, it must not take others with it next time.
-            moves.insert(0, Redeliver(together, 0.0, True, failed.first_lease, failed.uncounted_failures))
-        return moves
+            # Isolated: if one of them crashed the worker, it must not take others with it next time.
+            decisions.insert(0, Redeliver(together, 0.0, True, failed.first_lease, failed.uncounted_failures))
+        return decisions
 
     def released(self, failed: FailedRecords) -> list[Decision]:
-        """After a release, or an orderly end of the session: at once, and nothing counts."""
+        """After a release or an orderly end of the session: at once, and it does not count."""
         return [Redeliver(failed.slices, 0.0, failed.isolated, failed.first_lease, failed.uncounted_failures)]
 
     def overloaded(self, failed: FailedRecords, retry_after: float | None) -> list[Decision]:
-        """Later, and nothing counts."""
+        """After OVERLOADED: later, and it does not count."""
         uncounted_failures = failed.uncounted_failures + 1
         after = self._backoff.wait(uncounted_failures) if retry_after is None else retry_after
         return [Redeliver(failed.slices, after, failed.isolated, failed.first_lease, uncounted_failures)]
 
     def _failed_alone(
-        self, slice_: RecordSlice, failed: FailedRecords, reason: str, retry_after: float | None, *, strike: bool
+        self, slice_: RecordSlice, failed: FailedRecords, reason: str, retry_after: float | None, *, counts: bool
     ) -> Decision:
         history = slice_.history
         slice_ = slice_.with_history(
-            history._replace(failures=history.failures + 1, counted_failures=history.counted_failures + strike)
+            history._replace(failures=history.failures + 1, counted_failures=history.counted_failures + counts)
         )
         if slice_.history.counted_failures >= self._retry.attempts and self._outage.may_give_up(history.first_failed):
             return self._given_up(slice_, failed, reason, retry_after)
         after = self._backoff.wait(slice_.history.failures) if retry_after is None else retry_after
         return Redeliver([slice_], after, not failed.blamed, failed.first_lease, failed.uncounted_failures)
 
-    def _died_again(self, slice_: RecordSlice, failed: FailedRecords, *, alone: bool) -> Decision:
+    def _crashed_again(self, slice_: RecordSlice, failed: FailedRecords, *, alone: bool) -> Decision:
         history = slice_.history
         if alone and history.worker_crashes >= 3 and self._outage.may_give_up(history.first_failed):
             return self._given_up(slice_, failed, "WORKER_DIED", None)

@@ -1,4 +1,4 @@
-"""Splitting a failing batch. Pure."""
+"""Splits a failing batch, to find the record that fails. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,10 @@ from sidecar.model.wire import key_of
 
 
 def split_batch(slices: Sequence[RecordSlice], order: Order) -> tuple[list[RecordSlice], list[RecordSlice]]:
-    """Two halves of a failing batch, each of which can go without the other where the order lets it.
+    """Two halves of a failing batch that, as far as the order allows, do not wait for each other.
 
-    With order `key` the records of a key stay together, so that one half never waits for the other; only when all
-    have the same key are they cut in the middle. Uneven as that may be, it costs one round of splitting more at the
-    most.
+    With order `key` the records of a key stay together; only if all have the same key are they cut in the middle. The
+    halves may be uneven, which costs at most one more round of splitting.
     """
     middle = (count(slices) + 1) // 2
     if order is not Order.KEY:

@@ -1,60 +1,60 @@
-"""How many batches at once get the most done, found by trying a little less and a little more. Pure."""
+"""Finds the concurrency with the best throughput, by trying a little less and a little more. Pure."""
 
 from math import sqrt
 
-#: by how much less and more is tried
+#: the factor between the levels that are tried
 _STEP = 1.25
-#: batches that a level is judged by: so many at least, and so many for each that may be in flight
-_LEAST, _FOR_EACH = 32, 2
-#: rounds for which it stays where it is once it has found its place
+#: batches in a sample: so many at least, and so many for each that may be in flight
+_MIN_BATCHES, _PER_LEVEL = 32, 2
+#: samples for which the level stays once it is found
 _REST = 8
-#: so few are allowed however little there is to do
-_FEW = 4
+#: the level does not fall below this for lack of work
+_MIN_LEVEL = 4
 
 
 class AdaptiveLimit:
-    """Finds the knee of what is behind the handlers, whatever a batch takes there and however much that varies.
+    """Finds the knee of the throughput curve of whatever is behind the handlers.
 
-    Two levels are tried, one right after the other: with more in flight, more gets done if batches do not take longer
-    by as much. Where they take longer by the square root of that, throughput divided by latency is at its best: below,
-    it goes up, beyond, down. Nothing is remembered of what batches took long ago, so there is nothing to drift.
-    What counts is how many were in flight, not how many could have been: it keeps near what there is to do.
+    Two levels are tried, one right after the other. More in flight gets more done as long as latency grows by less.
+    Where latency grows by the square root of the concurrency, throughput divided by latency is at its best: the level
+    rises below that point and falls beyond it. No latency of long ago is remembered, so there is nothing to drift. A
+    sample counts with what was in flight, not with what was allowed, so the level stays near what there is to do.
     """
 
-    __slots__ = ("_ceiling", "_high", "_low", "_lower", "_rest", "_rising", "_round", "_spare")
+    __slots__ = ("_ceiling", "_high", "_low", "_lower", "_rest", "_rising", "_sample", "_unfilled")
 
     def __init__(self, level: float, ceiling: float) -> None:
         self._ceiling = ceiling
         self._rising = True
-        #: what is tried, and what the lower of two levels has shown
-        self._round: _Sample
+        #: the sample being taken, and the finished one of the lower of the two levels
+        self._sample: _Sample
         self._lower: _Sample | None
         self.start(level, float("-inf"))
 
     @property
     def level(self) -> int:
-        """Most batches in flight, for now."""
-        return self._round.level
+        """Batches that may be in flight now."""
+        return self._sample.level
 
     def start(self, level: float, now: float) -> None:
-        """Go on from there. What was tried before says nothing any more."""
-        #: rounds for which nothing is tried
+        """Start again from this level."""
+        #: samples for which nothing is tried
         self._rest = 0
-        #: it rests because there was not more to do; that ends when there is
-        self._spare = False
-        self._look(level, level * _STEP * _STEP, now)
+        #: it rests because there was too little to do; that ends when there is more
+        self._unfilled = False
+        self._try(level, level * _STEP * _STEP, now)
 
     def done(self, seconds: float, in_flight: int, now: float) -> None:
-        """A batch succeeded after so many seconds, while so many were in flight, itself included."""
-        tried = self._round
+        """A batch succeeded so many seconds after its delivery, while so many were in flight, itself included."""
+        tried = self._sample
         if not tried.add(seconds, in_flight, now):
             return
         if self._rest:
-            self._rest = 0 if self._spare and tried.filled else self._rest - 1
-            self._round = _Sample(tried.level if self._rest else self._low, now)
+            self._rest = 0 if self._unfilled and tried.filled else self._rest - 1
+            self._sample = _Sample(tried.level if self._rest else self._low, now)
         elif self._lower is None:
             self._lower = tried
-            self._round = _Sample(self._high, now)
+            self._sample = _Sample(self._high, now)
         else:
             self._compare(self._lower, tried, now)
 
@@ -63,33 +63,33 @@ class AdaptiveLimit:
         rising = more > 1.0 and upper.average < lower.average * sqrt(more)
         level = upper.most if rising else lower.level
         if not rising and not lower.filled:
-            level = int(min(max(level, _FEW), self._ceiling))
+            level = int(min(max(level, _MIN_LEVEL), self._ceiling))
         turned, self._rising = rising is not self._rising, rising
-        self._look(level / _STEP, level * _STEP, now)
-        # Once it has found its place it tries seldom, because trying costs something.
-        self._spare = rising and not upper.filled
-        if self._spare or turned or level in (1, self._ceiling):
-            self._rest, self._round = _REST, _Sample(self._high if self._spare else level, now)
+        self._try(level / _STEP, level * _STEP, now)
+        # Once the level is found it tries seldom, because trying costs throughput.
+        self._unfilled = rising and not upper.filled
+        if self._unfilled or turned or level in (1, self._ceiling):
+            self._rest, self._sample = _REST, _Sample(self._high if self._unfilled else level, now)
 
-    def _look(self, low: float, high: float, now: float) -> None:
-        """Try these two next."""
+    def _try(self, low: float, high: float, now: float) -> None:
+        """Try these two levels next."""
         self._low = int(max(1.0, min(low, self._ceiling)))
         self._high = int(max(self._low, min(max(high, low * _STEP + 1.0), self._ceiling)))
         self._lower = None
-        self._round = _Sample(self._low, now)
+        self._sample = _Sample(self._low, now)
 
 
 class _Sample:
-    """What batches took while no more than `level` were in flight."""
+    """Latencies of batches while no more than `level` were in flight."""
 
     __slots__ = ("_began", "_count", "_seconds", "_steady", "level", "most")
 
     def __init__(self, level: int, now: float) -> None:
         self.level = level
-        #: as many were in flight at once
+        #: the most that were in flight at once
         self.most = 1
         self._began = now
-        #: from when on batches count: the first ones met those of another level on their way
+        #: batches delivered from then on count: earlier ones were in flight together with those of another level
         self._steady = float("inf")
         self._count = 0
         self._seconds = 0.0
@@ -100,18 +100,18 @@ class _Sample:
 
     @property
     def filled(self) -> bool:
-        """The level was reached, so that it may have held something back."""
+        """Whether the level was reached, so that it may have limited something."""
         return self.most >= self.level
 
     def add(self, seconds: float, in_flight: int, now: float) -> bool:
-        """Answers whether it has seen enough."""
-        went = now - seconds
-        if went < self._began:
+        """Returns whether the sample is complete."""
+        delivered = now - seconds
+        if delivered < self._began:
             return False
-        if went < self._steady:
+        if delivered < self._steady:
             self._steady = min(self._steady, now)
             return False
         self.most = min(self.level, max(self.most, in_flight))
         self._count += 1
         self._seconds += seconds
-        return self._count >= max(_LEAST, _FOR_EACH * self.most)
+        return self._count >= max(_MIN_BATCHES, _PER_LEVEL * self.most)

@@ -1,4 +1,4 @@
-"""Records that wait for their next delivery, and which of them go next. Pure."""
+"""Records that wait for their next delivery, and which of them are delivered next. Pure."""
 
 import heapq
 from collections import deque
@@ -19,20 +19,20 @@ from sidecar.core.state.record_slices import (
 )
 from sidecar.model.records import ClosedBy, Order
 
-#: parcels that stopped waiting and may be kept all the same
-_FEW = 1000
+#: groups that stopped waiting and are kept all the same: pruning costs more
+_PRUNE_SLACK = 1000
 
 
 class _DueQueue:
-    """Parcels by the time at which they may go. Those that stopped waiting are skipped when met, and most of them are
-    let go before."""
+    """Groups by the time at which they become due. Groups that stopped waiting elsewhere are skipped, and pruned when
+    there are many."""
 
     def __init__(self) -> None:
         self._later: list[tuple[float, int, RedeliveryGroup]] = []
         self._now: deque[RedeliveryGroup] = deque()
         self._count = 0
-        #: so many that most of them may have stopped waiting
-        self._prune_at = _FEW
+        #: at this length most of them may have stopped waiting
+        self._prune_at = _PRUNE_SLACK
 
     def add(self, group: RedeliveryGroup, now: float) -> None:
         if group.due <= now:
@@ -44,20 +44,21 @@ class _DueQueue:
                 self.prune()
 
     def prune(self) -> None:
-        """Let go of those that stopped waiting: they may be due in an hour. Not while what `due` gave is in use."""
+        """Drop groups that stopped waiting, which may be due in an hour only. Not while a result of `due` is in use."""
         self._now = deque(group for group in self._now if group.state is RedeliveryState.WAITING)
         self._later = [entry for entry in self._later if entry[2].state is RedeliveryState.WAITING]
         heapq.heapify(self._later)
-        self._prune_at = 2 * len(self._later) + _FEW
+        self._prune_at = 2 * len(self._later) + _PRUNE_SLACK
 
     def next_due(self) -> float | None:
-        """When the next parcel becomes due that is not due yet."""
+        """When the next group becomes due that is not due yet."""
         while self._later and self._later[0][2].state is not RedeliveryState.WAITING:
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
 
     def due(self, now: float) -> "deque[RedeliveryGroup]":
-        """Parcels that may go as far as time is concerned, oldest first. The caller removes what it takes."""
+        """Groups that are due, oldest first; other groups may stand between them that stopped waiting. The caller
+        removes what it takes."""
         while self._later and self._later[0][0] <= now:
             self._now.append(heapq.heappop(self._later)[2])
         while self._now and self._now[0].state is not RedeliveryState.WAITING:
@@ -65,7 +66,7 @@ class _DueQueue:
         return self._now
 
     def __iter__(self) -> Iterator[RedeliveryGroup]:
-        """All that wait, in no particular order."""
+        """All groups that wait, in no particular order."""
         for group in self._now:
             if group.state is RedeliveryState.WAITING:
                 yield group
@@ -75,39 +76,39 @@ class _DueQueue:
 
 
 class RetryQueue:
-    """What failed together goes together, and by itself if it must."""
+    """Redelivers groups: records that failed together go together, and with no others if the group is isolated."""
 
     def __init__(self, batching: Batching, order: Order, too_large: list[RedeliveryGroup]) -> None:
         self._batching = batching
         self._order = order
-        #: records that were too large for the worker at hand, each in a parcel of its own
+        #: gets records that are too large for the worker at hand, each in a group of its own
         self._too_large = too_large
-        self._returns = _DueQueue()
-        #: parcels that the pick at hand has used up
+        self._groups = _DueQueue()
+        #: groups that the selection at hand uses up
         self._leased: list[RedeliveryGroup] = []
 
     def __iter__(self) -> Iterator[RedeliveryGroup]:
-        """All that wait, in no particular order."""
-        return iter(self._returns)
+        """All groups that wait, in no particular order."""
+        return iter(self._groups)
 
     def put_back(self, group: RedeliveryGroup, now: float) -> None:
-        self._returns.add(group, now)
+        self._groups.add(group, now)
 
     def prune(self) -> None:
-        """Let go of parcels that stopped waiting."""
-        self._returns.prune()
+        """Drop groups that stopped waiting."""
+        self._groups.prune()
 
     def next_due(self) -> float | None:
-        """When the next parcel becomes due that is not due yet."""
-        return self._returns.next_due()
+        """When the next group becomes due that is not due yet."""
+        return self._groups.next_due()
 
     def any_due(self, now: float) -> bool:
-        """Whether time lets something go; order may not."""
-        return bool(self._returns.due(now))
+        """Whether a group is due; the order may still forbid to deliver it."""
+        return bool(self._groups.due(now))
 
     def could_go(self, now: float, hard_bytes: int | None) -> bool:
-        """Whether something can go to a worker that takes so many bytes, or to one with enough capacity."""
-        due = self._returns.due(now)
+        """Whether something can be delivered to a worker that takes so many bytes; None: to any worker."""
+        due = self._groups.due(now)
         if not due:
             # The usual case, once for each batch.
             return False
@@ -119,11 +120,11 @@ class RetryQueue:
         return self._select(capacity, now, None, probing=False)
 
     def probe(self, capacity: Capacity, now: float, last: LaneState | None) -> Selection | None:
-        """A single record, from another lane than the last one if there is one."""
+        """A single record, preferably from another lane than `last`."""
         return self._select(capacity, now, last, probing=True)
 
     def _select(self, capacity: Capacity, now: float, last: LaneState | None, *, probing: bool) -> Selection | None:
-        due = self._returns.due(now)
+        due = self._groups.due(now)
         if not due:
             # The usual case, once for each batch.
             return None
@@ -141,16 +142,22 @@ class RetryQueue:
                 passed.append(group)
                 continue
             if group.state is RedeliveryState.WAITING:
-                # The next batch may come from here again, the next probe should come from elsewhere.
+                # The next batch may come from this group again; the next probe should come from another one.
                 (due if probing else passed).append(group)
             if not group.isolated and not probing:
                 more = self._companions(slices, capacity, due)
                 slices = sort_by_position(slices + more) if more else slices
-            # A first delivery only waited here because it is large.
+            # A record that waits here for its first delivery is a large one.
             first_time = not group.first_lease and slices[0].history in (FRESH, POSSIBLY_PROCESSED)
-            why = ClosedBy.BYTES if first_time else ClosedBy.RETRY
+            closed_by = ClosedBy.BYTES if first_time else ClosedBy.RETRY
             selection = Selection(
-                slices, why, group.isolated, group.first_lease, group.uncounted_failures, tuple(self._leased)
+                slices,
+                closed_by,
+                group.isolated,
+                group.first_lease,
+                group.uncounted_failures,
+                tuple(self._leased),
+                waited=True,
             )
         due.extendleft(reversed(passed))
         return selection
@@ -158,7 +165,7 @@ class RetryQueue:
     def _companions(
         self, slices: list[RecordSlice], capacity: Capacity, due: Iterable[RedeliveryGroup]
     ) -> list[RecordSlice]:
-        """More returned records that may travel with these."""
+        """More returned records for the same batch."""
         topic = slices[0].chunk.shown.topic
         records, bytes_ = count(slices), size(slices)
         more: list[RecordSlice] = []
@@ -176,7 +183,7 @@ class RetryQueue:
         return more
 
     def _takable(self, group: RedeliveryGroup, capacity: Capacity, most: int | None) -> list[RecordSlice]:
-        """What may go of a parcel now. If that is all of it the parcel is LEASED, otherwise it keeps the rest."""
+        """What can be delivered of a group now. If that is all the group is LEASED, otherwise it keeps the rest."""
         while True:
             go, stay = self._eligible(group.slices)
             fits = min(most or self._batching.records, _fitting(go, capacity.bytes))
@@ -185,7 +192,7 @@ class RetryQueue:
             if _first_size(go) <= capacity.hard_bytes:
                 fits = 1
                 break
-            alone = self._first_apart(group, go, stay)
+            alone = self._split_first(group, go, stay)
             self._too_large.append(alone)
             if alone is group:
                 return []
@@ -197,12 +204,10 @@ class RetryQueue:
             self._leased.append(group)
         else:
             group.slices = sort_by_position(rest + stay)
-        for slice_ in go:
-            slice_.lane.waiting -= slice_.records
         return go
 
-    def _first_apart(self, group: RedeliveryGroup, go: list[RecordSlice], stay: list[RecordSlice]) -> RedeliveryGroup:
-        """The first of these records in a parcel of its own, so that what is said of it holds for no other."""
+    def _split_first(self, group: RedeliveryGroup, go: list[RecordSlice], stay: list[RecordSlice]) -> RedeliveryGroup:
+        """Move the first of these records to a group of its own, so that its size holds up no other."""
         if group.records == 1:
             return group
         first, rest = cut(go, 1)
@@ -210,7 +215,7 @@ class RetryQueue:
         alone = RedeliveryGroup(first, 0.0, True, group.first_lease, group.uncounted_failures, group.expired_lease)
         if alone.expired_lease is not None:
             alone.expired_lease.redeliveries.append(alone)
-        self._returns.add(alone, 0.0)
+        self._groups.add(alone, 0.0)
         return alone
 
     def _eligible(self, slices: list[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
@@ -233,10 +238,10 @@ class RetryQueue:
 
 
 def _may_go(slice_: RecordSlice, topic: str) -> bool:
-    """A batch is of one topic. Records of a retry lane were not held to its window when they arrived."""
+    """A batch has one topic. Parked records are held to the window of their lane here, because they are never fresh."""
     if slice_.chunk.shown.topic != topic:
         return False
-    return not slice_.lane.parked or slice_.chunk.positions[slice_.stop - 1] < slice_.lane.window.before()
+    return not slice_.lane.parked or slice_.chunk.positions[slice_.stop - 1] < slice_.lane.window.delivery_limit()
 
 
 def _first_size(slices: list[RecordSlice]) -> int:
@@ -245,7 +250,7 @@ def _first_size(slices: list[RecordSlice]) -> int:
 
 
 def _fitting(slices: list[RecordSlice], budget: int) -> int:
-    """How many of the records fit into so many bytes."""
+    """How many of these records fit into so many bytes."""
     fits = 0
     for slice_ in slices:
         if slice_.size <= budget:

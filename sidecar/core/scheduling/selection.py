@@ -1,4 +1,4 @@
-"""What a worker can take, when a batch is complete, and what was selected for it. Pure."""
+"""What a worker can take, what is selected for it, and when a batch is complete. Pure."""
 
 from typing import NamedTuple
 
@@ -8,30 +8,32 @@ from sidecar.settings import BatchSettings
 
 
 class Capacity(NamedTuple):
-    """What the worker that waits can take."""
+    """How much the worker at hand can take."""
 
-    #: most bytes of a batch; a single record may exceed it
+    #: bytes of a batch; a single record may exceed it
     bytes: int
-    #: most bytes that its connection takes at all; 0: no record beyond `bytes` is wanted
+    #: bytes that its connection takes at all; 0: not even a single record may exceed `bytes`
     hard_bytes: int
 
 
 class Selection(NamedTuple):
-    """Records that go out together."""
+    """Records of the next batch."""
 
     slices: list[RecordSlice]
     closed_by: ClosedBy
     isolated: bool = False
     first_lease: int = 0
     uncounted_failures: int = 0
-    #: parcels that wait no more
+    #: redelivery groups that it uses up
     groups: tuple[RedeliveryGroup, ...] = ()
-    #: the session that gets it has nothing else in hand, and gets nothing else meanwhile
+    #: its records waited for redelivery; otherwise they were fresh
+    waited: bool = False
+    #: its session holds no other batch until it is settled
     exclusive: bool = False
 
 
 class Batching:
-    """A batch is closed by count, by bytes, or when its first record has lingered long enough."""
+    """A batch is closed by records, by bytes, or once its oldest record has lingered long enough."""
 
     def __init__(self, settings: BatchSettings) -> None:
         self.records = settings.records
@@ -39,7 +41,7 @@ class Batching:
         self.linger = float(settings.linger)
 
     def closed_by(self, records: int, size: int, oldest: float, now: float) -> ClosedBy | None:
-        """Why a batch of what is ready would be complete; None if it should wait for more."""
+        """Why a batch of what is ready is complete; None if it should wait for more."""
         if records >= self.records:
             return ClosedBy.RECORDS
         if size >= self.bytes:

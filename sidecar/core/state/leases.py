@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from itertools import islice
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from sidecar.core.state.lane import LanePhase
@@ -17,11 +18,13 @@ from sidecar.model.run_set import RunSet
 
 Holder = TypeVar("Holder")
 
+_FIRST = itemgetter(0)
+
 
 class LeasePhase(Enum):
-    """HELD -> SETTLED (the worker said how it went), or HELD -> ENDED (expired, or its session ended).
+    """HELD -> SETTLED (all of it, by the worker), or HELD -> ENDED (expired, or its session ended).
 
-    An ENDED lease may still be settled as long as its records wait for their next delivery.
+    An ENDED lease can still be settled while its records wait for their next delivery.
     """
 
     HELD = "held"
@@ -29,7 +32,20 @@ class LeasePhase(Enum):
     ENDED = "ended"
 
 
+class SettledPart(NamedTuple):
+    """Records that a settlement gave one outcome."""
+
+    slices: list[RecordSlice]
+    part: Part
+    #: the worker singled these records out: the rest of the batch had another outcome
+    blamed: bool
+    #: unsettled records covered by this statement: only if it is one is it known which record failed
+    covered: int
+
+
 class Lease(Generic[Holder]):
+    """One batch in the hands of a worker, from its delivery until it is forgotten."""
+
     __slots__ = (
         "deadline",
         "first_lease",
@@ -62,85 +78,131 @@ class Lease(Generic[Holder]):
         self.size = size(slices)
         self.phase = LeasePhase.HELD
         self.granted = now
-        #: seconds from the delivery after which it ends whatever happens
+        #: it expires so many seconds after the delivery
         self.limit = limit
-        #: its time starts when the batch was written to the worker
+        #: the batch was written to the worker: its time runs
         self.written = False
         #: on the loop's clock
         self.deadline = float("inf")
-        #: the lease that first failed with these records
+        #: the number of the lease that failed first with these records
         self.first_lease = number
         self.uncounted_failures = 0
-        #: these records are delivered with nothing else
+        #: these records are delivered with no others
         self.isolated = False
-        #: indexes that are settled; None: none or, once it is SETTLED, all
+        #: indexes that are settled; None: none or, once the lease is SETTLED, all
         self.settled: RunSet | None = None
-        #: what was said of which indexes, for settling twice: ascending, and neighbours with one outcome are one
+        #: (first index, count, outcome) of what was settled, ascending and merged, to compare repeated settlements with
         self.outcomes: list[tuple[int, int, Outcome]] = []
-        #: indexes of records that were settled when they were this sidecar's no more; None: none
+        #: indexes that were settled when their lane was gone already; None: none
         self.stale_indexes: RunSet | None = None
-        #: where the records went when it ended
+        #: the groups in which its records waited after it ended
         self.redeliveries: list[RedeliveryGroup] = []
 
     @property
     def ended(self) -> bool:
-        """It ended without a settlement: it expired, or its session ended."""
+        """It expired, or its session ended, before all of it was settled."""
         return self.phase is LeasePhase.ENDED
 
+    def note_outcome(self, first: int, records: int, outcome: Outcome) -> None:
+        """Remember the outcome of indexes that had none so far."""
+        known = self.outcomes
+        low = high = bisect_right(known, first, key=_FIRST)
+        if low and known[low - 1][2] is outcome and known[low - 1][0] + known[low - 1][1] == first:
+            low -= 1
+            first, records = known[low][0], known[low][1] + records
+        if high < len(known) and known[high][2] is outcome and first + records == known[high][0]:
+            records += known[high][1]
+            high += 1
+        known[low:high] = [(first, records, outcome)]
 
-class SettledPart(NamedTuple):
-    """Records that were settled just now, with one outcome."""
+    def forget_records(self) -> None:
+        """Drop the records of a finished lease. Its outcomes are kept."""
+        self.slices = []
+        self.redeliveries = []
 
-    slices: list[RecordSlice]
-    part: Part
-    #: the worker named these records: the rest of the batch fared otherwise
-    blamed: bool
-    #: of how many unsettled records that was said in one breath: only of one alone is it known that it failed
-    covered: int
+    def forget_unless_waiting(self) -> None:
+        """As `forget_records`, once none of them waits for its next delivery: until then the lease can be settled."""
+        if all(group.state is not RedeliveryState.WAITING for group in self.redeliveries):
+            self.forget_records()
+
+    def unsettled(self) -> list[RecordSlice]:
+        if self.settled is None:
+            return self.slices
+        out: list[RecordSlice] = []
+        for start, stop in self.settled.missing(Run(0, self.records)):
+            out.extend(between(self.slices, start, stop - start))
+        return out
+
+    def settled_otherwise(self, parts: Iterable[Part]) -> tuple[Range, ...]:
+        """Ranges of the parts that were settled with another outcome, or were stale, before."""
+        stale = RunSet()
+        known = self.outcomes
+        for part in parts:
+            end = part.first + part.count
+            # None of them overlap, so each part looks only at those that it meets.
+            for first, records, outcome in islice(known, max(0, bisect_right(known, part.first, key=_FIRST) - 1), None):
+                if first >= end:
+                    break
+                if outcome is not part.outcome:
+                    stale.add(Run(max(first, part.first), min(first + records, end)))
+            for run in self.stale_indexes or ():
+                stale.add(Run(max(run.start, part.first), min(run.stop, part.first + part.count)))
+        return tuple(Range(run.start, run.stop - run.start) for run in stale)
+
+    def still_waiting(self) -> list[tuple[int, RecordSlice]]:
+        """Records of an ended lease that were not delivered again yet, with their indexes. By record, as it is rare."""
+        waiting = {
+            (id(single.chunk), single.start)
+            for group in self.redeliveries
+            if group.state is RedeliveryState.WAITING
+            for slice_ in group.slices
+            for single in slice_.singles()
+        }
+        singles = (single for slice_ in self.slices for single in slice_.singles())
+        return [(index, single) for index, single in enumerate(singles) if (id(single.chunk), single.start) in waiting]
+
+    def remove_from_redelivery(self, done: Sequence[SettledPart]) -> None:
+        """These records of an ended lease do not wait any more: they were settled late."""
+        taken = {(id(slice_.chunk), slice_.start) for settled in done for slice_ in settled.slices}
+        if not taken:
+            return
+        for group in self.redeliveries:
+            if group.state is RedeliveryState.WAITING:
+                group.slices = [
+                    s for slice_ in group.slices for s in slice_.singles() if (id(s.chunk), s.start) not in taken
+                ]
+                if not group.slices:
+                    group.state = RedeliveryState.GONE
+
+    def drop_revoked(
+        self, result: SettleResult, settled: Sequence[SettledPart]
+    ) -> tuple[SettleResult, list[SettledPart]]:
+        """The result with the ranges whose lanes are gone as stale, and the parts without them.
+
+        Remembers these ranges, so that the same settlement gets the same answer again.
+        """
+        stale = RunSet(Run(each.first, each.first + each.count) for each in result.stale)
+        self.stale_indexes = stale_indexes = self.stale_indexes or RunSet()
+        left: list[SettledPart] = []
+        for each in settled:
+            index = each.part.first
+            for slice_ in each.slices:
+                if slice_.lane.phase is LanePhase.GONE:
+                    stale.add(Run(index, index + slice_.records))
+                    stale_indexes.add(Run(index, index + slice_.records))
+                else:
+                    part = replace(each.part, first=index, count=slice_.records)
+                    left.append(SettledPart([slice_], part, each.blamed, each.covered))
+                index += slice_.records
+        ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
+        return result._replace(status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left
 
 
-def note_outcome(lease: Lease[Holder], first: int, records: int, outcome: Outcome) -> None:
-    """Something was said of indexes of which nothing was said before."""
-    said = lease.outcomes
-    low = high = bisect_right(said, first, key=_first_of)
-    if low and said[low - 1][2] is outcome and said[low - 1][0] + said[low - 1][1] == first:
-        low -= 1
-        first, records = said[low][0], said[low][1] + records
-    if high < len(said) and said[high][2] is outcome and first + records == said[high][0]:
-        records += said[high][1]
-        high += 1
-    said[low:high] = [(first, records, outcome)]
-
-
-def _first_of(said: tuple[int, int, Outcome]) -> int:
-    return said[0]
-
-
-def forget_records(lease: Lease[Holder]) -> None:
-    """Drop what a finished lease refers to: only what was said of it is kept."""
-    lease.slices = []
-    lease.redeliveries = []
-
-
-def forget_unless_waiting(lease: Lease[Holder]) -> None:
-    if all(group.state is not RedeliveryState.WAITING for group in lease.redeliveries):
-        forget_records(lease)
-
-
-def unsettled(lease: Lease[Holder]) -> list[RecordSlice]:
-    if lease.settled is None:
-        return lease.slices
-    out: list[RecordSlice] = []
-    for start, stop in lease.settled.missing(Run(0, lease.records)):
-        out.extend(between(lease.slices, start, stop - start))
-    return out
-
-
-def positions_in(runs: Iterable[Run]) -> int:
+def _positions_in(runs: Iterable[Run]) -> int:
     return sum(run.stop - run.start for run in runs)
 
 
-def check_parts(records: int, settlement: Settlement) -> None:
+def _check_parts(records: int, settlement: Settlement) -> None:
     after = 0
     for part in settlement.parts:
         if part.count < 1 or part.first < after or part.first + part.count > records:
@@ -151,8 +213,8 @@ def check_parts(records: int, settlement: Settlement) -> None:
         after = part.first + part.count
 
 
-def expand_parts(records: int, settlement: Settlement) -> list[Part]:
-    """The settlement as parts: those it names and, unless it is partial, the rest."""
+def _expand_parts(records: int, settlement: Settlement) -> list[Part]:
+    """The settlement as parts: those it lists and, unless it is partial, the rest of the batch."""
     if settlement.outcome is None:
         return list(settlement.parts)
     out: list[Part] = []
@@ -167,50 +229,7 @@ def expand_parts(records: int, settlement: Settlement) -> list[Part]:
     return out
 
 
-def settled_otherwise(lease: Lease[Holder], parts: Iterable[Part]) -> tuple[Range, ...]:
-    """Ranges of the parts that were settled before with another outcome, or refused before."""
-    stale = RunSet()
-    said = lease.outcomes
-    for part in parts:
-        end = part.first + part.count
-        # No two of them overlap, so each part looks only at those that it meets.
-        for first, records, outcome in islice(said, max(0, bisect_right(said, part.first, key=_first_of) - 1), None):
-            if first >= end:
-                break
-            if outcome is not part.outcome:
-                stale.add(Run(max(first, part.first), min(first + records, end)))
-        for run in lease.stale_indexes or ():
-            stale.add(Run(max(run.start, part.first), min(run.stop, part.first + part.count)))
-    return tuple(Range(run.start, run.stop - run.start) for run in stale)
-
-
-def still_waiting(lease: Lease[Holder]) -> list[tuple[int, RecordSlice]]:
-    """Records of an ended lease that were not given out again, with their indexes. Record by record: this is rare."""
-    waiting = {
-        (id(single.chunk), single.start)
-        for group in lease.redeliveries
-        if group.state is RedeliveryState.WAITING
-        for slice_ in group.slices
-        for single in slice_.singles()
-    }
-    singles = (single for slice_ in lease.slices for single in slice_.singles())
-    return [(index, single) for index, single in enumerate(singles) if (id(single.chunk), single.start) in waiting]
-
-
-def remove_from_redelivery(lease: Lease[Holder], done: Sequence[SettledPart]) -> None:
-    taken = {(id(slice_.chunk), slice_.start) for settled in done for slice_ in settled.slices}
-    if not taken:
-        return
-    for group in lease.redeliveries:
-        if group.state is RedeliveryState.WAITING:
-            group.slices = [
-                s for slice_ in group.slices for s in slice_.singles() if (id(s.chunk), s.start) not in taken
-            ]
-            if not group.slices:
-                group.state = RedeliveryState.GONE
-
-
-#: leases that ended are remembered so far back, so that settling twice, or too late, is answered truthfully
+#: finished leases that are remembered, so that repeated and late settlements get a true answer
 REMEMBERED = 10_000
 
 
@@ -221,8 +240,8 @@ class Leases(Generic[Holder]):
         self._prefix = prefix
         self._number = 0
         self._held: dict[bytes, Lease[Holder]] = {}
-        self._ended: OrderedDict[bytes, Lease[Holder]] = OrderedDict()
-        #: a lease may stand here several times; only its own deadline counts
+        self._finished: OrderedDict[bytes, Lease[Holder]] = OrderedDict()
+        #: a lease may have several entries; only the one that equals its `deadline` counts
         self._deadlines: list[tuple[float, int, Lease[Holder]]] = []
 
     def __len__(self) -> int:
@@ -243,7 +262,7 @@ class Leases(Generic[Holder]):
         return lease
 
     def mark_written(self, id_: bytes, now: float) -> None:
-        """The batch was written to the worker: its time starts now."""
+        """The batch was written to the worker: the time of its lease starts now."""
         lease = self._held.get(id_)
         if lease is not None and not lease.written:
             lease.written = True
@@ -251,13 +270,13 @@ class Leases(Generic[Holder]):
             self._set_deadline(lease, now + lease.limit)
 
     def extend(self, id_: bytes, seconds: float, longest: float, now: float) -> Extended:
-        """Let it end so many seconds from now, if that is later; never past `longest` from its delivery."""
+        """Move the deadline to so many seconds from now, if that is later; never past `longest` from the delivery."""
         lease = self._held.get(id_)
         if lease is None:
-            status = SettleStatus.STALE if id_ in self._ended else SettleStatus.UNKNOWN
+            status = SettleStatus.STALE if id_ in self._finished else SettleStatus.UNKNOWN
             return Extended(id_, status)
         if not lease.written:
-            # Not written yet: the time that was asked for starts with the writing.
+            # The requested time starts once the batch is written.
             lease.limit = min(max(lease.limit, seconds), longest)
             return Extended(id_, None, lease.limit)
         deadline = min(now + seconds, lease.granted + longest)
@@ -266,6 +285,7 @@ class Leases(Generic[Holder]):
         return Extended(id_, None, max(0.0, lease.deadline - now))
 
     def next_deadline(self) -> float | None:
+        """When the next lease expires."""
         while self._deadlines:
             deadline, _, lease = self._deadlines[0]
             if lease.phase is LeasePhase.HELD and lease.deadline == deadline:
@@ -274,7 +294,7 @@ class Leases(Generic[Holder]):
         return None
 
     def expire(self, now: float) -> list[Lease[Holder]]:
-        """Leases whose time is over. The caller ends them."""
+        """Leases whose deadline has passed. The caller ends them."""
         out = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             lease = heapq.heappop(self._deadlines)[2]
@@ -283,28 +303,29 @@ class Leases(Generic[Holder]):
         return out
 
     def end(self, lease: Lease[Holder]) -> list[RecordSlice]:
-        """The lease ended without a word. Answers what is unsettled of it; the caller names its heirs."""
+        """The lease ended without a settlement. Returns its unsettled records; the caller adds the groups in which
+        they wait to `Lease.redeliveries`."""
         del self._held[lease.id]
         lease.phase = LeasePhase.ENDED
         self._remember(lease)
-        return unsettled(lease)
+        return lease.unsettled()
 
     def check(self, settlements: Iterable[Settlement]) -> None:
         """Raises `InvalidRequest` if the parts of any settlement do not fit its batch."""
         for settlement in settlements:
             if settlement.parts:
-                lease = self._held.get(settlement.lease) or self._ended.get(settlement.lease)
+                lease = self._held.get(settlement.lease) or self._finished.get(settlement.lease)
                 if lease is not None:
-                    check_parts(lease.records, settlement)
+                    _check_parts(lease.records, settlement)
 
     def settle(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[SettledPart]]:
-        """Take a worker's word, which must have passed `check`. Answers the result, the lease, and what was settled."""
+        """Apply a settlement that has passed `check`. Returns the result, the lease, and the parts that took effect."""
         id_ = settlement.lease
         lease = self._held.get(id_)
         if lease is None:
             return self._settle_ended(settlement)
         if not settlement.parts and settlement.outcome is not None and lease.settled is None:
-            # The usual case: one word for the whole batch.
+            # The usual case: one outcome for the whole batch.
             lease.outcomes.append((0, lease.records, settlement.outcome))
             self._close(lease)
             part = Part(0, lease.records, settlement.outcome, settlement.reason, settlement.retry_after)
@@ -315,21 +336,21 @@ class Leases(Generic[Holder]):
             )
         settled = lease.settled if lease.settled is not None else RunSet()
         done: list[SettledPart] = []
-        parts = expand_parts(lease.records, settlement)
+        parts = _expand_parts(lease.records, settlement)
         missing = [settled.missing(Run(part.first, part.first + part.count)) for part in parts]
-        own_words = set(map(id, settlement.parts))
-        others = sum(positions_in(runs) for part, runs in zip(parts, missing, strict=True) if id(part) not in own_words)
+        listed = set(map(id, settlement.parts))
+        rest = sum(_positions_in(runs) for part, runs in zip(parts, missing, strict=True) if id(part) not in listed)
         for part, runs in zip(parts, missing, strict=True):
-            covered = positions_in(runs) if id(part) in own_words else others
+            covered = _positions_in(runs) if id(part) in listed else rest
             for start, stop in runs:
                 piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after)
                 blamed = piece.count < lease.records
                 done.append(SettledPart(between(lease.slices, start, stop - start), piece, blamed, covered))
-        stale = settled_otherwise(lease, parts)
+        stale = lease.settled_otherwise(parts)
         for settled_now in done:
             part = settled_now.part
             settled.add(Run(part.first, part.first + part.count))
-            note_outcome(lease, part.first, part.count, part.outcome)
+            lease.note_outcome(part.first, part.count, part.outcome)
         lease.settled = settled
         if len(settled) == lease.records:
             self._close(lease)
@@ -338,40 +359,40 @@ class Leases(Generic[Holder]):
         return SettleResult(id_, status, stale, detail), lease, done
 
     def group_finished(self, group: RedeliveryGroup) -> None:
-        """The parcel stopped waiting. An ended lease whose records wait no more keeps only what was said of it."""
+        """The group stopped waiting. An ended lease none of whose records waits any more keeps only its outcomes."""
         if group.expired_lease is not None:
-            forget_unless_waiting(group.expired_lease)
+            group.expired_lease.forget_unless_waiting()
 
     def _settle_ended(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[SettledPart]]:
-        lease = self._ended.get(settlement.lease)
+        lease = self._finished.get(settlement.lease)
         if lease is None:
-            detail = "no such lease: it is from before a restart, was settled long ago, or never was"
+            detail = "no such lease: it is from before a restart, was settled long ago, or never existed"
             return SettleResult(settlement.lease, SettleStatus.UNKNOWN, (), detail), None, []
-        parts = expand_parts(lease.records, settlement)
+        parts = _expand_parts(lease.records, settlement)
         stale = RunSet(Run(part.first, part.first + part.count) for part in parts)
         for first, records, _ in lease.outcomes:
             stale.discard(Run(first, first + records))
-        for range_ in settled_otherwise(lease, parts):
+        for range_ in lease.settled_otherwise(parts):
             stale.add(Run(range_.first, range_.first + range_.count))
         done: list[SettledPart] = []
         firsts = [part.first for part in parts]
-        for index, single in still_waiting(lease):
+        for index, single in lease.still_waiting():
             at = bisect_right(firsts, index) - 1
             if at < 0 or index >= parts[at].first + parts[at].count:
                 continue
             part = parts[at]
             stale.discard(Run(index, index + 1))
-            # What is to be retried waits for that already; an ack or a reject that comes late spares the retry.
+            # The records wait for their retry already; only a late ack or reject makes a difference.
             if part.outcome in (Outcome.ACK, Outcome.REJECT):
                 piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
                 done.append(SettledPart([single], piece, blamed=True, covered=1))
-                note_outcome(lease, index, 1, part.outcome)
-        remove_from_redelivery(lease, done)
-        forget_unless_waiting(lease)
+                lease.note_outcome(index, 1, part.outcome)
+        lease.remove_from_redelivery(done)
+        lease.forget_unless_waiting()
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
         if not ranges:
             return SettleResult(lease.id, SettleStatus.SETTLED), lease, done
-        detail = "settled otherwise before, or the lease ended and its records were given out again"
+        detail = "settled otherwise before, or the lease ended and its records were delivered again"
         return SettleResult(lease.id, SettleStatus.STALE, ranges, detail), lease, done
 
     def _close(self, lease: Lease[Holder]) -> None:
@@ -381,38 +402,14 @@ class Leases(Generic[Holder]):
         self._remember(lease)
 
     def _remember(self, lease: Lease[Holder]) -> None:
-        self._ended[lease.id] = lease
-        if len(self._ended) > REMEMBERED:
-            self._ended.popitem(last=False)
+        self._finished[lease.id] = lease
+        if len(self._finished) > REMEMBERED:
+            self._finished.popitem(last=False)
 
     def _set_deadline(self, lease: Lease[Holder], deadline: float) -> None:
         lease.deadline = deadline
         heapq.heappush(self._deadlines, (deadline, lease.number, lease))
         if len(self._deadlines) > 4 * len(self._held) + 1000:
-            # Deadlines of leases that were settled long before them would pile up.
+            # Otherwise entries of leases that are settled long before their deadline pile up.
             self._deadlines = [(held.deadline, held.number, held) for held in self._held.values()]
             heapq.heapify(self._deadlines)
-
-
-def drop_revoked(
-    lease: Lease[Holder], result: SettleResult, settled: Sequence[SettledPart]
-) -> tuple[SettleResult, list[SettledPart]]:
-    """What is left of a settlement, and its result with the ranges named that are stale.
-
-    The lease remembers what was refused, so that saying it again gets the same answer.
-    """
-    stale = RunSet(Run(each.first, each.first + each.count) for each in result.stale)
-    lease.stale_indexes = stale_indexes = lease.stale_indexes or RunSet()
-    left: list[SettledPart] = []
-    for each in settled:
-        index = each.part.first
-        for slice_ in each.slices:
-            if slice_.lane.phase is LanePhase.GONE:
-                stale.add(Run(index, index + slice_.records))
-                stale_indexes.add(Run(index, index + slice_.records))
-            else:
-                part = replace(each.part, first=index, count=slice_.records)
-                left.append(SettledPart([slice_], part, each.blamed, each.covered))
-            index += slice_.records
-    ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
-    return result._replace(status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left

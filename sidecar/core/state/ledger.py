@@ -1,4 +1,4 @@
-"""What is settled in one lane, and so how far the broker may be told."""
+"""What is settled in one lane, and so what can be committed. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -8,43 +8,43 @@ from sidecar.model.run_set import RunSet
 
 
 class Ledger:
-    """The books of one lane, from its assignment to its end. Pure.
+    """The settled positions of one epoch of a lane.
 
-    Positions arrive in order but need not be contiguous: compaction and transaction markers leave gaps. A record
-    answers for the gap before it, so that settled records join into runs whatever lies between them.
-    Work is done in runs: settling a thousand contiguous records costs what settling one does.
+    Positions arrive in order but need not be contiguous: compaction and transaction markers leave gaps. Settling a
+    record settles the gap before it, so settled records always form runs. Work is done in runs: settling a thousand
+    contiguous records costs what settling one does.
     """
 
-    __slots__ = ("_beyond", "_changed", "_floor", "committed", "tracked")
+    __slots__ = ("_beyond", "_changed", "_low_watermark", "committed", "tracked")
 
     def __init__(self, start: int, settled: Iterable[Run] = ()) -> None:
-        #: what the broker was told last: everything before it is settled
+        #: the position of the last commit
         self.committed = start
         #: the next position to arrive
         self.tracked = start
-        self._floor = start
+        self._low_watermark = start
         self._changed = False
         self._beyond = RunSet(Run(max(run.start, start), run.stop) for run in settled)
-        self._raise_floor()
+        self._raise_low_watermark()
 
     @property
-    def floor(self) -> int:
+    def low_watermark(self) -> int:
         """Everything before it is settled; the record at it is not, or has not arrived."""
-        return self._floor
+        return self._low_watermark
 
     @property
     def settled_beyond(self) -> int:
-        """Positions beyond the floor that are settled."""
+        """Positions beyond the low watermark that are settled."""
         return len(self._beyond)
 
     def track(self, positions: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Take in records as they arrive. Answers which of them are new and unsettled: (first index, index after
-        the last, position from which the first one answers).
+        """Records arrived. Returns those that are new and unsettled, as (first index, index after the last, first
+        position that is settled with them).
 
-        What was tracked before is dropped, so a record that the broker gives twice counts once; what an earlier
-        life of the sidecar settled is dropped too.
+        Records that were tracked before are left out, so one that the broker sends twice counts once; so are those
+        that an earlier run of the sidecar settled.
         """
-        low = max(self.tracked, self._floor)
+        low = max(self.tracked, self._low_watermark)
         begin = bisect_left(positions, low)
         end = len(positions)
         if begin == end:
@@ -62,56 +62,57 @@ class Ledger:
                 fresh.append((at, left, low))
                 low = positions[left - 1] + 1
             if right > left:
-                # The settled records answer for the gap before them, like all records.
+                # Settled records settle the gap before them, like all records.
                 self._beyond.add(Run(low, run.start))
                 low = positions[right - 1] + 1
             at = right
         if at < end:
             fresh.append((at, end, low))
-        self._raise_floor()
+        self._raise_low_watermark()
         return fresh
 
     def advance(self, position: int) -> None:
-        """There is no further record before `position`."""
+        """There are no further records before `position`."""
         if position > self.tracked:
             gap = Run(self.tracked, position)
             self.tracked = position
             self.settle(gap)
 
     def settle(self, run: Run) -> None:
-        """Settle positions. Settling again what is settled changes nothing."""
+        """Settle positions. Settling them again changes nothing."""
         start, stop = run
-        if stop <= self._floor:
+        if stop <= self._low_watermark:
             return
-        if start <= self._floor and not self._beyond:
-            self._floor = stop
+        if start <= self._low_watermark and not self._beyond:
+            self._low_watermark = stop
         else:
-            self._beyond.add(Run(max(start, self._floor), stop))
-            self._raise_floor()
+            self._beyond.add(Run(max(start, self._low_watermark), stop))
+            self._raise_low_watermark()
         self._changed = True
 
     def committable(self, *, with_beyond: bool) -> Commit | None:
-        """What to tell the broker next, or None when it knows. `with_beyond`: acks beyond the floor are told too."""
+        """The next commit; None if nothing has changed since the last one. `with_beyond`: it carries the settled runs
+        beyond the low watermark."""
         if with_beyond:
-            # By `iter`: a tuple would first make room for as many as there are positions, which may be astronomic.
-            return Commit(self._floor, tuple(iter(self._beyond))) if self._changed else None
-        return Commit(self._floor) if self._floor > self.committed else None
+            # By `iter`: `tuple` would first allocate room for `len`, which is the number of positions.
+            return Commit(self._low_watermark, tuple(iter(self._beyond))) if self._changed else None
+        return Commit(self._low_watermark) if self._low_watermark > self.committed else None
 
     def commit_sent(self) -> None:
-        """What `committable` gave is on its way; what is settled from now on is news."""
+        """The last result of `committable` is on its way; what is settled from now on needs another commit."""
         self._changed = False
 
     def commit_failed(self) -> None:
         self._changed = True
 
     def commit_done(self, commit: Commit) -> None:
-        """The broker has it."""
+        """The broker has stored it."""
         self.committed = max(self.committed, commit.position)
 
-    def _raise_floor(self) -> None:
+    def _raise_low_watermark(self) -> None:
         first = self._beyond.first
-        if first is not None and first.start <= self._floor:
-            self._floor = max(self._floor, first.stop)
+        if first is not None and first.start <= self._low_watermark:
+            self._low_watermark = max(self._low_watermark, first.stop)
             self._beyond.pop_first()
-            # Also when this comes of records arriving that were settled before: the broker does not know the new floor.
+            # Also if records have arrived that were settled before: the broker does not know the new watermark.
             self._changed = True

@@ -1,32 +1,32 @@
-"""What records may hold in memory, and which lanes must be paused. Pure."""
+"""How much memory records may hold, and which lanes must be paused for it. Pure."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from sidecar.settings import MemorySettings
 
-#: a lane that was paused goes on when it, or the common part, is down to this share
+#: a paused lane resumes once its own or the common part is down to this share
 _RESUME = 0.8
-#: most of the common part that one fetch may take: less than what lies between pausing and resuming
+#: the share of the common part that one fetch may take: less than lies between pausing and resuming
 _FETCH = 0.125
 
 
-class Held(NamedTuple):
-    """What a lane holds."""
+class LaneUsage(NamedTuple):
+    """What a lane has in memory."""
 
     name: Hashable
     records: int
     bytes: int
-    #: a lane of the retry topic
+    #: the lane belongs to the retry topic, whose records only wait
     waits_only: bool
 
 
 class Memory:
-    """Half of the limit is shared out evenly: each lane is guaranteed its part. The rest is common.
+    """Half of the limit is divided evenly: each lane is guaranteed its own part. The rest is common.
 
-    A lane is full when it has used up its own part and the common one has no room for another fetch. So a slow
-    lane can take the common part, and nothing of what belongs to the others. Lanes of the retry topic only wait;
-    they get nothing of the common part. What a fetch brings beyond a lane's own part counts as common, whoever has it.
+    A lane is full when it has used up its own part and the common part has no room for another fetch. So a slow lane
+    can take all of the common part, but nothing that is guaranteed to others. Lanes of the retry topic get nothing of
+    the common part. What a lane has beyond its own part counts as common.
     """
 
     def __init__(self, settings: MemorySettings) -> None:
@@ -37,15 +37,15 @@ class Memory:
         )
         self._full: set[Hashable] = set()
 
-    def full(self, lanes: Iterable[Held]) -> set[Hashable]:
-        """Which lanes must be paused. Remembers who was full: full at 100 %, free again at 80 %."""
+    def full(self, lanes: Iterable[LaneUsage]) -> set[Hashable]:
+        """The names of the lanes that must be paused. Full at 100 %, free again at 80 %: it remembers who was full."""
         lanes = list(lanes)
         full = self._full_by(self._limits[0], self._fetch[0], [(lane, lane.records) for lane in lanes])
         full |= self._full_by(self._limits[1], self._fetch[1], [(lane, lane.bytes) for lane in lanes])
         self._full = full
         return full
 
-    def _full_by(self, limit: int, fetch: int, lanes: Sequence[tuple[Held, int]]) -> set[Hashable]:
+    def _full_by(self, limit: int, fetch: int, lanes: Sequence[tuple[LaneUsage, int]]) -> set[Hashable]:
         half = limit / 2
         own = half / max(1, len(lanes))
         common = sum(max(0.0, used - own) for _, used in lanes)
@@ -59,7 +59,7 @@ class Memory:
         return full
 
     def next_fetch(self, records: int, size: int) -> tuple[int, int]:
-        """How much to fetch at a time while so much is held: at least one record."""
+        """The records and bytes of the next fetch while so much is in memory: at least one record."""
         return (
             max(1, min(self._fetch[0], self._limits[0] - records)),
             max(1, min(self._fetch[1], self._limits[1] - size)),

@@ -1,15 +1,15 @@
-"""Which records of a lane may go now. Pure, one per lane.
+"""Which records of a lane may be delivered now. Pure, one per lane.
 
-One rule serves all three orders. A record is *out* from its first delivery until it is settled (delivered, waiting
-for a retry, or being put aside). Records may go together if every earlier record of the same key that is
-not settled goes with them:
+One rule serves all three orders. A record is *out* from its first delivery until it is settled: delivered, waiting for
+its retry, or being written aside. Records may be delivered if every earlier unsettled record of their key is delivered
+with them:
 
-- `none`  no record minds any other
-- `key`   records of one key mind each other; a record without a key minds nobody
-- `lane`  all records of the lane mind each other
+- `none`  no record has a key
+- `key`   by the key of the record; a record without a key waits for none
+- `lane`  all records of the lane have the same key
 
-Fresh records arrive by `add` in the order of their positions and leave by `take`; records that came back ask by
-`eligible`; `leave` says that records are settled.
+Fresh records arrive by `add` in the order of their positions and leave by `take`. `eligible` says which returned
+records may be delivered. `leave` says that records are settled.
 """
 
 from abc import ABC, abstractmethod
@@ -26,11 +26,11 @@ _ANY_SIZE = 1 << 62
 
 
 class Ordering(ABC):
-    """Fresh records of one lane, and who must wait for whom."""
+    """The fresh records of one lane, and which records must wait for which."""
 
     def __init__(self) -> None:
         self._fresh: deque[RecordSlice] = deque()
-        #: fresh records, also those that wait for their key
+        #: including those that wait for their key
         self.fresh_records = 0
         self.fresh_bytes = 0
 
@@ -41,40 +41,40 @@ class Ordering(ABC):
 
     @abstractmethod
     def available(self) -> bool:
-        """Whether `take` may give anything. May say yes in vain, never no."""
+        """Whether `take` may return something. May return a false positive."""
 
     @abstractmethod
-    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[RecordSlice]:
-        """Fresh records that may go now: at most so many, of at most so many bytes, below position `before`, which
-        never falls.
+    def take(self, records: int, size: int, limit: int, *, force: bool = True) -> list[RecordSlice]:
+        """Fresh records that may be delivered now: at most so many, of at most so many bytes, before position `limit`,
+        which never falls. They are out from then on.
 
-        With `force` the first one is given even if it alone exceeds `size`. They are out from then on.
+        With `force` the first record may exceed `size`.
         """
 
     @abstractmethod
     def eligible(self, slices: Sequence[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
-        """Of records of this lane that are out and came back, by position: those that may go now, and those that
-        must wait."""
+        """Splits returned records of this lane, sorted by position, into those that may be delivered now and those
+        that must wait."""
 
     @abstractmethod
     def leave(self, slices: Sequence[RecordSlice]) -> None:
-        """These records are settled: nobody waits for them any more."""
+        """These records are settled: no other waits for them any more."""
 
     def first_position(self) -> int | None:
-        """Of the record that `take` looks at next; None if there is none."""
+        """The position of the record that `take` considers next; None if there is none."""
         return _position(self._fresh[0]) if self._fresh else None
 
     def clear(self) -> None:
-        """Forget all fresh records: the lane is going."""
+        """Forget all fresh records: the lane is not delivered any more."""
         self._fresh.clear()
         self.fresh_records = self.fresh_bytes = 0
 
-    def _pop(self, records: int, size: int, before: int) -> RecordSlice | None:
-        """The next fresh records of one span within the limits; None if there are none."""
+    def _pop(self, records: int, size: int, limit: int) -> RecordSlice | None:
+        """The next fresh records of one slice within the limits; None if there are none."""
         if not self._fresh:
             return None
         slice_ = self._fresh[0]
-        fits = self._fits(slice_, records, size, before)
+        fits = self._fits(slice_, records, size, limit)
         if fits <= 0:
             return None
         if fits < slice_.records:
@@ -86,11 +86,11 @@ class Ordering(ABC):
         return slice_
 
     @staticmethod
-    def _fits(slice_: RecordSlice, records: int, size: int, before: int) -> int:
+    def _fits(slice_: RecordSlice, records: int, size: int, limit: int) -> int:
         chunk, start = slice_.chunk, slice_.start
         most = min(slice_.stop, start + records)
-        if chunk.positions[most - 1] >= before:
-            most = bisect_left(chunk.positions, before, start, most)
+        if chunk.positions[most - 1] >= limit:
+            most = bisect_left(chunk.positions, limit, start, most)
         if chunk.size(start, most) > size:
             used = chunk.ends[start - 1] if start else 0
             most = bisect_left(chunk.ends, used + size + 1, start, most)
@@ -101,13 +101,13 @@ class NoOrder(Ordering):
     def available(self) -> bool:
         return bool(self._fresh)
 
-    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[RecordSlice]:
+    def take(self, records: int, size: int, limit: int, *, force: bool = True) -> list[RecordSlice]:
         out: list[RecordSlice] = []
         while records > 0:
-            slice_ = self._pop(records, size, before)
+            slice_ = self._pop(records, size, limit)
             if slice_ is None:
                 if force and not out and self._fresh:
-                    slice_ = self._pop(1, _ANY_SIZE, before)
+                    slice_ = self._pop(1, _ANY_SIZE, limit)
                 if slice_ is None:
                     break
             out.append(slice_)
@@ -130,10 +130,10 @@ class LaneOrder(NoOrder):
     def available(self) -> bool:
         return bool(self._fresh) and not self._out
 
-    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[RecordSlice]:
+    def take(self, records: int, size: int, limit: int, *, force: bool = True) -> list[RecordSlice]:
         if self._out:
             return []
-        out = super().take(records, size, before, force=force)
+        out = super().take(records, size, limit, force=force)
         for slice_ in out:
             self._out.add(slice_.run)
         return out
@@ -142,7 +142,7 @@ class LaneOrder(NoOrder):
         first = self._out.first
         expected: int | None = first.start if first else None
         for index, slice_ in enumerate(slices):
-            # All that is out before this record must go with it.
+            # All records before this one that are out must go with it.
             if expected is None or slice_.run.start > expected:
                 return list(slices[:index]), list(slices[index:])
             expected = self._out.next_from(slice_.run.stop)
@@ -158,28 +158,28 @@ class KeyOrder(Ordering):
         super().__init__()
         #: positions that are out, by key
         self._out: dict[bytes, RunSet] = {}
-        #: fresh records that met their key out, by key
-        self._held: dict[bytes, deque[RecordSlice]] = {}
-        #: keys of held records that are out no more
+        #: fresh records whose key was out when they were due, by key
+        self._blocked: dict[bytes, deque[RecordSlice]] = {}
+        #: keys of blocked records that are not out any more
         self._ready: deque[bytes] = deque()
 
     def available(self) -> bool:
         return bool(self._ready or self._fresh)
 
-    def take(self, records: int, size: int, before: int, *, force: bool = True) -> list[RecordSlice]:
+    def take(self, records: int, size: int, limit: int, *, force: bool = True) -> list[RecordSlice]:
         out: list[RecordSlice] = []
         together: set[bytes] = set()
         waited = bool(self._ready)
         while records > 0:
             room = _ANY_SIZE if force and not out else size
-            # What waited for its key goes before all that came later, so that it does not starve.
-            single = self._pop_held(room, before) if self._ready else self._pop(1, room, before)
+            # Records that waited for their key go before all later ones, so that they do not starve.
+            single = self._pop_blocked(room, limit) if self._ready else self._pop(1, room, limit)
             if single is None:
                 break
             key = key_of(single.chunk.frames[single.start])
             if key is not None:
                 if key in self._out and key not in together:
-                    self._hold(key, single)
+                    self._block(key, single)
                     continue
                 together.add(key)
                 self._go_out(key, single)
@@ -187,7 +187,7 @@ class KeyOrder(Ordering):
             records -= 1
             size -= single.size
         if self._ready and self._ready[0] in together:
-            # Not all that was held of it went, so the rest waits again.
+            # Not all blocked records of this key were taken, so the rest waits again.
             self._ready.popleft()
         return joined(sorted(out, key=_position) if waited else out)
 
@@ -219,37 +219,37 @@ class KeyOrder(Ordering):
             self._out[key].discard(Run(position, position + 1))
             if not self._out[key]:
                 del self._out[key]
-                if key in self._held:
+                if key in self._blocked:
                     self._ready.append(key)
 
     def first_position(self) -> int | None:
-        return _position(self._held[self._ready[0]][0]) if self._ready else super().first_position()
+        return _position(self._blocked[self._ready[0]][0]) if self._ready else super().first_position()
 
     def clear(self) -> None:
         super().clear()
-        self._held.clear()
+        self._blocked.clear()
         self._ready.clear()
 
     def _go_out(self, key: bytes, single: RecordSlice) -> None:
         position = _position(single)
         self._out.setdefault(key, RunSet()).add(Run(position, position + 1))
 
-    def _hold(self, key: bytes, single: RecordSlice) -> None:
-        self._held.setdefault(key, deque()).append(single)
+    def _block(self, key: bytes, single: RecordSlice) -> None:
+        self._blocked.setdefault(key, deque()).append(single)
         self.fresh_records += 1
         self.fresh_bytes += single.size
 
-    def _pop_held(self, size: int, before: int) -> RecordSlice | None:
-        """The next record of the first key that is ready, if it is within the limits."""
+    def _pop_blocked(self, size: int, limit: int) -> RecordSlice | None:
+        """The next record of the first ready key, if it is within the limits."""
         key = self._ready[0]
-        held = self._held[key]
-        if held[0].size > size or _position(held[0]) >= before:
+        blocked = self._blocked[key]
+        if blocked[0].size > size or _position(blocked[0]) >= limit:
             return None
-        single = held.popleft()
+        single = blocked.popleft()
         self.fresh_records -= 1
         self.fresh_bytes -= single.size
-        if not held:
-            del self._held[key]
+        if not blocked:
+            del self._blocked[key]
             self._ready.popleft()
         return single
 

@@ -1,4 +1,4 @@
-"""Records on the move: spans of a chunk with their history, and parcels of spans that travel together."""
+"""Consecutive records of a chunk with what happened to them, and groups of them that are redelivered together. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,41 +12,43 @@ if TYPE_CHECKING:
     from sidecar.core.state.leases import Lease
 
 
-class History(NamedTuple):
+class DeliveryHistory(NamedTuple):
     """What happened to records before this delivery."""
 
-    #: counted outcomes: nacks and expiries of the record alone, and lost sessions
+    #: nacks and expiries of the record alone, and lost sessions: shown as `attempt`
     failures: int = 0
-    #: those of them that speak against the record: not while the handler was known to be down
+    #: those that count against the record: not the ones during an outage of the handler
     counted_failures: int = 0
-    #: lost sessions among those that speak against it
+    #: lost sessions that count against it
     worker_crashes: int = 0
-    #: an earlier outcome is not known
+    #: the outcome of an earlier delivery is not known
     possibly_processed: bool = False
     #: when they first failed, on the loop's clock
     first_failed: float | None = None
-    #: deliver in batches of at most this many records; 0: no limit. Survives parking, where groups do not.
+    #: deliver in batches of at most so many records; 0: no limit. Survives parking, which groups do not.
     max_batch_size: int = 0
 
 
-#: workers that must have died with a record in hand before it is suspected
+#: worker crashes after which a record is suspected to cause them
 SUSPECTED = 2
 
-FRESH = History()
-POSSIBLY_PROCESSED = History(possibly_processed=True)
+FRESH = DeliveryHistory()
+POSSIBLY_PROCESSED = DeliveryHistory(possibly_processed=True)
 
 
 class RecordSlice:
-    """Consecutive records of one chunk with one history. Immutable by convention; slots because there are many."""
+    """Consecutive records of one chunk with one history. Immutable by convention."""
 
     __slots__ = ("chunk", "history", "lane", "low", "records", "size", "start", "stop")
 
-    def __init__(self, lane: "LaneState", chunk: Chunk, start: int, stop: int, low: int, history: History = FRESH):
+    def __init__(
+        self, lane: "LaneState", chunk: Chunk, start: int, stop: int, low: int, history: DeliveryHistory = FRESH
+    ):
         self.lane = lane
         self.chunk = chunk
         self.start = start
         self.stop = stop
-        #: the first record answers for the positions from here on
+        #: settling the first record settles the positions from here on: those of the gap before it
         self.low = low
         self.history = history
         self.records = stop - start
@@ -55,7 +57,7 @@ class RecordSlice:
 
     @property
     def run(self) -> Run:
-        """The positions that these records answer for."""
+        """The positions that are settled with these records."""
         return Run(self.low, self.chunk.positions[self.stop - 1] + 1)
 
     def cut(self, at: int) -> tuple["RecordSlice", "RecordSlice"]:
@@ -67,13 +69,13 @@ class RecordSlice:
         )
 
     def slice(self, first: int, stop: int) -> "RecordSlice":
-        """Records first <= i < stop of this span."""
+        """Records first <= i < stop of this slice."""
         if first == 0 and stop == self.stop - self.start:
             return self
         low = self.low if first == 0 else self.chunk.positions[self.start + first - 1] + 1
         return RecordSlice(self.lane, self.chunk, self.start + first, self.start + stop, low, self.history)
 
-    def with_history(self, history: History) -> "RecordSlice":
+    def with_history(self, history: DeliveryHistory) -> "RecordSlice":
         return RecordSlice(self.lane, self.chunk, self.start, self.stop, self.low, history)
 
     def singles(self) -> "Iterable[RecordSlice]":
@@ -111,7 +113,7 @@ def between(slices: Sequence[RecordSlice], first: int, records: int) -> list[Rec
 
 
 def redeliveries(slices: Sequence[RecordSlice]) -> tuple[Redelivery, ...]:
-    """What a batch of these spans says of earlier deliveries."""
+    """What a batch of these slices tells its worker of earlier deliveries."""
     if len(slices) == 1 and slices[0].history is FRESH:
         return ()
     out: list[Redelivery] = []
@@ -135,7 +137,7 @@ def redeliveries(slices: Sequence[RecordSlice]) -> tuple[Redelivery, ...]:
 
 
 def joined(singles: Sequence[RecordSlice]) -> list[RecordSlice]:
-    """Neighbours of one chunk become one span again, so that settling them costs one run."""
+    """Neighbours of one chunk become one slice again, so that settling them costs one run."""
     out: list[RecordSlice] = []
     for single in singles:
         last = out[-1] if out else None
@@ -147,7 +149,7 @@ def joined(singles: Sequence[RecordSlice]) -> list[RecordSlice]:
 
 
 def sort_by_position(slices: Sequence[RecordSlice]) -> list[RecordSlice]:
-    """By lane and position, as a batch has them."""
+    """By lane and position, as in a batch."""
     lanes: dict[int, int] = {}
     for slice_ in slices:
         lanes.setdefault(id(slice_.lane), len(lanes))
@@ -155,9 +157,9 @@ def sort_by_position(slices: Sequence[RecordSlice]) -> list[RecordSlice]:
 
 
 class RedeliveryState(Enum):
-    """WAITING -> LEASED (delivered), ASIDE (being dead-lettered or parked) or GONE (settled late, or lane gone).
+    """WAITING -> LEASED (delivered), ASIDE (being written to a side topic) or GONE (settled late, or lane gone).
 
-    LEASED and ASIDE parcels never come back as the same parcel: what fails again travels in a new one.
+    A group never waits again: records that fail again get a new one.
     """
 
     WAITING = "waiting"
@@ -168,21 +170,21 @@ class RedeliveryState(Enum):
 
 @dataclass(slots=True, eq=False)
 class RedeliveryGroup:
-    """Records that came back and wait for their next delivery, together."""
+    """Records that wait for their next delivery together."""
 
     slices: list[RecordSlice]
-    #: when it may go, on the loop's clock
+    #: when it may be delivered, on the loop's clock
     due: float
-    #: deliver exactly this, with nothing else: one of these records may be poison
+    #: deliver these records with no others: one of them may be poison
     isolated: bool = False
-    #: the lease that first failed, so that an outage is told by different batches failing
+    #: the lease that failed first, so that an outage shows in different batches failing
     first_lease: int = 0
-    #: failures of the whole parcel that did not count against its records
+    #: failures of the whole group that did not count against its records
     uncounted_failures: int = 0
-    #: the lease that ended with these records: it may still be settled while they wait
+    #: the lease that ended with these records: it can still be settled while they wait
     expired_lease: "Lease[Any] | None" = None
-    #: cannot be parked
-    stays: bool = False
+    #: the retry topic does not take it
+    never_park: bool = False
     state: RedeliveryState = RedeliveryState.WAITING
 
     @property
@@ -191,5 +193,5 @@ class RedeliveryGroup:
 
     @property
     def suspected(self) -> bool:
-        """Its record was there when two workers died. By then it travels alone."""
+        """Its record was in the hands of workers that crashed. By then it is in a group of its own."""
         return self.slices[0].history.worker_crashes >= SUSPECTED

@@ -1,4 +1,4 @@
-"""How far past its committed position a lane may be delivered."""
+"""How far past its committed position a lane may be delivered. Pure."""
 
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -6,38 +6,39 @@ from collections import deque
 from sidecar.model.records import Chunk
 from sidecar.settings import WindowSettings
 
-#: a lane that was full is fetched again when this share of its window is used
+#: a lane that was full is fetched again once no more than this share of its window is used
 _RESUME = 0.8
 
 
 class Window:
-    """Measures along one lane from its committed position: in records, bytes and positions. Pure.
+    """Limits what may be delivered past the committed position of one lane, in records, bytes and positions.
 
-    The first record past the committed position is always within the window, so a lane can never lock itself.
-    Costs by what arrived beyond the window, which is little, not by what is inside.
+    The first record past the committed position is always within the window, so that a lane cannot lock itself up.
+    The cost depends on what has arrived beyond the window, which is little, not on what is inside it.
     """
 
-    __slots__ = ("_before", "_bytes", "_chunks", "_committed", "_full", "_records", "_settings", "_tracked")
+    __slots__ = ("_bytes", "_chunks", "_committed", "_full", "_limit", "_records", "_settings", "_tracked")
 
     def __init__(self, settings: WindowSettings, start: int) -> None:
         self._settings = settings
-        #: chunks with records past the committed position, the index of the first of those, and when they arrived
+        #: chunks with records past the committed position: chunk, index of the first such record, time of arrival
         self._chunks: deque[tuple[Chunk, int, float]] = deque()
         #: past the committed position
         self._records = 0
         self._bytes = 0
         self._committed = start
         self._tracked = start
-        self._before: int | None = None
+        #: None: not measured since the last change
+        self._limit: int | None = None
         self._full = False
 
     @property
     def records(self) -> int:
-        """How many arrived past the committed position."""
+        """Records that have arrived past the committed position."""
         return self._records
 
     def track(self, chunk: Chunk, now: float) -> None:
-        """Records arrived. Those that the broker gives for the second time do not count again."""
+        """Records arrived. Those that the broker sends for the second time do not count again."""
         first = bisect_left(chunk.positions, self._tracked)
         if first == len(chunk.positions):
             return
@@ -48,29 +49,29 @@ class Window:
         self._drop_committed()
 
     def commit(self, position: int) -> None:
-        """The broker was told that everything before `position` is settled."""
+        """The broker has stored `position` as committed."""
         self._committed = position
         self._tracked = max(self._tracked, position)
         self._drop_committed()
 
     def clear(self) -> None:
-        """Free all that arrived: the lane is gone."""
+        """Free everything that has arrived: the lane is gone."""
         for chunk, _, _ in self._chunks:
             chunk.drop(0, len(chunk.frames))
         self._chunks.clear()
         self._records = self._bytes = 0
-        self._before = None
+        self._limit = None
 
-    def before(self) -> int:
+    def delivery_limit(self) -> int:
         """Records before this position may be delivered."""
-        if self._before is None:
-            self._before = self._measure()
-        return self._before
+        if self._limit is None:
+            self._limit = self._measure()
+        return self._limit
 
     def full(self) -> bool:
-        """What has arrived fills the window: fetching more would be in vain.
+        """Whether what has arrived fills the window, so that fetching more is useless.
 
-        Full at 100 %, free again at 80 %: pausing and resuming a lane costs the broker a fetch.
+        Full at 100 %, free again at 80 %: to pause and resume a lane costs the broker a fetch.
         """
         share = _RESUME if self._full else 1.0
         self._full = (
@@ -81,14 +82,14 @@ class Window:
         return self._full
 
     def first_from(self, position: int) -> tuple[int, float] | None:
-        """The record at `position`, or the next after it: where it is, and when it arrived. None if it has not."""
+        """Position and time of arrival of the record at `position`, or of the next one. None if none has arrived."""
         for chunk, _, arrived in self._chunks:
             if chunk.positions[-1] >= position:
                 return chunk.positions[bisect_left(chunk.positions, position)], arrived
         return None
 
     def _drop_committed(self) -> None:
-        self._before = None
+        self._limit = None
         while self._chunks:
             chunk, first, arrived = self._chunks[0]
             passed = bisect_left(chunk.positions, self._committed, first)
@@ -103,7 +104,7 @@ class Window:
         limit = self._committed + self._settings.span
         if not self._chunks:
             return limit
-        # However large it is, and however large the gap before it: the first record is within the window.
+        # The first record is within the window however large it or the gap before it is.
         chunk, first, _ = self._chunks[0]
         least = chunk.positions[first] + 1
         records, size = self._records, self._bytes

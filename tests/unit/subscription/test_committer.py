@@ -19,7 +19,7 @@ ONE, OTHER = Lane("orders", 0), Lane("orders", 1)
 TARGETS: Mapping[Lane, SeekTarget] = {ONE: AtPosition(70), OTHER: AtPosition(70)}
 
 
-class Desk:
+class Setup:
     """Two lanes of which the broker has been told everything, and a broker that does not seek."""
 
     def __init__(self, error: BrokerError) -> None:
@@ -36,19 +36,14 @@ class Desk:
         me: Any = self
         settings: Any = SimpleNamespace(commit_every=0.0, commit_timeout=5.0)
         tracker: Any = SimpleNamespace(lanes=self.lanes, counters=SimpleNamespace(commits=0))
-        self.committing = Committer(
-            settings,
-            tracker,
-            Troubles("orders"),
-            me,
-            me,
-            with_beyond=True,
-            lost=self._lose,
-            committed=lambda state: None,
-        )
+        traits: Any = SimpleNamespace(keeps_acks_beyond=True)
+        self.committer = Committer(settings, tracker, Troubles("orders"), me, me, traits, me)
 
-    def _lose(self, states: Iterable[LaneState]) -> None:
-        self.lost += [state.lane for state in states]
+    def lanes_lost(self, lanes: Iterable[LaneState]) -> None:
+        self.lost += [state.lane for state in lanes]
+
+    def lane_committed(self, lane: LaneState) -> None:
+        pass
 
     async def seek(self, targets: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         raise self._error
@@ -65,12 +60,12 @@ def test_the_broker_is_told_again_where_lanes_are_after_a_seek_that_failed() -> 
     """It may have the target all the same; another life of the lane would start there."""
 
     async def body() -> None:
-        desk = Desk(Unavailable("no answer"))
-        running = asyncio.create_task(desk.committing.run())
+        setup = Setup(Unavailable("no answer"))
+        running = asyncio.create_task(setup.committer.run())
         with pytest.raises(Unavailable):
-            await desk.committing.seek(TARGETS)
-        assert await desk.told.get() == {ONE: Commit(20), OTHER: Commit(20)}
-        assert desk.lost == []
+            await setup.committer.seek(TARGETS)
+        assert await setup.told.get() == {ONE: Commit(20), OTHER: Commit(20)}
+        assert setup.lost == []
         running.cancel()
 
     play(body)
@@ -78,11 +73,11 @@ def test_the_broker_is_told_again_where_lanes_are_after_a_seek_that_failed() -> 
 
 def test_lanes_are_moved_although_others_went_away_meanwhile() -> None:
     async def body() -> None:
-        desk = Desk(LaneGone([OTHER]))
+        setup = Setup(LaneGone([OTHER]))
         with pytest.raises(LaneGone):
-            await desk.committing.seek(TARGETS)
-        assert desk.lost == [ONE], "its old epoch ends; the other lane is told of by an event"
-        assert await desk.committing.commit(desk.lanes.values())
-        assert desk.told.empty()
+            await setup.committer.seek(TARGETS)
+        assert setup.lost == [ONE], "its old epoch ends; the other lane is told of by an event"
+        assert await setup.committer.commit(setup.lanes.values())
+        assert setup.told.empty()
 
     play(body)

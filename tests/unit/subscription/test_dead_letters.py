@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sidecar.core.failures import dead_letter_topic, retry_topic
-from sidecar.core.state.record_slices import History
+from sidecar.core.state.record_slices import DeliveryHistory
 from sidecar.model.records import Chunk, Header, Lane, Message, Place, Record, Run
 from sidecar.model.wire import decode_frame
 from sidecar.subscription import dead_letters
-from tests.kit import lane_state, span_of, subscription_settings
+from tests.kit import lane_state, slice_of, subscription_settings
 from tests.memory_broker import MemoryBroker
 
 SETTINGS = subscription_settings()
@@ -31,7 +31,7 @@ async def bury(
     """Dead-letter records of lane 2 at these positions."""
     for position in positions:
         sizes = None if size is None else [size]
-        slice_ = span_of([position], state=lane_state(2), sizes=sizes, history=History(failures=5))
+        slice_ = slice_of([position], state=lane_state(2), sizes=sizes, history=DeliveryHistory(failures=5))
         message = dead_letter_topic.write(slice_, group=group, reason=reason, worker="php-7", wall_ms=wall_ms)
         await broker.publish(SETTINGS.dead_letter_topic, [message])
 
@@ -41,7 +41,7 @@ async def listed(broker: MemoryBroker, *, limit: int = 0, ids: tuple[str, ...] =
 
 
 def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
-    slice_ = span_of([9], state=lane_state(2), keys=[b"key"], history=History(failures=5))
+    slice_ = slice_of([9], state=lane_state(2), keys=[b"key"], history=DeliveryHistory(failures=5))
     message = dead_letter_topic.write(slice_, group="orders", reason="no such customer", worker="php-7", wall_ms=WALL)
     assert message.key == b"key"
     assert {header.name: header.value for header in message.headers if header.name.startswith("offramp-")} == {
@@ -61,7 +61,7 @@ def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
 
 
 def test_a_record_rejected_at_its_first_delivery_had_one_attempt() -> None:
-    message = dead_letter_topic.write(span_of(1), group="orders", reason="", worker="", wall_ms=WALL)
+    message = dead_letter_topic.write(slice_of(1), group="orders", reason="", worker="", wall_ms=WALL)
     assert Header("offramp-attempts", b"1") in message.headers
 
 
@@ -213,7 +213,7 @@ def test_a_look_goes_further_back_where_other_groups_write_to_the_topic_too() ->
 
 
 def test_a_look_into_a_topic_full_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "_LOOK_AT", 50)
+    monkeypatch.setattr(dead_letters, "_TAIL_RECORDS", 50)
     monkeypatch.setattr(dead_letters, "_READ_BYTES", 1)
 
     async def body() -> None:
@@ -256,7 +256,7 @@ def test_the_newest_are_those_that_are_shown_also_if_they_are_large() -> None:
 @pytest.mark.parametrize(("header", "value"), [("attempts", 1 << 32), ("dead-lettered-ms", 253_402_300_800_000)])
 def test_a_letter_with_a_number_that_cannot_be_is_none(header: str, value: int) -> None:
     """Anyone with the right to publish can write it."""
-    message = dead_letter_topic.write(span_of(1), group="orders", reason="", worker="", wall_ms=WALL)
+    message = dead_letter_topic.write(slice_of(1), group="orders", reason="", worker="", wall_ms=WALL)
     headers = [Header(one.name, b"%d" % value) if one.name.endswith(header) else one for one in message.headers]
     assert dead_letter_topic.read(Record(None, b"", tuple(message.headers), 0, 0)) is not None
     assert dead_letter_topic.read(Record(None, b"", tuple(headers), 0, 0)) is None

@@ -8,7 +8,7 @@ from sidecar.core.failures.splitting import split_batch
 from sidecar.core.state.record_slices import sort_by_position
 from sidecar.model.records import Order
 from sidecar.settings import OutageSettings, RetrySettings, Seconds
-from tests.kit import NoJitter, lane_state, places_of, positions_of, span_of
+from tests.kit import NoJitter, lane_state, places_of, positions_of, slice_of
 
 
 def test_each_wait_is_longer_by_a_factor_up_to_the_longest() -> None:
@@ -115,25 +115,25 @@ def test_a_share_of_one_never_alarms() -> None:
 
 
 def test_a_failing_batch_is_cut_in_the_middle() -> None:
-    first, second = split_batch([span_of(3), span_of([10, 11])], Order.NONE)
+    first, second = split_batch([slice_of(3), slice_of([10, 11])], Order.NONE)
     assert (positions_of(first), positions_of(second)) == ([0, 1, 2], [10, 11])
 
 
 def test_the_records_of_a_key_stay_together() -> None:
     """So that neither half has to wait for the other."""
-    first, second = split_batch([span_of(5, keys=[b"a", b"b", b"a", b"c", b"a"])], Order.KEY)
+    first, second = split_batch([slice_of(5, keys=[b"a", b"b", b"a", b"c", b"a"])], Order.KEY)
     assert (positions_of(first), positions_of(second)) == ([0, 2, 4], [1, 3])
 
 
 def test_a_single_key_is_cut_in_the_middle() -> None:
-    first, second = split_batch([span_of(4, keys=[b"a"] * 4)], Order.KEY)
+    first, second = split_batch([slice_of(4, keys=[b"a"] * 4)], Order.KEY)
     assert (positions_of(first), positions_of(second)) == ([0, 1], [2, 3])
 
 
 def test_records_stand_in_the_order_of_their_positions_lane_by_lane() -> None:
     one, other = lane_state(0), lane_state(1)
-    a, b, c = span_of(3, state=one).singles()
-    d, e = span_of(2, state=other).singles()
+    a, b, c = slice_of(3, state=one).singles()
+    d, e = slice_of(2, state=other).singles()
     ordered = sort_by_position([c, e, a, d, b])
     assert places_of(ordered) == [(one.lane, 0), (one.lane, 1), (one.lane, 2), (other.lane, 0), (other.lane, 1)]
     assert len(ordered) == 2, "neighbours are one span again"

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from sidecar.core.failures import retry_topic
-from sidecar.core.state.record_slices import History, RecordSlice
+from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice
 from sidecar.model.records import Chunk, Header, Lane, Message
 from sidecar.model.wire import decode_frame, encode_frame
-from tests.kit import lane_state, span_of
+from tests.kit import lane_state, slice_of
 
 NOW, WALL = 500.0, 1_700_000_000_000
 
@@ -30,7 +30,7 @@ def unpark(chunk: Chunk, *, later: float = 0.0, possibly_processed: bool = False
 
 
 def test_a_parked_record_comes_back_as_it_was_with_its_past() -> None:
-    past = History(
+    past = DeliveryHistory(
         failures=3,
         counted_failures=2,
         worker_crashes=1,
@@ -38,7 +38,7 @@ def test_a_parked_record_comes_back_as_it_was_with_its_past() -> None:
         first_failed=NOW - 10.0,
         max_batch_size=4,
     )
-    slice_ = span_of([17], state=lane_state(5), keys=[b"key"], history=past)
+    slice_ = slice_of([17], state=lane_state(5), keys=[b"key"], history=past)
     back = unpark(stored(park(slice_)))
     assert back.chunk.frames == [slice_.chunk.frames[0]]
     assert back.chunk.shown == Lane("orders", 5)
@@ -47,25 +47,25 @@ def test_a_parked_record_comes_back_as_it_was_with_its_past() -> None:
 
 
 def test_its_own_place_in_the_retry_topic_is_what_is_committed() -> None:
-    back = unpark(stored(park(span_of([17])), position=40))
+    back = unpark(stored(park(slice_of([17])), position=40))
     assert (back.chunk.lane.topic, [*back.chunk.positions]) == ("orders.offramp.retry", [40])
 
 
 def test_when_it_first_failed_survives_a_restart_as_time_of_day() -> None:
     """The loop's clock begins anew with each life."""
-    message = park(span_of(1, history=History(failures=1, first_failed=NOW - 10.0)))
+    message = park(slice_of(1, history=DeliveryHistory(failures=1, first_failed=NOW - 10.0)))
     back = retry_topic.unpark(stored(message), 0, now=7.0, wall_ms=WALL + 60_000, possibly_processed=False)
     assert back.history.first_failed == 7.0 - 70.0
 
 
 def test_it_may_have_been_processed_meanwhile_from_where_it_was_parked() -> None:
     """A crash between the write to the retry topic and the commit replays it from its lane, too."""
-    assert unpark(stored(park(span_of(1)))).history.possibly_processed
+    assert unpark(stored(park(slice_of(1)))).history.possibly_processed
 
 
 def test_sidecars_of_an_earlier_version_can_read_it() -> None:
     """They want to be told so by the header itself, while versions are mixed in a group."""
-    assert json.loads(park(span_of(1)).headers[-1].value or b"")["doubtful"] is True
+    assert json.loads(park(slice_of(1)).headers[-1].value or b"")["doubtful"] is True
 
 
 def test_one_that_somebody_else_wrote_is_as_new_as_its_place() -> None:
@@ -79,17 +79,17 @@ def test_one_that_somebody_else_wrote_is_as_new_as_its_place() -> None:
 )
 def test_waits_of_one_order_of_magnitude_share_a_lane(wait: float, lane: int) -> None:
     """So that a short wait never queues behind a long one."""
-    assert park(span_of(1), wait=wait).lane == lane
+    assert park(slice_of(1), wait=wait).lane == lane
 
 
 def test_a_retry_topic_with_one_lane_takes_every_wait() -> None:
-    assert park(span_of(1), wait=1e9, lanes=1).lane == 0
+    assert park(slice_of(1), wait=1e9, lanes=1).lane == 0
 
 
 def test_a_redriven_record_has_all_its_attempts_before_it_and_is_due_at_once() -> None:
     frame = encode_frame(b"key", b"value", (), 3, 9)
     back = unpark(stored(retry_topic.redriven(frame, "orders", wall_ms=WALL)))
-    assert back.history == History(possibly_processed=True)
+    assert back.history == DeliveryHistory(possibly_processed=True)
     assert back.not_before_ms == WALL
     assert decode_frame(back.chunk.frames[0]).position == 9
 
@@ -106,7 +106,7 @@ def test_a_record_that_offramp_did_not_write_is_delivered_as_it_is() -> None:
     "wrong", [{"v": 2}, {"position": -1}, {"lane": "0"}, {"topic": None}, {"deaths": 1.5}, {"failures": (1 << 32) - 1}]
 )
 def test_a_header_that_cannot_be_used_is_left_alone(wrong: dict[str, object]) -> None:
-    message = park(span_of(1))
+    message = park(slice_of(1))
     value = message.headers[-1].value
     assert value is not None
     spoilt = Header(retry_topic.HEADER, json.dumps(json.loads(value) | wrong).encode())

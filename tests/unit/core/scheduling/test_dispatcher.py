@@ -5,23 +5,25 @@ from collections.abc import Sequence
 from sidecar.core.scheduling.dispatcher import Dispatcher
 from sidecar.core.scheduling.selection import Batching, Capacity, Selection
 from sidecar.core.state.lane import LaneState
-from sidecar.core.state.record_slices import History, RecordSlice, RedeliveryGroup, between
+from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice, RedeliveryGroup, between
+from sidecar.core.tracker import RecordTracker
 from sidecar.model.records import ClosedBy, Lane, Order
 from sidecar.settings import BatchSettings, Bytes, Seconds, WindowSettings
 from tests.kit import WIDE, chunk, lane_state, places_of, positions_of
 
 ANY = Capacity(1 << 30, 1 << 30)
-FAILED = History(failures=1)
+FAILED = DeliveryHistory(failures=1)
 
 
-class Desk:
+class Setup:
     """A dispatcher with lanes whose records arrive when told to."""
 
     def __init__(
         self, *, records: int = 10, linger: float = 0.0, order: Order = Order.NONE, window: WindowSettings = WIDE
     ) -> None:
         batch = BatchSettings(records=records, bytes=Bytes(1 << 20), linger=Seconds(linger))
-        self.dispatcher = Dispatcher(Batching(batch), order)
+        self.tracker: RecordTracker[None] = RecordTracker(Dispatcher(Batching(batch), order), b"boot")
+        self.dispatcher = self.tracker.dispatcher
         self._order = order
         self._window = window
         self._lanes: dict[Lane, LaneState] = {}
@@ -45,10 +47,10 @@ class Desk:
             state.ordering.add(slice_)
         self.dispatcher.wake(state)
 
-    def select(self, room: Capacity = ANY, now: float = 0.0) -> Selection:
-        pick = self.dispatcher.select(room, now)
-        assert pick is not None
-        return pick
+    def select(self, capacity: Capacity = ANY, now: float = 0.0) -> Selection:
+        selection = self.dispatcher.select(capacity, now)
+        assert selection is not None
+        return selection
 
     def settle(self, slices: Sequence[RecordSlice]) -> None:
         for slice_ in slices:
@@ -57,102 +59,100 @@ class Desk:
 
     def put_back(self, slices: Sequence[RecordSlice], *, due: float = 0.0, isolated: bool = False) -> RedeliveryGroup:
         group = RedeliveryGroup([slice_.with_history(FAILED) for slice_ in slices], due, isolated, first_lease=1)
-        for slice_ in slices:
-            slice_.lane.waiting += slice_.records
         self.dispatcher.put_back(group, 0.0)
         return group
 
 
 def test_a_batch_may_hold_several_lanes_of_one_topic() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(0), 3)
-    desk.arrive(desk.lane(1), 4)
-    pick = desk.select()
-    assert len(places_of(pick.slices)) == 7
-    assert pick.closed_by is ClosedBy.LINGER
+    setup = Setup()
+    setup.arrive(setup.lane(0), 3)
+    setup.arrive(setup.lane(1), 4)
+    selection = setup.select()
+    assert len(places_of(selection.slices)) == 7
+    assert selection.closed_by is ClosedBy.LINGER
 
 
 def test_a_batch_never_holds_two_topics() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(0, "orders"), 3)
-    desk.arrive(desk.lane(0, "refunds"), 3)
-    topics = [{lane.topic for lane, _ in places_of(desk.select().slices)} for _ in range(2)]
+    setup = Setup()
+    setup.arrive(setup.lane(0, "orders"), 3)
+    setup.arrive(setup.lane(0, "refunds"), 3)
+    topics = [{lane.topic for lane, _ in places_of(setup.select().slices)} for _ in range(2)]
     assert topics == [{"orders"}, {"refunds"}]
 
 
 def test_with_order_lane_a_batch_holds_one_lane() -> None:
-    desk = Desk(order=Order.LANE)
-    desk.arrive(desk.lane(0), 3)
-    desk.arrive(desk.lane(1), 3)
-    assert [{slice_.lane.lane.number for slice_ in desk.select().slices} for _ in range(2)] == [{0}, {1}]
+    setup = Setup(order=Order.LANE)
+    setup.arrive(setup.lane(0), 3)
+    setup.arrive(setup.lane(1), 3)
+    assert [{slice_.lane.lane.number for slice_ in setup.select().slices} for _ in range(2)] == [{0}, {1}]
 
 
 def test_a_batch_holds_no_more_records_than_the_settings_say() -> None:
-    desk = Desk(records=4)
-    desk.arrive(desk.lane(), 10)
-    pick = desk.select()
-    assert positions_of(pick.slices) == [0, 1, 2, 3]
-    assert pick.closed_by is ClosedBy.RECORDS
+    setup = Setup(records=4)
+    setup.arrive(setup.lane(), 10)
+    selection = setup.select()
+    assert positions_of(selection.slices) == [0, 1, 2, 3]
+    assert selection.closed_by is ClosedBy.RECORDS
 
 
 def test_a_batch_holds_no_more_bytes_than_its_worker_takes() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(), 4, sizes=[100] * 4)
-    pick = desk.select(Capacity(250, 250))
-    assert positions_of(pick.slices) == [0, 1]
-    assert pick.closed_by is ClosedBy.BYTES
+    setup = Setup()
+    setup.arrive(setup.lane(), 4, sizes=[100] * 4)
+    selection = setup.select(Capacity(250, 250))
+    assert positions_of(selection.slices) == [0, 1]
+    assert selection.closed_by is ClosedBy.BYTES
 
 
 def test_a_record_larger_than_a_batch_travels_alone() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(), 3, sizes=[1, 500, 1])
-    assert [positions_of(desk.select(Capacity(200, 1_000)).slices) for _ in range(3)] == [[0], [1], [2]]
+    setup = Setup()
+    setup.arrive(setup.lane(), 3, sizes=[1, 500, 1])
+    assert [positions_of(setup.select(Capacity(200, 1_000)).slices) for _ in range(3)] == [[0], [1], [2]]
 
 
 def test_a_record_that_a_worker_cannot_take_waits_for_another_worker() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(), 3, sizes=[500, 1, 1])
-    assert positions_of(desk.select(Capacity(200, 200)).slices) == [1, 2]
-    assert [positions_of(group.slices) for group in desk.dispatcher.too_large] == [[0]]
-    assert positions_of(desk.select(Capacity(200, 1_000)).slices) == [0]
+    setup = Setup()
+    setup.arrive(setup.lane(), 3, sizes=[500, 1, 1])
+    assert positions_of(setup.select(Capacity(200, 200)).slices) == [1, 2]
+    assert [positions_of(group.slices) for group in setup.tracker.hold_too_large()] == [[0]]
+    assert positions_of(setup.select(Capacity(200, 1_000)).slices) == [0]
 
 
 def test_a_backlogged_lane_does_not_starve_a_trickling_one() -> None:
-    desk = Desk(records=5)
-    desk.arrive(desk.lane(0), 1_000)
-    desk.arrive(desk.lane(1), 1)
-    desk.select()
-    assert desk.lane(1).lane in {lane for lane, _ in places_of(desk.select().slices)}
+    setup = Setup(records=5)
+    setup.arrive(setup.lane(0), 1_000)
+    setup.arrive(setup.lane(1), 1)
+    setup.select()
+    assert setup.lane(1).lane in {lane for lane, _ in places_of(setup.select().slices)}
 
 
 def test_a_lane_that_found_no_room_beside_another_goes_next() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(0), 1, sizes=[100])
-    desk.arrive(desk.lane(1), 1, sizes=[300])
-    first = desk.select(Capacity(350, 1_000))
+    setup = Setup()
+    setup.arrive(setup.lane(0), 1, sizes=[100])
+    setup.arrive(setup.lane(1), 1, sizes=[300])
+    first = setup.select(Capacity(350, 1_000))
     assert {lane.number for lane, _ in places_of(first.slices)} == {0}
     assert first.closed_by is ClosedBy.BYTES
-    assert {lane.number for lane, _ in places_of(desk.select(Capacity(350, 1_000)).slices)} == {1}
+    assert {lane.number for lane, _ in places_of(setup.select(Capacity(350, 1_000)).slices)} == {1}
 
 
 def test_returned_and_fresh_records_take_turns() -> None:
-    desk = Desk(records=1)
-    desk.arrive(desk.lane(), 6)
-    for slices in [desk.select().slices for _ in range(3)]:
-        desk.put_back(slices, isolated=True)
-    assert [desk.select().closed_by for _ in range(6)] == [ClosedBy.RETRY, ClosedBy.RECORDS] * 3
+    setup = Setup(records=1)
+    setup.arrive(setup.lane(), 6)
+    for slices in [setup.select().slices for _ in range(3)]:
+        setup.put_back(slices, isolated=True)
+    assert [setup.select().closed_by for _ in range(6)] == [ClosedBy.RETRY, ClosedBy.RECORDS] * 3
 
 
 def test_a_returned_batch_that_is_kept_apart_travels_with_nothing_else() -> None:
-    desk = Desk(records=6)
-    desk.arrive(desk.lane(), 6)
-    whole = desk.select().slices
+    setup = Setup(records=6)
+    setup.arrive(setup.lane(), 6)
+    whole = setup.select().slices
     first, second, third = (between(whole, start, 2) for start in (0, 2, 4))
-    desk.put_back(first, isolated=True)
-    desk.put_back(second)
-    desk.put_back(third, isolated=True)
-    picks = [desk.select() for _ in range(3)]
-    assert [(positions_of(pick.slices), pick.isolated) for pick in picks] == [
+    setup.put_back(first, isolated=True)
+    setup.put_back(second)
+    setup.put_back(third, isolated=True)
+    picks = [setup.select() for _ in range(3)]
+    assert [(positions_of(selection.slices), selection.isolated) for selection in picks] == [
         ([0, 1], True),
         ([2, 3], False),
         ([4, 5], True),
@@ -160,101 +160,100 @@ def test_a_returned_batch_that_is_kept_apart_travels_with_nothing_else() -> None
 
 
 def test_returned_records_that_need_not_be_apart_travel_together_in_order() -> None:
-    desk = Desk(records=2)
-    desk.arrive(desk.lane(), 4)
-    first, second = desk.select().slices, desk.select().slices
+    setup = Setup(records=2)
+    setup.arrive(setup.lane(), 4)
+    first, second = setup.select().slices, setup.select().slices
     one, two = first[0].cut(1)
     for late in ([two], [one]):
-        desk.put_back(late)
-    assert positions_of(desk.select().slices) == [0, 1]
+        setup.put_back(late)
+    assert positions_of(setup.select().slices) == [0, 1]
     assert positions_of(second) == [2, 3]
 
 
 def test_a_returned_record_waits_for_earlier_ones_of_its_key() -> None:
-    desk = Desk(order=Order.KEY)
-    desk.arrive(desk.lane(), 3, keys=[b"a", b"a", b"b"])
-    first, second, other = (single for slice_ in desk.select().slices for single in slice_.singles())
-    desk.put_back([second, other])
-    assert positions_of(desk.select().slices) == [2]
-    assert desk.dispatcher.select(ANY, 0.0) is None
-    desk.settle([first])
-    assert positions_of(desk.select().slices) == [1]
+    setup = Setup(order=Order.KEY)
+    setup.arrive(setup.lane(), 3, keys=[b"a", b"a", b"b"])
+    first, second, other = (single for slice_ in setup.select().slices for single in slice_.singles())
+    setup.put_back([second, other])
+    assert positions_of(setup.select().slices) == [2]
+    assert setup.dispatcher.select(ANY, 0.0) is None
+    setup.settle([first])
+    assert positions_of(setup.select().slices) == [1]
 
 
-def test_a_parcel_is_not_delivered_before_it_is_due() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(), 1)
-    desk.put_back(desk.select().slices, due=5.0)
-    assert desk.dispatcher.select(ANY, 4.0) is None
-    assert positions_of(desk.select(now=5.0).slices) == [0]
+def test_a_group_is_not_delivered_before_it_is_due() -> None:
+    setup = Setup()
+    setup.arrive(setup.lane(), 1)
+    setup.put_back(setup.select().slices, due=5.0)
+    assert setup.dispatcher.select(ANY, 4.0) is None
+    assert positions_of(setup.select(now=5.0).slices) == [0]
 
 
 def test_nothing_past_the_window_goes_until_the_window_moves() -> None:
-    desk = Desk(window=WindowSettings(records=3, bytes=Bytes(1 << 30), span=1_000))
-    desk.arrive(desk.lane(), 5)
-    pick = desk.select()
-    assert positions_of(pick.slices) == [0, 1, 2]
-    assert desk.dispatcher.select(ANY, 0.0) is None
-    desk.settle(pick.slices)
-    desk.lane().window.commit(3)
-    desk.dispatcher.wake(desk.lane())
-    assert positions_of(desk.select().slices) == [3, 4]
+    setup = Setup(window=WindowSettings(records=3, bytes=Bytes(1 << 30), span=1_000))
+    setup.arrive(setup.lane(), 5)
+    selection = setup.select()
+    assert positions_of(selection.slices) == [0, 1, 2]
+    assert setup.dispatcher.select(ANY, 0.0) is None
+    setup.settle(selection.slices)
+    setup.lane().window.commit(3)
+    setup.dispatcher.wake(setup.lane())
+    assert positions_of(setup.select().slices) == [3, 4]
 
 
 def test_an_incomplete_batch_lingers_for_company() -> None:
-    desk = Desk(records=10, linger=0.5)
-    desk.arrive(desk.lane(0), 3, now=100.0)
-    assert desk.dispatcher.select(ANY, 100.4) is None
-    assert desk.dispatcher.linger_ends(100.4) == 100.5
-    desk.arrive(desk.lane(1), 3, now=100.4)
-    assert len(places_of(desk.select(now=100.5).slices)) == 6
+    setup = Setup(records=10, linger=0.5)
+    setup.arrive(setup.lane(0), 3, now=100.0)
+    assert setup.dispatcher.select(ANY, 100.4) is None
+    assert setup.dispatcher.linger_ends(100.4) == 100.5
+    setup.arrive(setup.lane(1), 3, now=100.4)
+    assert len(places_of(setup.select(now=100.5).slices)) == 6
 
 
 def test_a_complete_batch_does_not_linger() -> None:
-    desk = Desk(records=3, linger=0.5)
-    desk.arrive(desk.lane(0), 2, now=100.0)
-    desk.arrive(desk.lane(1), 1, now=100.0)
-    assert desk.select(now=100.0).closed_by is ClosedBy.RECORDS
+    setup = Setup(records=3, linger=0.5)
+    setup.arrive(setup.lane(0), 2, now=100.0)
+    setup.arrive(setup.lane(1), 1, now=100.0)
+    assert setup.select(now=100.0).closed_by is ClosedBy.RECORDS
 
 
 def test_a_probe_is_a_single_record_each_time_from_another_lane() -> None:
-    desk = Desk()
+    setup = Setup()
     for number in range(3):
-        desk.arrive(desk.lane(number), 5)
-    probes = [desk.dispatcher.probe(ANY, 0.0) for _ in range(6)]
+        setup.arrive(setup.lane(number), 5)
+    probes = [setup.dispatcher.probe(ANY, 0.0) for _ in range(6)]
     places = [place for probe in probes if probe for place in places_of(probe.slices)]
     assert [lane.number for lane, _ in places] == [0, 1, 2, 0, 1, 2]
 
 
-def test_a_record_that_may_kill_its_worker_is_picked_only_on_its_own() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(), 2)
-    (slice_,) = desk.select().slices
-    one, other = (single.with_history(History(failures=2, worker_crashes=2)) for single in slice_.singles())
+def test_a_record_that_may_kill_its_worker_is_selected_only_on_its_own() -> None:
+    setup = Setup()
+    setup.arrive(setup.lane(), 2)
+    (slice_,) = setup.select().slices
+    one, other = (single.with_history(DeliveryHistory(failures=2, worker_crashes=2)) for single in slice_.singles())
     for single in (one, other):
-        desk.lane().waiting += 1
-        desk.dispatcher.put_back(RedeliveryGroup([single], 0.0, isolated=True), 0.0)
-    assert desk.dispatcher.select(ANY, 0.0) is None
-    assert desk.dispatcher.has_suspect(0.0)
-    suspect = desk.dispatcher.suspect(ANY, 0.0)
+        setup.dispatcher.put_back(RedeliveryGroup([single], 0.0, isolated=True), 0.0)
+    assert setup.dispatcher.select(ANY, 0.0) is None
+    assert setup.dispatcher.has_suspect(0.0)
+    suspect = setup.dispatcher.suspect(ANY, 0.0)
     assert suspect is not None
     assert positions_of(suspect.slices) == [0]
 
 
 def test_nothing_of_a_lane_that_goes_is_delivered_any_more() -> None:
-    desk = Desk(records=4)
-    desk.arrive(desk.lane(0), 2)
-    desk.arrive(desk.lane(1), 4)
-    group = desk.put_back(desk.select().slices)
-    assert desk.dispatcher.forget([desk.lane(1)]) == [group]
-    assert places_of(desk.select().slices) == [(desk.lane(0).lane, 0), (desk.lane(0).lane, 1)]
-    assert desk.dispatcher.idle(0.0)
+    setup = Setup(records=4)
+    setup.arrive(setup.lane(0), 2)
+    setup.arrive(setup.lane(1), 4)
+    group = setup.put_back(setup.select().slices)
+    assert setup.dispatcher.forget([setup.lane(1)]) == [group]
+    assert places_of(setup.select().slices) == [(setup.lane(0).lane, 0), (setup.lane(0).lane, 1)]
+    assert setup.dispatcher.idle(0.0)
 
 
-def test_parcels_of_a_lane_that_goes_are_not_kept_until_they_are_due() -> None:
-    desk = Desk()
-    desk.arrive(desk.lane(0), 10)
-    for single in desk.select().slices[0].singles():
-        desk.put_back([single], due=3600.0)
-    desk.dispatcher.forget([desk.lane(0)])
-    assert not desk.dispatcher._returned._returns._later
+def test_groups_of_a_lane_that_goes_are_not_kept_until_they_are_due() -> None:
+    setup = Setup()
+    setup.arrive(setup.lane(0), 10)
+    for single in setup.select().slices[0].singles():
+        setup.put_back([single], due=3600.0)
+    setup.dispatcher.forget([setup.lane(0)])
+    assert not setup.dispatcher._returned._groups._later

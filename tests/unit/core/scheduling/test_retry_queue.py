@@ -5,14 +5,14 @@ import weakref
 
 from sidecar.core.scheduling.retry_queue import _DueQueue
 from sidecar.core.state.record_slices import RedeliveryGroup, RedeliveryState
-from tests.kit import lane_state, span_of
+from tests.kit import lane_state, slice_of
 
 
 def group(due: float) -> RedeliveryGroup:
-    return RedeliveryGroup([span_of(1)], due)
+    return RedeliveryGroup([slice_of(1)], due)
 
 
-def test_a_parcel_waits_until_it_is_due() -> None:
+def test_a_group_waits_until_it_is_due() -> None:
     returns = _DueQueue()
     one = group(due=5.0)
     returns.add(one, now=0.0)
@@ -22,7 +22,7 @@ def test_a_parcel_waits_until_it_is_due() -> None:
     assert returns.next_due() is None
 
 
-def test_parcels_become_due_by_their_time() -> None:
+def test_groups_become_due_by_their_time() -> None:
     returns = _DueQueue()
     late, early = group(due=2.0), group(due=1.0)
     returns.add(late, now=0.0)
@@ -30,7 +30,7 @@ def test_parcels_become_due_by_their_time() -> None:
     assert [*returns.due(3.0)] == [early, late]
 
 
-def test_parcels_of_one_time_keep_the_order_in_which_they_came() -> None:
+def test_groups_of_one_time_keep_the_order_in_which_they_came() -> None:
     returns = _DueQueue()
     groups = [group(due=1.0) for _ in range(5)]
     for one in groups:
@@ -38,7 +38,7 @@ def test_parcels_of_one_time_keep_the_order_in_which_they_came() -> None:
     assert [*returns.due(1.0)] == groups
 
 
-def test_a_parcel_that_stopped_waiting_is_passed_over() -> None:
+def test_a_group_that_stopped_waiting_is_passed_over() -> None:
     returns = _DueQueue()
     parked, late = group(due=1.0), group(due=2.0)
     returns.add(parked, now=0.0)
@@ -48,13 +48,13 @@ def test_a_parcel_that_stopped_waiting_is_passed_over() -> None:
     assert [*returns] == [late]
 
 
-def test_of_parcels_that_stopped_waiting_few_are_kept_until_they_would_be_due() -> None:
+def test_of_groups_that_stopped_waiting_few_are_kept_until_they_would_be_due() -> None:
     returns = _DueQueue()
     lanes = []
     for _ in range(10_000):
         state = lane_state()
         lanes.append(weakref.ref(state))
-        parked = RedeliveryGroup([span_of(1, state=state)], 3600.0)
+        parked = RedeliveryGroup([slice_of(1, state=state)], 3600.0)
         returns.add(parked, now=0.0)
         parked.state = RedeliveryState.ASIDE
         del state, parked

@@ -1,6 +1,6 @@
 """What a broker says of earlier deliveries, as the records of a lane carry it."""
 
-from sidecar.core.state.record_slices import FRESH, POSSIBLY_PROCESSED, History, redeliveries
+from sidecar.core.state.record_slices import FRESH, POSSIBLY_PROCESSED, DeliveryHistory, redeliveries
 from sidecar.model.records import Chunk
 from tests.kit import frame, lane_state
 
@@ -11,8 +11,8 @@ def test_what_the_broker_has_counted_shows_in_attempt_and_speaks_against_nobody(
     slices = state.track(Chunk(state.lane, range(4), frames, delivered_before=[0, 2, 2, 1]), 0.0)
     assert [(slice_.start, slice_.stop, slice_.history) for slice_ in slices] == [
         (0, 1, FRESH),
-        (1, 3, History(failures=2, possibly_processed=True)),
-        (3, 4, History(failures=1, possibly_processed=True)),
+        (1, 3, DeliveryHistory(failures=2, possibly_processed=True)),
+        (3, 4, DeliveryHistory(failures=1, possibly_processed=True)),
     ]
     told = [(one.first, one.count, one.attempt, one.possibly_processed) for one in redeliveries(slices)]
     assert told == [(1, 2, 3, True), (3, 1, 2, True)]

@@ -6,14 +6,14 @@ from sidecar.core.state.leases import REMEMBERED, Lease, Leases, SettledPart
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState
 from sidecar.model.errors import InvalidRequest
 from sidecar.model.records import Outcome, Part, Range, Settlement, SettleResult, SettleStatus
-from tests.kit import positions_of, span_of
+from tests.kit import positions_of, slice_of
 
 NOW = 100.0
 LONGEST = 60.0
 
 
 def granted(leases: Leases[str], records: int = 5, limit: float = 10.0) -> Lease[str]:
-    return leases.grant("worker", [span_of(records)], NOW, limit, LONGEST)
+    return leases.grant("worker", [slice_of(records)], NOW, limit, LONGEST)
 
 
 def settle(leases: Leases[str], lease: Lease[str], outcome: Outcome | None, *parts: Part) -> SettleResult:

@@ -21,16 +21,16 @@ def test_acks_beyond_the_first_unsettled_record_are_told_where_the_broker_keeps_
     assert ledger.committable(with_beyond=True) == Commit(10, (Run(12, 14), Run(16, 20)))
 
 
-def test_a_record_answers_for_the_gap_before_it() -> None:
+def test_a_record_settles_the_gap_before_it() -> None:
     """Compaction and transaction markers leave gaps: nobody will ever settle what is not there."""
     ledger = Ledger(0)
     ((_, _, low),) = ledger.track([7, 9])
     assert low == 0
     ledger.settle(Run(low, 10))
-    assert ledger.floor == 10
+    assert ledger.low_watermark == 10
 
 
-def test_a_gap_that_the_broker_tells_of_needs_no_record_to_answer_for_it() -> None:
+def test_a_gap_that_the_broker_tells_of_needs_no_record_to_settle_it() -> None:
     ledger = Ledger(0)
     ledger.track([0])
     ledger.settle(Run(0, 1))
@@ -45,7 +45,7 @@ def test_a_record_that_the_broker_gives_twice_counts_once() -> None:
     assert ledger.track(range(5)) == []
 
 
-def test_what_an_earlier_life_settled_is_not_delivered_again() -> None:
+def test_what_an_earlier_run_settled_is_not_delivered_again() -> None:
     ledger = Ledger(0, [Run(2, 4)])
     assert ledger.track(range(6)) == [(0, 2, 0), (4, 6, 4)]
     ledger.settle(Run(0, 2))
@@ -83,7 +83,7 @@ def test_what_is_settled_while_a_commit_is_under_way_is_news() -> None:
     assert ledger.committable(with_beyond=True) == Commit(2)
 
 
-def test_a_floor_that_rises_over_records_settled_before_a_restart_is_news() -> None:
+def test_a_low_watermark_that_rises_over_records_settled_before_a_restart_is_news() -> None:
     """Nothing is left to be settled here, so nothing else would ever cause the commit."""
     ledger = Ledger(0, [Run(3, 5)])
     assert ledger.track([3, 4]) == []

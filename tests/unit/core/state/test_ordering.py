@@ -7,7 +7,7 @@ import pytest
 from sidecar.core.state.ordering import Ordering, make_ordering
 from sidecar.core.state.record_slices import RecordSlice
 from sidecar.model.records import Order
-from tests.kit import positions_of, span_of
+from tests.kit import positions_of, slice_of
 
 ANY = 1 << 40
 
@@ -15,7 +15,7 @@ ANY = 1 << 40
 def ordering(order: Order, keys: Sequence[bytes | None], sizes: Sequence[int] | None = None) -> Ordering:
     """With fresh records of these keys at the positions 0, 1, 2, ..."""
     made = make_ordering(order)
-    made.add(span_of(len(keys), keys=keys, sizes=sizes))
+    made.add(slice_of(len(keys), keys=keys, sizes=sizes))
     return made
 
 

@@ -12,33 +12,33 @@ def window(*, records: int = 1_000, size: int = 1 << 30, span: int = 1_000_000) 
 def test_records_within_the_window_may_go_and_the_next_may_not() -> None:
     lane = window(records=10)
     lane.track(chunk(range(30)), 0.0)
-    assert lane.before() == 10
+    assert lane.delivery_limit() == 10
 
 
 def test_a_commit_moves_the_window_along() -> None:
     lane = window(records=10)
     lane.track(chunk(range(30)), 0.0)
     lane.commit(5)
-    assert lane.before() == 15
+    assert lane.delivery_limit() == 15
 
 
 def test_gaps_count_in_positions_and_not_in_records() -> None:
     lane = window(records=10, span=100)
     lane.track(chunk([0, 50, 99, 100]), 0.0)
-    assert lane.before() == 100
+    assert lane.delivery_limit() == 100
 
 
 def test_a_record_larger_than_the_window_goes_all_the_same() -> None:
     """Or the lane would wait for ever for a commit that only this record can bring."""
     lane = window(size=1_024)
     lane.track(chunk([0, 1], sizes=[5_000, 1]), 0.0)
-    assert lane.before() == 1
+    assert lane.delivery_limit() == 1
 
 
 def test_a_record_behind_a_gap_larger_than_the_window_goes_all_the_same() -> None:
     lane = window(span=100)
     lane.track(chunk([5_000, 5_001]), 0.0)
-    assert lane.before() == 5_001
+    assert lane.delivery_limit() == 5_001
 
 
 def test_a_window_is_full_at_all_of_it_and_free_again_at_four_fifths() -> None:
