@@ -19,7 +19,13 @@ from tests.spark.stage import Stage
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("spark-workers")
     # Without the first, executors dial an address that does not answer; without the second, Spark writes beside itself.
-    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", SPARK_WORKER_DIR=str(folder), PYSPARK_PYTHON=sys.executable)
+    # Most of these JVMs live for seconds, in which the second compiler costs more than it gains.
+    os.environ.update(
+        SPARK_LOCAL_IP="127.0.0.1",
+        SPARK_WORKER_DIR=str(folder),
+        PYSPARK_PYTHON=sys.executable,
+        JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Exactly once into an idempotent sink, whoever is killed: two rounds of three kills each, twenty in the long form.
+"""Exactly once into an idempotent sink, whoever is killed: a round of three kills, twenty in the long form.
 
 A cluster of its own is dear to start: that is in the long form.
 """
@@ -19,7 +19,7 @@ from tests.spark.crashes import Driver, Rounds
 from tests.spark.stage import CLICKS, Stage, fresh_topic, on_kafka
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
-ROUNDS = 20 if LONG else 2
+ROUNDS = 20 if LONG else 1
 
 
 @pytest.fixture(autouse=True)

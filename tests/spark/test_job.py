@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from offramp import Message
 from spark_bridge.errors import BadOption
 from spark_bridge.job import finish_batch, load, main, pairs, parser, proof_of
+from spark_bridge.job import run as run_job
 from tests.e2e.harness import eventually
 from tests.security.kit import Secured, tcp_address
 from tests.servers.tools import Missing, give_up, tool
@@ -27,6 +29,7 @@ from tests.spark.stage import Stage
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 240.0
+LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 
 
 @pytest.fixture
@@ -59,26 +62,39 @@ def values_in(stage: Stage, topic: str) -> list[bytes]:
     return sorted(value for where, _, _, value in log_of(stage.sidecar, "both") if where == topic)
 
 
-@pytest.mark.usefixtures("_java")
-@pytest.mark.timeout(PATIENCE * 2)
-def test_the_job_copies_a_subscription_into_a_topic(stage: Stage, tmp_path: Path) -> None:
+def run_here(spark: SparkSession, stage: Stage, folder: Path, *sink: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The same job in this process and its session, since a Spark of its own is dear. Returns what it prints."""
+    given = parser().parse_args(
+        [
+            *("--address", stage.address, "--subscription", "clicks", "--checkpoint", str(folder / "checkpoint")),
+            *("--available-now", *sink),
+        ]
+    )
+    assert run_job(spark, given, None, {}, threading.Event()) == 0
+    return capsys.readouterr().out
+
+
+def test_the_job_copies_a_subscription_into_a_topic(
+    stage: Stage, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stage.publish([Message(b"%d" % n, key=b"k", headers={"h": b"x"}) for n in range(30)])
-    said = run(job(stage, tmp_path, "--available-now", "offramp", "later"), tmp_path)
+    said = run_here(spark, stage, tmp_path, "offramp", "later", capsys=capsys)
     assert "30 records in 1 batches; all that was done is committed" in said
     assert values_in(stage, "later") == sorted(b"%d" % n for n in range(30))
     eventually(lambda: sum(stage.committed().values()) == 30, "the status shows it")
 
 
-@pytest.mark.usefixtures("_java")
-@pytest.mark.timeout(PATIENCE * 3)
-def test_the_job_writes_a_subscription_into_a_table(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_job_writes_a_subscription_into_a_table(
+    stage: Stage, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stage.publish([Message(b"%d" % n, key=b"k", headers={"h": b"x"}) for n in range(30)])
     # The database that comes with Spark.
-    table = ("jdbc:derby:shop;create=true", "clicks", "--driver", "org.apache.derby.jdbc.EmbeddedDriver")
-    said = run(job(stage, tmp_path, "--available-now", "jdbc", *table), tmp_path)
-    assert "30 records in 1 batches; all that was done is committed" in said
     spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))  # type: ignore[union-attr]
-    rows = spark.read.jdbc(f"jdbc:derby:{tmp_path / 'shop'}", "clicks").collect()
+    url = f"jdbc:derby:{tmp_path / 'shop'}"
+    table = ("jdbc", f"{url};create=true", "clicks", "--driver", "org.apache.derby.jdbc.EmbeddedDriver")
+    said = run_here(spark, stage, tmp_path, *table, capsys=capsys)
+    assert "30 records in 1 batches; all that was done is committed" in said
+    rows = spark.read.jdbc(url, "clicks").collect()
     assert sorted(int(row["value"]) for row in rows) == [*range(30)]
     assert {(row["batch_id"], bytes(row["key"]), row["headers"]) for row in rows} == {
         (0, b"k", '[{"name":"h","value":"eA=="}]')
@@ -87,23 +103,13 @@ def test_the_job_writes_a_subscription_into_a_table(stage: Stage, spark: SparkSe
 
 @pytest.mark.usefixtures("_java")
 @pytest.mark.timeout(PATIENCE * 2)
-def test_the_job_shows_a_subscription_in_the_terminal(stage: Stage, tmp_path: Path) -> None:
+def test_the_job_runs_by_spark_submit_and_shows_a_subscription_in_the_terminal(stage: Stage, tmp_path: Path) -> None:
     stage.numbers(0, 5)
-    said = run(job(stage, tmp_path, "--available-now", "console", "--rows", "3"), tmp_path)
-    assert "only showing top 3 rows" in said
-    assert "5 records in 1 batches; all that was done is committed" in said
-
-
-@pytest.mark.usefixtures("_java")
-@pytest.mark.timeout(PATIENCE * 2)
-def test_the_job_runs_by_spark_submit(stage: Stage, tmp_path: Path) -> None:
-    stage.numbers(0, 20)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     start = [str(submit), "--master", "local[2]", str(ROOT / "spark_bridge" / "__main__.py")]
-    said = run(job(stage, tmp_path, "--available-now", "parquet", str(tmp_path / "out"), start=start), tmp_path)
-    assert "20 records in 1 batches; all that was done is committed" in said
-    rows = pyarrow.parquet.read_table(tmp_path / "out").to_pylist()
-    assert sorted(int(row["value"]) for row in rows) == list(range(20))
+    said = run(job(stage, tmp_path, "--available-now", "console", "--rows", "3", start=start), tmp_path)
+    assert "only showing top 3 rows" in said
+    assert "5 records in 1 batches; all that was done is committed" in said
 
 
 @pytest.mark.usefixtures("_java")
@@ -136,7 +142,7 @@ def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: 
 
 @pytest.mark.usefixtures("_java")
 @pytest.mark.timeout(PATIENCE * 2)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGINT, *([signal.SIGTERM] if LONG else [])])
 def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path: Path, number: signal.Signals) -> None:
     # Each task says that it began, and then waits for the test.
     (tmp_path / "slow.py").write_text(

@@ -1,40 +1,38 @@
-"""Every client plays every scenario over every transport. See clients/SCENARIOS.md."""
+"""Every client plays every scenario. See clients/SCENARIOS.md."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clients.scenarios import holding, outcomes, refusals, sidecars, travel  # noqa: F401 - they register
-from tests.clients.scenarios.clients import CLIENTS, ROOT, Client
+from tests.clients.scenarios.clients import CLIENTS, ROOT
 from tests.clients.scenarios.conftest import TRANSPORTS, SharedSidecar, make_stage
 from tests.clients.scenarios.registry import SCENARIOS
-from tests.clients.scenarios.stage import Stage, Transport
+from tests.clients.scenarios.stage import Stage
+
+LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 
 
-@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
-def client(request: pytest.FixtureRequest) -> Client:
-    chosen: Client = request.param
-    chosen.require()
-    return chosen
+def cases() -> Iterator[Any]:
+    """Every client plays every scenario: over both transports in the long form, over one in turn in the short form.
+
+    The transports differ below the scenarios: each client has half of them over each.
+    """
+    for number, name in enumerate(SCENARIOS):
+        for place, client in enumerate(CLIENTS):
+            for transport in TRANSPORTS if LONG else [TRANSPORTS[(number + place) % len(TRANSPORTS)]]:
+                yield pytest.param((name, client, transport), id=f"{name}-{client.name}-{transport}")
 
 
-@pytest.fixture(params=TRANSPORTS)
-def transport(request: pytest.FixtureRequest) -> Transport:
-    chosen: Transport = request.param
-    return chosen
-
-
-@pytest.fixture(params=SCENARIOS)
-def stage(
-    request: pytest.FixtureRequest,
-    client: Client,
-    transport: Transport,
-    shared_sidecar: SharedSidecar,
-    tmp_path: Path,
-) -> Iterator[Stage]:
-    yield from make_stage(SCENARIOS[request.param], client, transport, shared_sidecar, tmp_path)
+@pytest.fixture(params=cases())
+def stage(request: pytest.FixtureRequest, shared_sidecar: SharedSidecar, tmp_path: Path) -> Iterator[Stage]:
+    name, client, transport = request.param
+    client.require()
+    yield from make_stage(SCENARIOS[name], client, transport, shared_sidecar, tmp_path)
 
 
 def test_scenario(stage: Stage) -> None:
