@@ -6,6 +6,8 @@ PROTOS := $(sort $(wildcard proto/offramp/v1/*.proto))
 STUBS  := clients/python
 # Tests that start a dozen processes each: beside others they would keep a small machine from all else.
 CROWDS := tests/e2e/kafka/test_faults.py tests/e2e/pulsar/test_faults.py tests/chaos/test_rounds.py
+# What needs nothing but Python.
+FAST   := tests/unit tests/properties tests/compatibility $(foreach one,local memory registry table,$(wildcard tests/brokers/test_$(one)*.py tests/promises/test_$(one)*.py))
 N      ?= 2000
 
 .PHONY: help
@@ -43,10 +45,13 @@ demo-spark: $(VENV)/.dev ## the example pipeline on Spark: clicks -> sessions pe
 
 .PHONY: test
 test: $(VENV)/.dev check check-proto servers php java chromium faketime image-archive kustomize ## everything, in its short form
-	$(BIN)/python -m pytest tests $(addprefix --ignore ,tests/simulation tests/spark $(CROWDS)) -n 3 # they wait more than they work
+	$(BIN)/python -m pytest tests $(addprefix --ignore ,$(CROWDS)) -n 4 --dist loadgroup # they wait more than they work
 	$(BIN)/python -m pytest $(CROWDS) -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests/simulation
-	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile # a Spark for each
+
+.PHONY: test-fast
+test-fast: $(VENV)/.dev ## what needs no server, in under three minutes: units, properties, memory and local, 200 histories, docs
+	$(BIN)/python -m pytest $(FAST) -n 2
+	$(BIN)/python -m tests.simulation --histories 200
 
 .PHONY: test-long
 test-long: $(VENV)/.dev servers php java chromium faketime image-archive kustomize ## the long forms of the same tests: more rounds, more histories

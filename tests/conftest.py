@@ -24,6 +24,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_AtOnce(config))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs Spark begins first and has two workers of its own: one with the session that its tests share, one for
+    the processes that start a Spark of their own. Two JVMs are what a small machine can bear beside all else."""
+    groups = {"spark": "spark-session", "java": "spark-processes"}
+    last: list[pytest.Item] = []
+    first: dict[str, list[pytest.Item]] = {fixture: [] for fixture in groups}
+    for item in items:
+        needs = next((one for one in groups if one in getattr(item, "fixturenames", ())), None)
+        if needs is None:
+            last.append(item)
+        else:
+            item.add_marker(pytest.mark.xdist_group(groups[needs]))
+            first[needs].append(item)
+    items[:] = [*(item for group in first.values() for item in group), *last]
+
+
 class _AtOnce:
     """Names what fails when it fails: the whole takes long, and the reasons come at its end."""
 

@@ -33,6 +33,15 @@ def _warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("spark-warehouse")
 
 
+@pytest.fixture
+def java() -> None:
+    """For tests that start a Spark in a process of its own."""
+    try:
+        tool("java")
+    except Missing as missing:
+        give_up(missing)
+
+
 def start_spark(master: str, warehouse: Path) -> SparkSession:
     try:
         tool("java")

@@ -13,21 +13,13 @@ import pytest
 from offramp import Publisher
 from tests.e2e.harness import eventually
 from tests.servers.kafka import KafkaServer
-from tests.servers.tools import Missing, give_up, tool
 from tests.spark.cluster import Cluster
 from tests.spark.crashes import Driver, Rounds
 from tests.spark.stage import CLICKS, Stage, fresh_topic, on_kafka
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 ROUNDS = 20 if LONG else 1
-
-
-@pytest.fixture(autouse=True)
-def _java() -> None:
-    try:
-        tool("java")
-    except Missing as missing:
-        give_up(missing)
+pytestmark = pytest.mark.usefixtures("java")
 
 
 def play(stage: Stage, master: str, broker: str, workers: Sequence[int] = ()) -> None:

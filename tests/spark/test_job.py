@@ -23,21 +23,12 @@ from spark_bridge.job import finish_batch, load, main, pairs, parser, proof_of
 from spark_bridge.job import run as run_job
 from tests.e2e.harness import eventually
 from tests.security.kit import Secured, tcp_address
-from tests.servers.tools import Missing, give_up, tool
 from tests.spark.crashes import log_of
 from tests.spark.stage import Stage
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 240.0
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
-
-
-@pytest.fixture
-def _java() -> None:
-    try:
-        tool("java")
-    except Missing as missing:
-        give_up(missing)
 
 
 def job(stage: Stage, folder: Path, *more: str, start: Sequence[str] = ()) -> list[str]:
@@ -101,7 +92,7 @@ def test_the_job_writes_a_subscription_into_a_table(
     }
 
 
-@pytest.mark.usefixtures("_java")
+@pytest.mark.usefixtures("java")
 @pytest.mark.timeout(PATIENCE * 2)
 def test_the_job_runs_by_spark_submit_and_shows_a_subscription_in_the_terminal(stage: Stage, tmp_path: Path) -> None:
     stage.numbers(0, 5)
@@ -112,7 +103,7 @@ def test_the_job_runs_by_spark_submit_and_shows_a_subscription_in_the_terminal(s
     assert "5 records in 1 batches; all that was done is committed" in said
 
 
-@pytest.mark.usefixtures("_java")
+@pytest.mark.usefixtures("java")
 @pytest.mark.timeout(PATIENCE * 2)
 def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "twice.py").write_text(
@@ -140,7 +131,7 @@ def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: 
     assert sorted(rows) == list(range(0, 200, 2))
 
 
-@pytest.mark.usefixtures("_java")
+@pytest.mark.usefixtures("java")
 @pytest.mark.timeout(PATIENCE * 2)
 @pytest.mark.parametrize("number", [signal.SIGINT, *([signal.SIGTERM] if LONG else [])])
 def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path: Path, number: signal.Signals) -> None:
@@ -203,7 +194,7 @@ def test_whatever_proves_who_this_is_counts_for_source_listener_and_sink() -> No
     }
 
 
-@pytest.mark.usefixtures("_java")
+@pytest.mark.usefixtures("java")
 @pytest.mark.timeout(PATIENCE * 2)
 def test_the_job_proves_who_it_is_wherever_it_calls(tmp_path: Path) -> None:
     rights = {"spark": {"ranges": ["orders"], "publish": ["orders"]}}
@@ -221,7 +212,7 @@ def test_the_job_proves_who_it_is_wherever_it_calls(tmp_path: Path) -> None:
         eventually(lambda: sum(lane.committed for lane in sidecar.status().lanes) == 8, "the status shows it")
 
 
-@pytest.mark.usefixtures("_java")
+@pytest.mark.usefixtures("java")
 @pytest.mark.timeout(PATIENCE * 2)
 def test_the_example_pipeline_agrees_with_a_count_in_plain_python() -> None:
     done = subprocess.run(
