@@ -68,12 +68,12 @@ def test_a_wrong_port_is_told_from_a_sidecar_that_is_not_well(tmp_path: Path) ->
     with Sidecar(tmp_path, listen={"tcp": "127.0.0.1:0"}) as sidecar:
         grpc_port = sidecar.event("ready")["tcp"]
         said = health("--set", f"http.address={grpc_port}")[1]
-        assert said.startswith(f"offramp: somebody else listens at {grpc_port}: http.address, and the probes of a pod,")
+        assert said.startswith(f"offramp: another program listens at {grpc_port}: http.address, and the probes of a pod,")
     with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
         address = f"127.0.0.1:{other.server_port}"
         code, said = health("--set", f"http.address={address}")
-        assert (code, said.startswith(f"offramp: somebody else listens at {address}: ")) == (1, True)
+        assert (code, said.startswith(f"offramp: another program listens at {address}: ")) == (1, True)
         other.shutdown()
 
 
@@ -84,7 +84,7 @@ def test_without_http_it_is_asked_whether_somebody_listens_for_apps(tmp_path: Pa
         sidecar.kill()
         code, said = health(*here)
         assert code == 1
-        assert "nobody listens" in said
+        assert "no process listens" in said
 
 
 def test_secrets_that_only_the_sidecar_has_are_not_needed(tmp_path: Path) -> None:
