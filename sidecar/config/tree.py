@@ -3,7 +3,7 @@
 Nodes are immutable, since an alias of the file may stand in several places. Setting a key makes a new tree.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -72,9 +72,6 @@ class Table:
     origin: Origin
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[tuple[str, Entry]]:
-        return iter(self.entries.items())
-
 
 Node = Text | Nothing | Broken | Listing | Table
 
@@ -91,9 +88,6 @@ class Problems:
 
     def __bool__(self) -> bool:
         return bool(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
 
     def lines(self) -> list[str]:
         return [line for _, line in sorted(self._found)]

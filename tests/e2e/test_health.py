@@ -68,7 +68,9 @@ def test_a_wrong_port_is_told_from_a_sidecar_that_is_not_well(tmp_path: Path) ->
     with Sidecar(tmp_path, listen={"tcp": "127.0.0.1:0"}) as sidecar:
         grpc_port = sidecar.event("ready")["tcp"]
         said = health("--set", f"http.address={grpc_port}")[1]
-        assert said.startswith(f"offramp: another program listens at {grpc_port}: http.address, and the probes of a pod,")
+        assert said.startswith(
+            f"offramp: another program listens at {grpc_port}: http.address, and the probes of a pod,"
+        )
     with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
         address = f"127.0.0.1:{other.server_port}"

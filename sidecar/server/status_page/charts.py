@@ -47,11 +47,6 @@ class History:
     def add(self, sample: Sample) -> None:
         self._samples.append(sample)
 
-    @property
-    def seconds(self) -> float:
-        """The time between the oldest and the newest sample."""
-        return self._samples[-1].at - self._samples[0].at if self._samples else 0.0
-
     def rates(self, of: str) -> list[float]:
         """Records per second between samples. `of` is `fetched`, `delivered`, `acked` or `failed`."""
         return [
