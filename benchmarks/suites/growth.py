@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from benchmarks.programs import run
+from benchmarks.programs import consume
 from benchmarks.rows import Benchmark, Row
 from benchmarks.stage import Stage
 
@@ -16,9 +16,7 @@ def _cost(stage: Stage, *, records: int = _RECORDS, lanes: int = 8, workers: int
     records = stage.records(records)
     topic = stage.kafka_topic(lanes=lanes, records=records, size=100)
     with stage.on_kafka(topic, batch={"records": batch}) as sidecar:
-        before = sidecar.cpu_seconds
-        done = run("worker", sidecar.address, "--workers", workers, "--records", records)
-        return float((sidecar.cpu_seconds - before) / done["records"] * 1e6)
+        return consume("growth", sidecar, "--workers", workers, "--records", records)["growth-cpu"]
 
 
 def measure(stage: Stage) -> Mapping[str, float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from benchmarks.programs import run
+from benchmarks.programs import consume
 from benchmarks.rows import Benchmark, Row
 from benchmarks.stage import Stage
 
@@ -20,8 +20,8 @@ def measure(stage: Stage) -> Mapping[str, float]:
         with stage.on_local(topic, batch={"records": batch}) as sidecar:
             work = ("--work", _WORK, "--work-a-record", _WORK_A_RECORD)
             until = ("--seconds", stage.seconds(_SECONDS), "--records", records)
-            done = run("worker", sidecar.address, "--workers", _WORKERS, *work, *until)
-        found[f"batch-handler-{batch}"] = done["records"] / done["seconds"]
+            name = f"batch-handler-{batch}"
+            found[name] = consume(name, sidecar, "--workers", _WORKERS, *work, *until)[name]
     return found
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from benchmarks.programs import percentile, run
+from benchmarks.programs import consume, percentile
 from benchmarks.rows import Benchmark, Row, at_least
 from benchmarks.stage import Stage
 from sidecar.brokers.base import SourceSpec
@@ -22,14 +22,7 @@ def throughput(stage: Stage) -> Mapping[str, float]:
     records = stage.records(_RECORDS)
     topic = stage.local_topic(lanes=4, records=records, size=100)
     with stage.on_local(topic) as sidecar:
-        before = sidecar.cpu_seconds
-        done = run("worker", sidecar.address, "--records", records)
-        used = sidecar.cpu_seconds - before
-    return {
-        "local-throughput": done["records"] / done["seconds"],
-        "local-throughput-cpu": used / done["records"] * 1e6,
-        "local-throughput-client": done["busy"],
-    }
+        return consume("local-throughput", sidecar, "--records", records)
 
 
 def alone(stage: Stage) -> Mapping[str, float]:

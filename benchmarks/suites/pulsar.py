@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.programs import run
+from benchmarks.programs import consume, run
 from benchmarks.rows import Benchmark, Row, at_least
 from benchmarks.stage import Stage
 
@@ -18,15 +18,10 @@ def measure(kind: str, stage: Stage) -> Mapping[str, float]:
     topic = stage.pulsar_topic(lanes=_LANES, records=records, size=100)
     direct = run("direct_pulsar", stage.pulsar.url, topic, _KINDS[kind], records)
     with stage.on_pulsar(topic, kind) as sidecar:
-        before = sidecar.cpu_seconds
-        done = run("worker", sidecar.address, "--records", records)
-        used = sidecar.cpu_seconds - before
-    return {
+        found = consume(f"pulsar-{kind}", sidecar, "--records", records)
+    return found | {
         f"pulsar-{kind}-direct": direct["records"] / direct["seconds"],
         f"pulsar-{kind}-direct-cpu": direct["cpu"] / direct["records"] * 1e6,
-        f"pulsar-{kind}": done["records"] / done["seconds"],
-        f"pulsar-{kind}-cpu": used / done["records"] * 1e6,
-        f"pulsar-{kind}-client": done["busy"],
     }
 
 

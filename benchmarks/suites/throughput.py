@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.programs import run
+from benchmarks.programs import consume, run
 from benchmarks.rows import Benchmark, Goal, Row, at_most
 from benchmarks.stage import Stage
 
@@ -40,14 +40,8 @@ def measure(size: str, stage: Stage) -> Mapping[str, float]:
         records = stage.records(_FEW_RECORDS[size] if batch == 1 else _RECORDS[size])
         topic = stage.kafka_topic(lanes=_LANES, records=records, size=_SIZES[size])
         with stage.on_kafka(topic, batch={"records": batch}) as sidecar:
-            before = sidecar.cpu_seconds
-            done = run("worker", sidecar.address, "--workers", _WORKERS, "--records", records)
-            used = sidecar.cpu_seconds - before
+            found |= consume(_name(size, batch), sidecar, "--workers", _WORKERS, "--records", records)
             most = max(most, sidecar.most_resident_mb)
-        name = _name(size, batch)
-        found[name] = done["records"] / done["seconds"]
-        found[f"{name}-cpu"] = used / done["records"] * 1e6
-        found[f"{name}-client"] = done["busy"]
     found[f"kafka-throughput-{size}-memory"] = most
     return found
 
