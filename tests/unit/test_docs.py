@@ -4,6 +4,7 @@ import argparse
 import re
 import tomllib
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,21 @@ def test_every_promise_names_the_code_that_keeps_it_and_the_tests_that_show_it()
         kept, _, shown = promise.partition("*Kept by*")[2].partition("*Shown by*")
         assert re.findall(r"`sidecar/[\w/]+\.py`", kept), f"docs/semantics.md does not say what keeps: {title}"
         assert re.findall(r"`tests/[\w/]+\.py`", shown), f"docs/semantics.md does not say what shows: {title}"
+
+
+def test_the_walk_of_a_batch_names_functions_that_there_are() -> None:
+    steps = re.findall(r"`(sidecar/[\w/]+)\.py:([\w.]+)`", read("docs/architecture.md"))
+    assert len(steps) >= 30
+    for path, name in steps:
+        assert callable(attrgetter(name)(import_module(path.replace("/", ".")))), f"{path}.py has no {name}"
+
+
+def test_the_map_has_every_module_of_the_core_and_of_subscriptions() -> None:
+    document = read("docs/architecture.md")
+    for package in ("core", "subscription"):
+        folder = ROOT / "sidecar" / package
+        for path in folder.rglob("[!_]*.py"):
+            assert f"`{path.relative_to(folder).with_suffix('')}`" in document, f"docs/architecture.md lacks {path}"
 
 
 @pytest.mark.parametrize("name", PAGES)
