@@ -15,22 +15,22 @@ from tests.servers.process import await_
 from tests.servers.pulsar import PulsarServer
 
 _numbers = itertools.count(1)
-#: makes names that no other process has, since the server is shared
+#: part of names, because processes of tests share a server
 _PROCESS = os.urandom(3).hex()
 
 
 def name(kind: str) -> str:
-    """A name for a topic or a group that nobody else has."""
+    """A unique name for a topic or a group."""
     return f"{kind}-{_PROCESS}-{next(_numbers)}"
 
 
 def await_no_backlog(server: PulsarServer, topic: str, group: str) -> None:
-    """Acks have no receipt, so that the broker may know of them a moment later."""
-    await_(lambda: server.backlog(topic, group) == 0, "all is acked")
+    """Acks have no receipt, so the broker may get them a moment later."""
+    await_(lambda: server.backlog(topic, group) == 0, "everything is acked")
 
 
 class PulsarHarness:
-    """Each sidecar has a broker object of its own, as it has a process of its own elsewhere."""
+    """Each sidecar has a broker object of its own."""
 
     def __init__(self, server: PulsarServer, kind: SubscriptionType) -> None:
         self._options = options(server, subscription_type=kind)
@@ -44,14 +44,14 @@ class PulsarHarness:
         return await self._open()
 
     async def crash(self) -> Broker:
-        """Nothing of the earlier life is closed before the end of the test, but its source."""
+        """The broker of the crashed sidecar is closed only at the end of the test."""
         return await self._open()
 
     async def sibling(self) -> Broker:
         return await self._open()
 
     async def lose(self, source: Source) -> None:
-        raise NotImplementedError("Pulsar takes lanes without telling")
+        raise NotImplementedError("Pulsar moves lanes without an event")
 
     async def stop(self) -> None:
         for broker in self._lives:
@@ -65,14 +65,14 @@ class PulsarHarness:
 
 
 def options(server: PulsarServer, **more: Any) -> PulsarOptions:
-    """For the port that asks for nothing, unless told otherwise."""
+    """Options for the port without authentication, by default."""
     settings = {"url": server.url, "admin_url": server.admin_url, "discover_every": Seconds(0.5), **more}
     return PulsarOptions(**settings)
 
 
 @asynccontextmanager
 async def running(server: PulsarServer, **more: Any) -> AsyncIterator[PulsarBroker]:
-    """A broker that is open meanwhile."""
+    """An open broker."""
     broker = PulsarBroker(options(server, **more))
     await broker.open()
     try:
@@ -83,7 +83,7 @@ async def running(server: PulsarServer, **more: Any) -> AsyncIterator[PulsarBrok
 
 @asynccontextmanager
 async def consuming(broker: PulsarBroker, *topics: str, group: str, **spec: Any) -> AsyncIterator[Consumer]:
-    """A source that is open meanwhile."""
+    """A consumer of an open source."""
     consumer = Consumer(broker.subscribe(SourceSpec(group, topics, **spec)))
     await consumer.source.open()
     try:

@@ -1,4 +1,4 @@
-"""Acks on Pulsar: inside batches of producers, what comes again, and what the broker counts."""
+"""Acks and seeks on Pulsar: inside batches of producers, after a sidecar has left, and redelivery counts."""
 
 import asyncio
 import threading
@@ -30,9 +30,9 @@ def client(server: PulsarServer) -> library.Client:
 
 
 def publish_batch(server: PulsarServer, topic: str, *values: bytes) -> None:
-    """All in one entry of partition 0, as producers do that batch."""
-    with_batches = client(server)
-    producer = with_batches.create_producer(
+    """Publishes to partition 0, all in one entry."""
+    batching = client(server)
+    producer = batching.create_producer(
         f"{topic}-partition-0", batching_enabled=True, batching_max_publish_delay_ms=60_000
     )
     sent = threading.Semaphore(0)
@@ -41,7 +41,7 @@ def publish_batch(server: PulsarServer, topic: str, *values: bytes) -> None:
     producer.flush()
     for _ in values:
         assert sent.acquire(timeout=20)
-    with_batches.close()
+    batching.close()
 
 
 def positions(consumer: Consumer) -> list[int]:
@@ -61,7 +61,7 @@ def test_acks_inside_a_batch_of_a_producer_survive_a_restart(pulsar: PulsarServe
             async with consuming(broker, topic, group="group") as consumer:
                 await consumer.take(10)
                 at = positions(consumer)
-                # One entry, ten places in it.
+                # Ten messages in one entry.
                 assert at == list(range(at[0], at[0] + 10))
                 await consumer.commit(lane, Commit(at[2], (Run(at[4], at[6] + 1), Run(at[9], at[9] + 1))))
             async with consuming(broker, topic, group="group") as consumer:
@@ -73,7 +73,7 @@ def test_acks_inside_a_batch_of_a_producer_survive_a_restart(pulsar: PulsarServe
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-def test_a_broker_that_knows_no_acks_inside_batches_replays_the_batch_and_loses_nothing(
+def test_a_broker_without_acks_inside_batches_replays_the_batch_and_loses_nothing(
     new_pulsar: NewPulsar, kind: SubscriptionType
 ) -> None:
     server = new_pulsar(properties={"acknowledgmentAtBatchIndexLevelEnabled": "false"})
@@ -121,7 +121,7 @@ def test_a_seek_into_a_batch_is_exact_and_durable(pulsar: PulsarServer) -> None:
 
 @pytest.mark.parametrize("there", [0, 10])
 @pytest.mark.parametrize("target", [AtTime(1 << 42), AtPosition(1 << 62), SeekTo.END])
-def test_what_is_published_while_a_seek_to_the_end_is_worked_out_is_not_skipped(
+def test_records_that_are_published_while_a_seek_to_the_end_is_resolved_are_not_skipped(
     pulsar: PulsarServer, target: SeekTarget, there: int
 ) -> None:
     topic, group = name("topic"), name("group")
@@ -135,8 +135,8 @@ def test_what_is_published_while_a_seek_to_the_end_is_worked_out_is_not_skipped(
         async with running(pulsar, subscription_type=EXCLUSIVE) as broker:
             resolve = broker.resolve
 
-            async def resolve_slowly(*question: Any) -> int:
-                found = await resolve(*question)
+            async def resolve_slowly(*arguments: Any) -> int:
+                found = await resolve(*arguments)
                 await broker.publish(topic, [Message(None, b"meanwhile", lane=0)])
                 return found
 
@@ -148,12 +148,14 @@ def test_what_is_published_while_a_seek_to_the_end_is_worked_out_is_not_skipped(
                 assert await consumer.source.seek({lane: target}) == {lane: end}
                 await broker.publish(topic, [Message(None, b"after", lane=0)])
                 assert await consumer.take(2) == [b"meanwhile", b"after"]
-            # The broker has it, and not only what is before it in the same entry.
+            # The broker's own cursor is there, too.
             assert pulsar.backlog(topic, group) == 2
 
 
 @pytest.mark.parametrize("kind", [SHARED, SubscriptionType.KEY_SHARED])
-def test_what_a_sidecar_had_that_left_goes_to_the_others_at_once(pulsar: PulsarServer, kind: SubscriptionType) -> None:
+def test_the_unacked_records_of_a_closed_source_go_to_others_at_once(
+    pulsar: PulsarServer, kind: SubscriptionType
+) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
 
@@ -177,7 +179,7 @@ def test_what_a_sidecar_had_that_left_goes_to_the_others_at_once(pulsar: PulsarS
             await leaving.close()
             await staying.take_values(numbered(200))
             assert sorted(staying.values) == sorted(numbered(200))
-            # They are flagged, and positions ascend as the core wants them to, whatever the ids are.
+            # They are flagged, and positions ascend as the core requires, whatever the ids are.
             assert all(chunk.possibly_processed for chunk in staying.chunks)
             assert positions(staying) == sorted(set(positions(staying)))
             assert positions(staying)[-1] > last
@@ -202,7 +204,7 @@ def test_the_redelivery_count_of_the_broker_is_passed_on(pulsar: PulsarServer) -
             running(pulsar, subscription_type=SHARED) as broker,
             consuming(broker, topic, group="group") as consumer,
         ):
-            # With all consumers gone, the broker would forget its counts.
+            # Only now, because a broker without consumers forgets its counts.
             await asyncio.to_thread(other.close)
             await consumer.take(1)
             assert [chunk.delivered_before for chunk in consumer.chunks] == [[2]]

@@ -1,4 +1,4 @@
-"""Batches of producers that have more messages than positions can tell apart."""
+"""Batches of producers with more messages than positions have room for."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -25,7 +25,7 @@ def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def publish(server: PulsarServer, topic: str) -> None:
-    """All in one entry."""
+    """Publishes all values in one entry."""
     settings: dict[str, Any] = {
         "batching_enabled": True,
         "batching_max_messages": COUNT,
@@ -44,7 +44,7 @@ async def read(broker: PulsarBroker, lane: Lane, run: Run) -> list[bytes | None]
     return [decode_frame(frame).value async for chunk in broker.read(lane, run, 1 << 20) for frame in chunk.frames]
 
 
-def test_a_range_of_what_has_no_position_is_refused_and_not_cut_short(pulsar: PulsarServer) -> None:
+def test_a_range_with_a_message_that_has_no_position_is_refused_and_not_cut_short(pulsar: PulsarServer) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
     publish(pulsar, topic)
@@ -59,7 +59,7 @@ def test_a_range_of_what_has_no_position_is_refused_and_not_cut_short(pulsar: Pu
             assert await read(broker, lane, Run(end.start, end.start + 2_047)) == numbered(2_047)
 
 
-def test_such_a_batch_lies_before_the_end_of_its_lane(pulsar: PulsarServer) -> None:
+def test_the_end_of_a_lane_lies_after_such_a_batch(pulsar: PulsarServer) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
     publish(pulsar, topic)

@@ -1,4 +1,4 @@
-"""Lanes of Pulsar that come while a group consumes, and consumers that are lost."""
+"""Lanes of Pulsar that are added while a group consumes, consumers that are lost, and acks that the broker forgets."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -35,7 +35,7 @@ def test_new_partitions_are_picked_up_from_their_start(pulsar: PulsarServer) -> 
             await consumer.until(consumer.assigned)
             pulsar.admin("POST", f"persistent/public/default/{topic}/partitions", 3)
             async with running(pulsar) as other:
-                # Before anybody has noticed the partition: it is not skipped.
+                # It is published before the group has noticed the partition, and is not skipped.
                 await other.publish(topic, [Message(None, b"new", lane=2)])
             await consumer.take_values([b"new"])
             assert set(consumer.assigned()) == {Lane(topic, number) for number in range(3)}
@@ -73,7 +73,7 @@ def test_topics_of_a_pattern_are_picked_up_and_no_others(pulsar: PulsarServer) -
             assert lanes == {"-eu/0", "-eu/1", "-us/0", "-asia/0"}
 
 
-def test_a_topic_of_a_pattern_that_was_made_while_nobody_was_there_is_read_from_its_start(
+def test_a_topic_of_a_pattern_that_was_created_while_nobody_consumed_is_read_from_its_start(
     pulsar: PulsarServer,
 ) -> None:
     prefix, own = name("pattern"), {name("own"): 1}
@@ -92,7 +92,7 @@ def test_a_topic_of_a_pattern_that_was_made_while_nobody_was_there_is_read_from_
                 assert await consumer.take(1) == [b"new"]
 
 
-def test_a_namespace_of_its_own(pulsar: PulsarServer) -> None:
+def test_topics_of_another_namespace_are_consumed_by_setting_and_by_full_name(pulsar: PulsarServer) -> None:
     namespace = f"public/{name('space')}"
     pulsar.admin("PUT", f"namespaces/{namespace}", {})
     topic = name("topic")
@@ -111,7 +111,7 @@ def test_a_namespace_of_its_own(pulsar: PulsarServer) -> None:
                 assert set(consumer.assigned()) == {Lane(full, 0), Lane(full, 1)}
 
 
-def test_a_lane_whose_consumer_is_gone_is_lost_and_joined_anew(pulsar: PulsarServer) -> None:
+def test_a_lane_whose_consumer_is_gone_is_lost_and_joined_again(pulsar: PulsarServer) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
 
@@ -126,7 +126,7 @@ def test_a_lane_whose_consumer_is_gone_is_lost_and_joined_anew(pulsar: PulsarSer
             at = [position for chunk in consumer.chunks for position in chunk.positions]
             await consumer.commit(Lane(topic, 0), Commit(at[2]))
             (lane,) = consumer.source._lanes.values()  # type: ignore[attr-defined]
-            # As when the library gives up on it.
+            # As when the library gives up on its consumer.
             await asyncio.to_thread(lane._consumer.close)
             consumer.forget()
             await consumer.take_values(numbered(5)[2:])
@@ -134,7 +134,7 @@ def test_a_lane_whose_consumer_is_gone_is_lost_and_joined_anew(pulsar: PulsarSer
             assert consumer.values == numbered(5)[2:]
 
 
-def test_a_second_sidecar_is_refused_where_one_is_exclusive_and_let_in_when_that_leaves(pulsar: PulsarServer) -> None:
+def test_a_second_exclusive_sidecar_is_refused_until_the_first_leaves(pulsar: PulsarServer) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
 
@@ -153,7 +153,7 @@ def test_a_second_sidecar_is_refused_where_one_is_exclusive_and_let_in_when_that
                 await consumer.take_values([b"value"])
 
 
-def test_consumers_of_another_type_are_told_apart(pulsar: PulsarServer) -> None:
+def test_a_consumer_of_another_subscription_type_is_refused(pulsar: PulsarServer) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
 
@@ -170,7 +170,7 @@ def test_consumers_of_another_type_are_told_apart(pulsar: PulsarServer) -> None:
 
 
 @pytest.mark.parametrize("kind", list(SubscriptionType))
-def test_the_backlog_is_told(pulsar: PulsarServer, kind: SubscriptionType) -> None:
+def test_the_backlog_is_known(pulsar: PulsarServer, kind: SubscriptionType) -> None:
     topic = name("topic")
     pulsar.make_topic(topic)
 
@@ -204,12 +204,12 @@ def test_without_the_admin_api_consuming_works(pulsar: PulsarServer) -> None:
             at = [position for chunk in consumer.chunks for position in chunk.positions]
             await consumer.commit(Lane(topic, 1), Commit(at[-1] + 1))
             assert await consumer.source.ends() == {}
-            # Where the group is, is not known: nothing that it was told counts as new.
+            # The position of the group is not known, so no lane counts as new.
             assert not any(assigned.first for assigned in consumer.assigned().values())
         await_no_backlog(pulsar, topic, group)
 
 
-def test_a_cursor_that_an_operator_resets_brings_back_what_was_acked(pulsar: PulsarServer) -> None:
+def test_a_cursor_reset_by_an_operator_delivers_acked_records_again(pulsar: PulsarServer) -> None:
     topic, group = name("topic"), name("group")
     pulsar.make_topic(topic)
 
@@ -223,14 +223,14 @@ def test_a_cursor_that_an_operator_resets_brings_back_what_was_acked(pulsar: Pul
             consumer.forget()
             path = f"persistent/public/default/{topic}-partition-0/subscription/{group}/resetcursor/0"
             await asyncio.to_thread(pulsar.admin, "POST", path)
-            # What is in hand still is; only what was acked comes again.
+            # Unacked records are not delivered twice; only those that were acked come again.
             await consumer.take_values(numbered(7))
             await consumer.stays_silent()
             assert sorted(consumer.values) == numbered(7)
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SubscriptionType.FAILOVER])
-def test_acks_beyond_the_floor_that_the_broker_forgets_bring_all_back_in_order_and_flagged_where_a_lane_is_not_shared(
+def test_when_the_broker_forgets_acks_beyond_the_position_an_exclusive_lane_starts_again_in_order_and_flagged(
     pulsar: PulsarServer, kind: SubscriptionType
 ) -> None:
     topic, group = name("topic"), name("group")
@@ -244,10 +244,10 @@ def test_acks_beyond_the_floor_that_the_broker_forgets_bring_all_back_in_order_a
             at = [position for chunk in consumer.chunks for position in chunk.positions]
             await consumer.commit(Lane(topic, 0), Commit(at[0], (Run(at[3], at[6] + 1),)))
             consumer.forget()
-            # As a broker does that is killed before it has stored them.
+            # As when a broker is killed before it has stored them.
             path = f"persistent/public/default/{topic}-partition-0/subscription/{group}/resetcursor/0"
             await asyncio.to_thread(pulsar.admin, "POST", path)
-            # Not as news after what is in hand: the lane begins anew.
+            # They do not come after later ones: the lane is joined again.
             await consumer.take_values(numbered(10))
             assert consumer.values == numbered(10)
             assert [type(event) for event in consumer.events] == [Lost, Assigned]
@@ -256,7 +256,7 @@ def test_acks_beyond_the_floor_that_the_broker_forgets_bring_all_back_in_order_a
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SubscriptionType.FAILOVER])
-def test_an_ack_for_all_before_it_that_the_broker_forgets_brings_them_back(
+def test_when_the_broker_forgets_a_cumulative_ack_an_exclusive_lane_starts_again(
     pulsar: PulsarServer, kind: SubscriptionType
 ) -> None:
     topic, group = name("topic"), name("group")
@@ -272,7 +272,7 @@ def test_an_ack_for_all_before_it_that_the_broker_forgets_brings_them_back(
             consumer.forget()
             path = f"persistent/public/default/{topic}-partition-0/subscription/{group}/resetcursor/0"
             await asyncio.to_thread(pulsar.admin, "POST", path)
-            # The library does not show them: it remembers the ack.
+            # The library drops them: it remembers the ack.
             await consumer.stays_silent()
             for _ in range(2):
                 await consumer.source._measure()  # type: ignore[attr-defined]
@@ -282,7 +282,7 @@ def test_an_ack_for_all_before_it_that_the_broker_forgets_brings_them_back(
             assert all(chunk.possibly_processed for chunk in consumer.chunks)
 
 
-def test_consumers_and_readers_that_are_done_are_not_kept_by_the_client(pulsar: PulsarServer) -> None:
+def test_closed_consumers_and_readers_are_not_kept_by_the_client(pulsar: PulsarServer) -> None:
     topic, group = name("topic"), name("group")
     pulsar.make_topic(topic)
 
@@ -295,4 +295,4 @@ def test_consumers_and_readers_that_are_done_are_not_kept_by_the_client(pulsar: 
             run = Run(places[0].position, places[-1].position + 1)
             async for chunk in broker.read(Lane(topic, 0), run, 1 << 20):
                 assert len(chunk.frames) == 3
-            assert broker.library._client._consumers == []
+            assert broker.client._client._consumers == []

@@ -2,15 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from math import ceil
 
 import pytest
 
 from sidecar.brokers.base import SeekTo, SourceSpec
 from sidecar.brokers.cursor import Cursor
 from sidecar.brokers.pulsar import PulsarBroker
-from sidecar.brokers.pulsar.ledgers import Ledgers, next_entry, resting_place
-from sidecar.brokers.pulsar.positions import Id, pack
 from sidecar.model.errors import Removed
 from sidecar.model.records import Lane, Message, Run
 from sidecar.model.wire import decode_frame
@@ -26,7 +23,7 @@ Body = Callable[[PulsarBroker, str, Cursor], Awaitable[None]]
 
 
 def play(server: PulsarServer, body: Body) -> None:
-    """On a topic of one lane with 100 messages in batches of ten, and a cursor of a group whose reader is attached."""
+    """Runs the body on a topic of one lane with 100 messages in batches of ten, and an open cursor of a group."""
 
     async def played() -> None:
         async with running(server) as broker:
@@ -53,17 +50,17 @@ async def read(broker: PulsarBroker, lane: Lane, run: Run) -> list[bytes | None]
     return [decode_frame(frame).value async for chunk in broker.read(lane, run, 1 << 20) for frame in chunk.frames]
 
 
-def test_a_stretch_counts_the_messages_of_batches(pulsar: PulsarServer) -> None:
+def test_an_estimate_counts_the_messages_of_batches(pulsar: PulsarServer) -> None:
     async def body(broker: PulsarBroker, topic: str, _: Cursor) -> None:
         lane = Lane(topic, 0)
         end = (await broker.lane_ends(topic))[lane]
         run = Run(end.start, end.end)
-        stretch = (await broker.estimate({lane: run}))[lane]
-        assert stretch.records == 100
-        third = stretch.position_after(30)
+        estimate = (await broker.estimate({lane: run}))[lane]
+        assert estimate.records == 100
+        third = estimate.position_after(30)
         assert len(await read(broker, lane, Run(run.start, third))) == 30
-        # Less than a batch is a batch: an entry is not taken apart.
-        assert len(await read(broker, lane, Run(run.start, stretch.position_after(3)))) == 10
+        # At least one batch: an entry is not split.
+        assert len(await read(broker, lane, Run(run.start, estimate.position_after(3)))) == 10
         rest = (await broker.estimate({lane: Run(third, run.stop)}))[lane]
         assert rest.records == 70
         assert rest.position_after(70) == run.stop
@@ -86,7 +83,7 @@ def test_a_position_within_a_batch_is_kept_exactly(pulsar: PulsarServer) -> None
     play(pulsar, body)
 
 
-def test_a_cursor_that_somebody_has_moved_counts(pulsar: PulsarServer) -> None:
+def test_a_cursor_that_a_tool_has_moved_overrules_the_stored_position(pulsar: PulsarServer) -> None:
     async def body(broker: PulsarBroker, topic: str, cursor: Cursor) -> None:
         lane = Lane(topic, 0)
         end = (await broker.lane_ends(topic))[lane]
@@ -95,15 +92,15 @@ def test_a_cursor_that_somebody_has_moved_counts(pulsar: PulsarServer) -> None:
         # As `pulsar-admin topics reset-cursor` does.
         path = f"persistent/public/default/{topic}-partition-0/subscription/{topic}/resetcursor/0"
         await asyncio.to_thread(pulsar.admin, "POST", path)
-        standing = await cursor.fetch_state()
-        assert standing.positions == {lane: end.start}
-        assert standing.attached is not None
-        assert standing.attached.token == token
+        state = await cursor.fetch_state()
+        assert state.positions == {lane: end.start}
+        assert state.attached is not None
+        assert state.attached.token == token
 
     play(pulsar, body)
 
 
-def test_first_positions_that_were_not_all_stored_do_not_count(pulsar: PulsarServer) -> None:
+def test_the_first_positions_of_a_group_do_not_count_before_all_are_stored(pulsar: PulsarServer) -> None:
     async def body(broker: PulsarBroker, topic: str, _: Cursor) -> None:
         wide = name("topic")
         await broker.ensure_topic(wide, 3)
@@ -111,7 +108,7 @@ def test_first_positions_that_were_not_all_stored_do_not_count(pulsar: PulsarSer
         token = (await cursor.attach("reader", 1)).token
         # As if the sidecar was killed after the first of three lanes.
         lane = Lane(wide, 2)
-        await broker.admin.subscribe(f"persistent://public/default/{wide}-partition-2", wide)
+        await broker.admin.create_subscription(f"persistent://public/default/{wide}-partition-2", wide)
         assert dict((await cursor.fetch_state()).positions) == {}
         ends = await cursor.lanes()
         await cursor.pin(token, {lane: end.end for lane, end in ends.items()})
@@ -121,18 +118,18 @@ def test_first_positions_that_were_not_all_stored_do_not_count(pulsar: PulsarSer
     play(pulsar, body)
 
 
-def read_on(server: PulsarServer, written: int, body: "Callable[[Reading], Awaitable[None]]") -> None:
-    """By a reader at the end of a lane with so many messages, of which Pulsar keeps only what somebody waits for."""
+def play_at_the_end(server: PulsarServer, written: int, body: "Callable[[LaneReader], Awaitable[None]]") -> None:
+    """Runs the body with a reader at the end of a lane of `written` messages, in a namespace without retention."""
 
     async def played() -> None:
         namespace, topic = f"public/{name('space')}", name("topic")
         await asyncio.to_thread(server.admin, "PUT", f"namespaces/{namespace}", {})
         retention = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
         await asyncio.to_thread(server.admin, "POST", f"namespaces/{namespace}/retention", retention)
-        # Not by a sidecar, which would have it kept.
+        # Not created by a sidecar, which would add a subscription that keeps it.
         await asyncio.to_thread(server.admin, "PUT", f"persistent/{namespace}/{topic}/partitions", 1)
         async with running(server, namespace=namespace) as broker:
-            reading = Reading(server, broker, f"persistent/{namespace}/{topic}-partition-0", Lane(topic, 0))
+            reading = LaneReader(server, broker, f"persistent/{namespace}/{topic}-partition-0", Lane(topic, 0))
             await reading.attach()
             if written:
                 await reading.publish(*numbered(written))
@@ -143,7 +140,7 @@ def read_on(server: PulsarServer, written: int, body: "Callable[[Reading], Await
     asyncio.run(played())
 
 
-class Reading:
+class LaneReader:
     """A reader of one lane."""
 
     def __init__(self, server: PulsarServer, broker: PulsarBroker, path: str, lane: Lane) -> None:
@@ -166,7 +163,7 @@ class Reading:
         await self._broker.publish(self._lane.topic, [Message(None, value, lane=0) for value in values])
 
     async def unload(self) -> None:
-        """As brokers do when they share out their load, or start: what is written then goes to a new ledger."""
+        """As brokers do when they balance load or start: later messages go to a new ledger."""
         await asyncio.to_thread(self._server.admin, "PUT", f"{self._path}/unload")
 
     async def skip_all(self) -> None:
@@ -174,7 +171,7 @@ class Reading:
         await asyncio.to_thread(self._server.admin, "POST", f"{self._path}/subscription/orders/skip_all")
 
     async def trim(self) -> None:
-        """Let Pulsar remove what nobody waits for, as it does by itself after a while."""
+        """Makes Pulsar remove what no subscription waits for, as it does by itself after a while."""
         await asyncio.to_thread(self._server.admin, "POST", f"{self._path}/trim")
 
     async def until(self) -> int:
@@ -194,16 +191,16 @@ class Reading:
         return [decode_frame(frame).value async for frames in pieces for frame in frames]
 
     async def backlog(self) -> int:
-        """As the status has it."""
+        """The backlog in the status."""
         return (await self.subscription._cursor.lanes())[self._lane].backlog
 
 
 @pytest.mark.parametrize("written", [0, 1, 5])
 @pytest.mark.parametrize("attaches_again", [False, True])
-def test_a_reader_at_the_end_goes_on_when_pulsar_has_begun_a_new_ledger(
+def test_a_reader_at_the_end_continues_when_pulsar_has_begun_a_new_ledger(
     pulsar: PulsarServer, written: int, attaches_again: bool
 ) -> None:
-    async def body(reading: Reading) -> None:
+    async def body(reading: LaneReader) -> None:
         for value in (b"new", b"newer"):
             await reading.unload()
             assert await reading.until() == reading.at
@@ -213,7 +210,7 @@ def test_a_reader_at_the_end_goes_on_when_pulsar_has_begun_a_new_ledger(
                 await reading.attach()
             until = await reading.until()
             assert await reading.backlog() == 1
-            # As a whole, and in pieces, as readers do that share out a range.
+            # In one piece, and in two, as readers do that split a range.
             middle = (reading.at + until) // 2
             assert await reading.read(reading.at, until) == [value]
             assert await reading.read(reading.at, middle) == []
@@ -223,11 +220,11 @@ def test_a_reader_at_the_end_goes_on_when_pulsar_has_begun_a_new_ledger(
             await reading.unload()
             assert await reading.committed() == until
 
-    read_on(pulsar, written, body)
+    play_at_the_end(pulsar, written, body)
 
 
-def test_what_was_removed_before_it_was_read_is_told(pulsar: PulsarServer) -> None:
-    async def body(reading: Reading) -> None:
+def test_reading_past_messages_that_pulsar_removed_unread_raises_removed(pulsar: PulsarServer) -> None:
+    async def body(reading: LaneReader) -> None:
         await reading.publish(*numbered(4))
         await reading.skip_all()
         await reading.unload()
@@ -236,69 +233,20 @@ def test_what_was_removed_before_it_was_read_is_told(pulsar: PulsarServer) -> No
         with pytest.raises(Removed):
             await reading.read(reading.at, await reading.until())
 
-    # In a lane that was empty it would not be: what was removed of that and what was never there look the same.
-    read_on(pulsar, 3, body)
+    # Not in a lane that was empty: removed messages look there as if they had never been written.
+    play_at_the_end(pulsar, 3, body)
 
 
-@pytest.mark.parametrize("per_entry", [1.0, 2.5, 100.0])
-def test_counting_goes_from_ledger_to_ledger(per_entry: float) -> None:
-    ledgers = ((3, 4), (7, 0), (9, 5))
-    whole = Ledgers(Run(pack(3, 0), pack(9, 4, 1)), ledgers, per_entry)
-    assert whole.records == round(9 * per_entry)
-    ends = [whole.position_after(ceil(entries * per_entry)) for entries in range(1, 10)]
-    assert ends[3] == pack(3, 4)
-    assert ends[4] == pack(9, 1)
-    assert ends[-1] == pack(9, 4, 1)
-    assert ends == sorted(set(ends))
-
-
-def test_what_is_left_of_one_entry_is_counted_exactly() -> None:
-    rest = Ledgers(Run(pack(3, 2, 4), pack(3, 2, 9)), ((3, 3),), 50.0)
-    assert rest.records == 5
-    assert [rest.position_after(records) for records in (1, 5, 9)] == [pack(3, 2, 5), pack(3, 2, 9), pack(3, 2, 9)]
-
-
-def test_the_end_of_a_lane_never_moves_back_when_the_topic_is_loaded_anew(pulsar: PulsarServer) -> None:
+def test_the_end_of_a_lane_does_not_move_back_when_the_topic_is_loaded_again(pulsar: PulsarServer) -> None:
     async def body(broker: PulsarBroker, topic: str, _: Cursor) -> None:
         lane = Lane(topic, 0)
         seen = (await broker.lane_ends(topic))[lane].end
         for _round in range(2):
-            # Loaded again, it begins with a ledger that is empty.
+            # It begins with an empty ledger then.
             path = f"persistent/public/default/{topic}-partition-0/unload"
-            await broker.admin._ask("PUT", path)
+            await broker.admin._request("PUT", path)
             end = (await broker.lane_ends(topic))[lane].end
-            assert end >= seen, "a range that was planned before would seem to be cut"
+            assert end >= seen, "a range that was planned before would end after the lane"
             seen = end
 
     play(pulsar, body)
-
-
-def test_a_cursor_rests_on_what_is_read_next_or_on_the_last_of_a_ledger_that_was_read() -> None:
-    ledgers = ((3, 4), (7, 0), (9, 5), (11, 0))
-    for position, rest in (
-        (pack(3, 0), Id(3, 0)),
-        (pack(3, 2), Id(3, 2)),
-        (pack(3, 2, 7), Id(3, 2)),
-        (pack(3, 3, 1), Id(3, 3)),
-        (pack(3, 4), Id(3, 3)),
-        (pack(7, 0), Id(3, 3)),
-        (pack(9, 5), Id(9, 4)),
-        (pack(11, 0), Id(9, 4)),
-        (pack(1, 0), Id(3, 0)),
-    ):
-        assert resting_place(position, ledgers) == rest
-    assert resting_place(pack(7, 0), ((7, 0),)) is None
-
-
-def test_between_two_entries_a_cursor_is_at_one_place() -> None:
-    ledgers = ((3, 4), (7, 0), (9, 5), (11, 0))
-    for position, place in (
-        (pack(3, 3), pack(3, 3)),
-        (pack(3, 4), pack(9, 0)),
-        (pack(7, 0), pack(9, 0)),
-        (pack(9, 0), pack(9, 0)),
-        (pack(9, 5), pack(9, 5)),
-        (pack(11, 0), pack(11, 0)),
-        (pack(1, 5), pack(3, 0)),
-    ):
-        assert next_entry(position, ledgers) == place

@@ -1,4 +1,4 @@
-"""Messages on Pulsar that other clients may write, and the library cannot read."""
+"""Messages of other clients that pulsar-client cannot decode."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tests.servers.pulsar import PulsarServer
 
 
 def publish(server: PulsarServer, topic: str) -> None:
-    """One whose key is no UTF-8, and one with such a property, among others."""
+    """Publishes five messages: the key of one and a property of another are not UTF-8."""
     with client_of(server) as client:
         producer = client.create_producer(f"{topic}-partition-0", batching_enabled=False)._producer
         for value in (b"0", b"key", b"1", b"property", b"2"):
@@ -28,7 +28,7 @@ def publish(server: PulsarServer, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED])
-def test_what_is_no_utf_8_is_delivered_and_holds_nothing_up(pulsar: PulsarServer, kind: SubscriptionType) -> None:
+def test_messages_that_are_not_utf_8_hold_nothing_up(pulsar: PulsarServer, kind: SubscriptionType) -> None:
     topic, group = name("topic"), name("group")
     pulsar.make_topic(topic)
     publish(pulsar, topic)

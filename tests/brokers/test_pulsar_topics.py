@@ -1,4 +1,4 @@
-"""Topics that Offramp makes on Pulsar, where the broker makes topics by itself and where it does not."""
+"""Topics that Offramp creates on Pulsar, where the broker creates topics on the fly and where it does not."""
 
 import asyncio
 import os
@@ -23,12 +23,12 @@ def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(body())
 
 
-def space(server: PulsarServer, *, makes_topics: bool) -> str:
-    """A namespace that keeps nothing that nobody waits for."""
+def new_namespace(server: PulsarServer, *, creates_topics: bool) -> str:
+    """A namespace without retention."""
     namespace = f"public/{name('space')}"
     server.admin("PUT", f"namespaces/{namespace}", {})
-    creation: dict[str, object] = {"allowAutoTopicCreation": makes_topics}
-    if makes_topics:
+    creation: dict[str, object] = {"allowAutoTopicCreation": creates_topics}
+    if creates_topics:
         creation["topicType"] = "non-partitioned"
     server.admin("POST", f"namespaces/{namespace}/autoTopicCreation", creation)
     return namespace
@@ -39,39 +39,40 @@ def subscriptions(server: PulsarServer, namespace: str, topic: str) -> list[str]
 
 
 @pytest.mark.parametrize("lanes", [0, 2])
-def test_a_topic_that_exists_is_kept_with_what_is_in_it(pulsar: PulsarServer, lanes: int) -> None:
-    namespace, topic = space(pulsar, makes_topics=True), name("dead")
+def test_an_existing_topic_is_kept_with_its_messages(pulsar: PulsarServer, lanes: int) -> None:
+    namespace, topic = new_namespace(pulsar, creates_topics=True), name("dead")
     if lanes:
         pulsar.admin("PUT", f"persistent/{namespace}/{topic}/partitions", lanes)
 
     @play
     async def _() -> None:
         async with running(pulsar, namespace=namespace) as broker:
-            # Made on the fly, if there is none.
+            # Creates the topic, if there is none.
             await broker.publish(topic, [Message(None, b"letter")])
             assert subscriptions(pulsar, namespace, topic) == []
             for _ in range(2):
                 await broker.ensure_topic(topic, 1)
             assert subscriptions(pulsar, namespace, topic) == [KEEPER]
             full = f"persistent://{namespace}/{topic}"
-            backlogs = [await broker.admin.backlog(lane, KEEPER) for lane in await broker.admin.lanes(full)]
-            assert sum(backlogs) == 1
+            lanes = await broker.admin.partition_names(full)
+            states = [await broker.admin.subscription_state(lane, KEEPER) for lane in lanes]
+            assert sum(state.backlog for state in states if state) == 1
 
 
-def test_a_topic_that_somebody_consumes_gets_no_keeper(pulsar: PulsarServer) -> None:
-    namespace, topic = space(pulsar, makes_topics=True), name("dead")
+def test_a_topic_with_a_durable_subscription_gets_no_keeper(pulsar: PulsarServer) -> None:
+    namespace, topic = new_namespace(pulsar, creates_topics=True), name("dead")
     pulsar.admin("PUT", f"persistent/{namespace}/{topic}/partitions", 1)
-    pulsar.admin("PUT", f"persistent/{namespace}/{topic}/subscription/mending")
+    pulsar.admin("PUT", f"persistent/{namespace}/{topic}/subscription/repair")
 
     @play
     async def _() -> None:
         async with running(pulsar, namespace=namespace) as broker:
             await broker.ensure_topic(topic, 1)
-        assert subscriptions(pulsar, namespace, topic) == ["mending"]
+        assert subscriptions(pulsar, namespace, topic) == ["repair"]
 
 
-def test_a_subscription_opens_and_rejects_where_the_broker_makes_no_topics(pulsar: PulsarServer) -> None:
-    namespace, topic = space(pulsar, makes_topics=False), name("orders")
+def test_a_subscription_opens_and_rejects_where_the_broker_creates_no_topics(pulsar: PulsarServer) -> None:
+    namespace, topic = new_namespace(pulsar, creates_topics=False), name("orders")
     pulsar.admin("PUT", f"persistent/{namespace}/{topic}/partitions", 1)
 
     @play
@@ -82,7 +83,7 @@ def test_a_subscription_opens_and_rejects_where_the_broker_makes_no_topics(pulsa
             await subscription.start()
             await broker.publish(topic, [Message(None, b"bad")])
             Worker(subscription, Audit(), handler=lambda batch: batch.reject())
-            await until(lambda: subscription.tracker.counters.dead_lettered == 1, "it is written aside")
+            await until(lambda: subscription.tracker.counters.dead_lettered == 1, "it is dead-lettered")
             assert [letter.record.value for letter in await dead_letters.list_dead_letters(broker, settings)] == [
                 b"bad"
             ]

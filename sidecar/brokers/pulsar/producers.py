@@ -7,41 +7,40 @@ from typing import Any
 
 import _pulsar
 
-from sidecar.brokers.pulsar import names
+from sidecar.brokers.pulsar.client_threads import ClientThreads
 from sidecar.brokers.pulsar.errors import of_result
-from sidecar.brokers.pulsar.library import Library
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import pack
-from sidecar.brokers.pulsar.records import build, routing_key
+from sidecar.brokers.pulsar.records import build_message, routing_key
+from sidecar.brokers.pulsar.topics import full_name, lane_for_key
 from sidecar.model.errors import Refused
 from sidecar.model.records import Message, Place
 
-#: messages under way at a time for one call
-_AT_ONCE = 5_000
-#: seconds for which the number of a topic's partitions is believed
-_FRESH = 30.0
+#: messages of one call of `publish` that are sent before their results are awaited
+_MAX_IN_FLIGHT = 5_000
+#: seconds after which the partitions of a topic are looked up again
+_PARTITIONS_MAX_AGE = 30.0
 
 
 class Producers:
-    """Messages are written one by one, never in batches: a batch is one entry, and what is in it goes to one consumer,
-    whatever its keys are."""
+    """Never writes batches: a batch is one entry, and goes to one consumer, whatever keys are in it."""
 
-    def __init__(self, options: PulsarOptions, library: Library) -> None:
+    def __init__(self, options: PulsarOptions, client: ClientThreads) -> None:
         self._options = options
-        self._library = library
-        #: by the topic of a lane
+        self._client = client
+        #: by the name of a partition
         self._producers: dict[str, asyncio.Task[Any]] = {}
-        #: the topics that a topic consists of, and until when that is believed
+        #: by topic: the names of its partitions, and when to look them up again
         self._lanes: dict[str, tuple[list[str], float]] = {}
-        self._turns: dict[str, int] = {}
+        self._round_robin: dict[str, int] = {}
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> list[Place]:
         lanes = await self._partitions(topic)
         numbers = [self._number(topic, message, len(lanes)) for message in messages]
         producers = {number: await self._producer(lanes[number]) for number in set(numbers)}
         places: list[Place] = []
-        for at in range(0, len(messages), _AT_ONCE):
-            part = list(zip(numbers[at : at + _AT_ONCE], messages[at : at + _AT_ONCE], strict=True))
+        for at in range(0, len(messages), _MAX_IN_FLIGHT):
+            part = list(zip(numbers[at : at + _MAX_IN_FLIGHT], messages[at : at + _MAX_IN_FLIGHT], strict=True))
             found = await self._send(topic, part, producers)
             places += [
                 Place(number, pack(id_.ledger_id(), id_.entry_id(), id_.batch_index()))
@@ -50,9 +49,9 @@ class Producers:
         return places
 
     async def close(self) -> None:
-        """Never raises. One that is being made just now ends with the client."""
+        """Never raises. A producer that is still being created ends with the client."""
         made = [task for task in self._producers.values() if task.done() and not task.cancelled()]
-        await asyncio.gather(*(self._library.leave(task.result()) for task in made if task.exception() is None))
+        await asyncio.gather(*(self._client.close_one(task.result()) for task in made if task.exception() is None))
         self._producers.clear()
 
     async def _send(self, topic: str, part: list[tuple[int, Message]], producers: dict[int, Any]) -> list[Any]:
@@ -62,13 +61,15 @@ class Producers:
         left = [len(part)]
 
         def submit() -> None:
-            # The library calls back in a thread of its own, one at a time for each producer.
+            # The library calls back in threads of its own, one call at a time for each producer.
             for index, (number, message) in enumerate(part):
-                producers[number].send_async(build(message), lambda result, id_, index=index: done(index, result, id_))
+                producers[number].send_async(
+                    build_message(message), lambda result, id_, index=index: done(index, result, id_)
+                )
 
         def done(index: int, result: _pulsar.Result, id_: Any) -> None:
             results[index] = (result, id_)
-            # Exceptions would end the process here.
+            # An exception here would end the process.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(count)
 
@@ -77,7 +78,7 @@ class Producers:
             if not left[0] and not sent.done():
                 sent.set_result(None)
 
-        await self._library.run(f"publish to {topic}", submit)
+        await self._client.run(f"publish to {topic}", submit)
         await sent
         for one in results:
             assert one is not None
@@ -93,22 +94,22 @@ class Producers:
                 raise Refused(f"Topic {topic!r} has no lane {message.lane}: it has {lanes}, counted from 0.")
             return message.lane
         if message.key is not None:
-            return names.lane_for(routing_key(message.key), lanes)
-        self._turns[topic] = self._turns.get(topic, -1) + 1
-        return self._turns[topic] % lanes
+            return lane_for_key(routing_key(message.key), lanes)
+        self._round_robin[topic] = self._round_robin.get(topic, -1) + 1
+        return self._round_robin[topic] % lanes
 
     async def _partitions(self, topic: str) -> list[str]:
         now = asyncio.get_running_loop().time()
         found = self._lanes.get(topic)
         if found is None or now > found[1]:
-            name = names.full(topic, self._options.namespace)
-            found = self._lanes[topic] = (await self._library.partitions(name), now + _FRESH)
+            name = full_name(topic, self._options.namespace)
+            found = self._lanes[topic] = (await self._client.partitions(name), now + _PARTITIONS_MAX_AGE)
         return found[0]
 
     async def _producer(self, name: str) -> Any:
         task = self._producers.get(name)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            making = self._library.producer(
+            making = self._client.producer(
                 name,
                 batching_enabled=False,
                 max_pending_messages=1_000_000,
@@ -118,6 +119,6 @@ class Producers:
         return await asyncio.shield(task)
 
     def _forget(self, topic: str) -> None:
-        """Its producers are closed: make new ones the next time."""
+        """The producers of a topic are closed: create new ones the next time."""
         for name in self._lanes.pop(topic, ([], 0.0))[0]:
             self._producers.pop(name, None)

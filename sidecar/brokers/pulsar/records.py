@@ -1,8 +1,8 @@
-"""Messages of the library to records of ours, and back. Pure.
+"""Messages of the library to records, and back. Pure.
 
-A Pulsar message has a text for a key and a map of texts for properties. What does not fit into those (a key that is
-empty or not UTF-8; headers that are null, binary, repeated or in an order of their own) is written beside them, in
-properties that only Offramp reads, and comes back exactly.
+The key of a Pulsar message is a text, and its properties are a map of texts. What does not fit into those (a key that
+is empty or not UTF-8; headers that are null, binary, repeated or not sorted) is written beside them, in properties that
+only Offramp reads, and comes back exactly.
 """
 
 import json
@@ -12,28 +12,28 @@ from typing import Any, NamedTuple
 
 import _pulsar
 
-from sidecar.brokers.pulsar.held import Held
+from sidecar.brokers.pulsar.unacked import UnackedMessages
 from sidecar.model.records import Chunk, Header, Lane, Message
 from sidecar.model.wire import encode_frame, encode_header, varint
 
-#: the key, in base64, where it is no text
+#: property: the key in base64, where it is not a text
 KEY = "offramp-key"
-#: all headers, as a list of pairs with values in base64, where a map of texts cannot tell them
+#: property: all headers, as a list of pairs with values in base64, where a map of texts cannot hold them
 HEADERS = "offramp-headers"
 #: the one header of a record whose properties cannot be read
 UNREADABLE = "offramp-unreadable"
 
 
-class Taken(NamedTuple):
-    """Messages of one lane that have arrived, encoded."""
+class ReceivedBatch(NamedTuple):
+    """Messages of one lane that arrived together, encoded."""
 
     positions: list[int]
     frames: list[bytes]
-    #: how often the broker delivered each before
+    #: how often the broker delivered each of them before
     counts: list[int]
 
-    def cut(self, start: int, stop: int) -> "Taken":
-        return Taken(self.positions[start:stop], self.frames[start:stop], self.counts[start:stop])
+    def cut(self, start: int, stop: int) -> "ReceivedBatch":
+        return ReceivedBatch(self.positions[start:stop], self.frames[start:stop], self.counts[start:stop])
 
     def chunk(self, lane: Lane, *, possibly_processed: bool) -> Chunk:
         return Chunk(
@@ -45,19 +45,20 @@ class Taken(NamedTuple):
         )
 
 
-def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
-    """Frames of the messages that are news, as `wire.encode_frame` makes them. The hot path."""
+def encode_batch(messages: Iterable[Any], lane: int, unacked: UnackedMessages) -> ReceivedBatch:
+    """Adds messages to the unacked ones, and encodes those that are not duplicates as `wire.encode_frame` does. This is
+    the hot path."""
     positions: list[int] = []
     frames: list[bytes] = []
     counts: list[int] = []
-    join, place = b"".join, held.place
+    join, add_id = b"".join, unacked.add_id
     mark = b"\x20" + varint(lane) + b"\x28" if lane else b"\x28"
     stamp = -1
     stamped = b""
     for message in messages:
         id_ = message.message_id()
         ledger, entry, index = id_.ledger_id(), id_.entry_id(), id_.batch_index()
-        position = place(id_, ledger, entry, index)
+        position = add_id(id_, ledger, entry, index)
         if position < 0:
             continue
         headers = b""
@@ -67,7 +68,7 @@ def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
         except UnicodeDecodeError:
             key, properties = _readable(message)
         if properties:
-            found, headers = _read(properties, key)
+            found, headers = _encode_headers(properties, key)
             head = b"" if found is None else b"\x0a" + varint(len(found)) + found
         else:
             head = b"\x0a" + varint(len(key)) + key if key else b""
@@ -76,7 +77,7 @@ def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
             head += b"\x12" + varint(len(value))
         time = message.event_timestamp() or message.publish_timestamp()
         if time != stamp:
-            # Neighbours mostly have the same.
+            # Mostly the same as that of the message before.
             stamp = time
             stamped = b"\x38" + varint(time)
         ref = b"%d:%d:%d" % (ledger, entry, index if index > 0 else 0)
@@ -84,11 +85,11 @@ def encode(messages: Iterable[Any], lane: int, held: Held) -> Taken:
         frames.append(join((b"\x22", varint(len(head) + len(value) + len(tail)), head, value, tail)))
         positions.append(position)
         counts.append(message.redelivery_count())
-    return Taken(positions, frames, counts)
+    return ReceivedBatch(positions, frames, counts)
 
 
 def encode_one(message: Any, lane: int, position: int) -> bytes:
-    """One frame, of a message that is read without a group."""
+    """The frame of a message that is read without a group."""
     text, properties = _readable(message)
     key, headers = key_and_headers(properties, text) if properties else (text or None, ())
     value = None if message.has_null_value() else message.data()
@@ -100,8 +101,8 @@ def encode_one(message: Any, lane: int, position: int) -> bytes:
 
 
 def _readable(message: Any) -> tuple[bytes, dict[str, str]]:
-    """The key and the properties of a message. The library takes both for UTF-8, and not all that write keep to that.
-    Of a key it tells what it could not read; of properties it gives all or none."""
+    """The key and the properties of a message. The library assumes UTF-8, which not every producer writes. It returns a
+    key that it cannot decode with the error; of properties it returns all or none."""
     try:
         key = message.partition_key().encode()
     except UnicodeDecodeError as error:
@@ -113,8 +114,8 @@ def _readable(message: Any) -> tuple[bytes, dict[str, str]]:
     return key, properties
 
 
-def build(message: Message) -> Any:
-    """A message for the library."""
+def build_message(message: Message) -> Any:
+    """The library's form of a message to publish."""
     builder = _pulsar.MessageBuilder()
     if message.value is None:
         builder.set_null_value()
@@ -131,14 +132,14 @@ def build(message: Message) -> Any:
 
 
 def key_and_properties(key: bytes | None, headers: Sequence[Header]) -> tuple[str, dict[str, str]]:
-    """What a Pulsar message has for a key, and for properties."""
+    """The key and the properties of a Pulsar message."""
     text = routing_key(key)
     properties: dict[str, str] = {}
     for name, value in headers:
-        told = _text(value)
-        if told is not None:
-            properties[name] = told
-    exact = [Header(name, told.encode()) for name, told in sorted(properties.items())]
+        text_value = _text(value)
+        if text_value is not None:
+            properties[name] = text_value
+    exact = [Header(name, text_value.encode()) for name, text_value in sorted(properties.items())]
     if list(headers) != exact or KEY in properties or HEADERS in properties:
         properties[HEADERS] = json.dumps([(name, _base64(value)) for name, value in headers])
     if (key is not None and text.encode() != key) or key == b"":
@@ -147,7 +148,7 @@ def key_and_properties(key: bytes | None, headers: Sequence[Header]) -> tuple[st
 
 
 def routing_key(key: bytes | None) -> str:
-    """A text that is the same for the same key; empty where there is none."""
+    """The key as a text, in base64 if it is not UTF-8; empty if there is none."""
     if not key:
         return ""
     text = _text(key)
@@ -155,13 +156,13 @@ def routing_key(key: bytes | None) -> str:
 
 
 def key_and_headers(properties: dict[str, str], key: bytes) -> tuple[bytes | None, tuple[Header, ...]]:
-    """What a record has for a key, and for headers. `key` is the message's, empty for none."""
+    """The key and the headers of a record. `key` is the message's, empty for none."""
     try:
         found = b64decode(properties[KEY], validate=True) if KEY in properties else key or None
         if HEADERS in properties:
             return found, tuple(_header(name, value) for name, value in json.loads(properties[HEADERS]))
     except (ValueError, TypeError, RecursionError):
-        # Somebody else has written these: they are properties like any other.
+        # Not written by Offramp: they are properties like any other.
         return key or None, _plain(properties)
     return found, _plain({name: value for name, value in properties.items() if name != KEY})
 
@@ -169,7 +170,7 @@ def key_and_headers(properties: dict[str, str], key: bytes) -> tuple[bytes | Non
 def _header(name: object, value: str | None) -> Header:
     if not isinstance(name, str):
         raise TypeError("a header has a name")
-    # Half a character, as JSON can have it, is no text.
+    # Raises for half a surrogate pair, which JSON can hold and UTF-8 cannot.
     name.encode()
     return Header(name, None if value is None else b64decode(value, validate=True))
 
@@ -178,7 +179,7 @@ def _plain(properties: dict[str, str]) -> tuple[Header, ...]:
     return tuple(Header(name, value.encode()) for name, value in sorted(properties.items()))
 
 
-def _read(properties: dict[str, str], key: bytes) -> tuple[bytes | None, bytes]:
+def _encode_headers(properties: dict[str, str], key: bytes) -> tuple[bytes | None, bytes]:
     found, headers = key_and_headers(properties, key)
     return found, b"".join(map(encode_header, headers))
 

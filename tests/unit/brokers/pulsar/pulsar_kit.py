@@ -1,4 +1,4 @@
-"""One lane of Pulsar on a library that does what a test says."""
+"""A lane, and a source of one lane, on a fake of the client library."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -9,8 +9,8 @@ from typing import Any
 import _pulsar
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
+from sidecar.brokers.pulsar.joining import JoinedLane
 from sidecar.brokers.pulsar.lane import PulsarLane
-from sidecar.brokers.pulsar.opening import Joined
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
 from sidecar.brokers.pulsar.positions import pack
 from sidecar.brokers.pulsar.source import PulsarSource
@@ -22,7 +22,7 @@ LANE = Lane("orders", 0)
 
 @dataclass(frozen=True)
 class MessageId:
-    """As the library has it."""
+    """An id of the library."""
 
     ledger: int
     entry: int
@@ -40,7 +40,7 @@ class MessageId:
 
 @dataclass(frozen=True)
 class SentMessage:
-    """As the library gives it."""
+    """A message of the library, at an id."""
 
     id: MessageId
 
@@ -68,14 +68,14 @@ class SentMessage:
 
 @dataclass
 class FakeConsumer:
-    """Receives what `sends` is given, and remembers what was acked, closed and sought, in order."""
+    """Receives what `deliver` is given, and records acks, seeks and closing, in order."""
 
     result: _pulsar.Result = _pulsar.Result.Ok
-    told: list[object] = field(default_factory=list)
+    calls: list[object] = field(default_factory=list)
     _waiting: list[SentMessage] = field(default_factory=list)
     _asked: Callable[[_pulsar.Result, Any], None] | None = None
 
-    def sends(self, *ids: MessageId) -> None:
+    def deliver(self, *ids: MessageId) -> None:
         self._waiting += map(SentMessage, ids)
         if self._asked is not None:
             asked, self._asked = self._asked, None
@@ -92,25 +92,28 @@ class FakeConsumer:
         return taken
 
     def acknowledge_async(self, message: MessageId, callback: Callable[[_pulsar.Result], None]) -> None:
-        self.told.append(message)
+        self.calls.append(message)
         callback(self.result)
 
     def acknowledge_cumulative_async(self, message: MessageId, callback: Callable[[_pulsar.Result], None]) -> None:
-        self.told.append(("all before", message))
+        self.calls.append(("cumulative", message))
         callback(self.result)
 
     def seek(self, to: Any) -> None:
-        self.told.append("sought")
+        self.calls.append("seek")
 
     def close(self) -> None:
-        self.told.append("closed")
+        self.calls.append("close")
 
     def is_connected(self) -> bool:
         return True
 
+    def get_last_message_id(self) -> MessageId:
+        return MessageId(4, 9)
 
-class FakeLibrary:
-    """Runs calls at once, but while it is not `free` only those that receive; while it is `away`, others fail."""
+
+class FakeClient:
+    """Makes calls at once. While `free` is not set, calls other than receiving wait; while it is `away`, they fail."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
@@ -124,72 +127,73 @@ class FakeLibrary:
             raise Unavailable(f"cannot {doing}")
         return call(*arguments)
 
-    async def leave(self, one: Any) -> None:
+    async def close_one(self, one: Any) -> None:
         one.close()
 
 
 @dataclass
 class Bench:
-    """A lane, and what it stands on."""
+    """A lane, and the fakes below it."""
 
     consumer: FakeConsumer
-    library: Any
+    client: Any
     lane: PulsarLane
     woken: asyncio.Event
 
-    async def arrives(self, *ids: MessageId) -> list[int]:
-        """The positions of records that arrive, once they can be taken."""
-        self.consumer.sends(*ids)
-        await self.is_(lambda: self.lane.ready > 0)
+    async def receive(self, *ids: MessageId) -> list[int]:
+        """Delivers messages and takes them. Returns their positions."""
+        self.consumer.deliver(*ids)
+        await self.wait_until(lambda: self.lane.ready > 0)
         chunk = self.lane.take(100, 1 << 20, at_least=1, possibly_processed=False)
         assert chunk is not None
         return list(chunk.positions)
 
-    async def is_(self, so: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
-            while not so():
+            while not condition():
                 self.woken.clear()
                 await self.woken.wait()
 
 
-class FakeOpening:
-    """Joins the one lane by these consumers in turn, by the last one for ever; raises those that are errors."""
+class FakeJoiner:
+    """Joins the one lane with these consumers in turn, and then always with the last; raises those that are errors."""
 
     def __init__(self, *consumers: FakeConsumer | BrokerError) -> None:
-        self.who = "me"
+        self.consumer_name = "me"
         self.joins = 0
         self._consumers = [*consumers]
 
     async def lanes(self) -> dict[Lane, str]:
         return {LANE: "orders"}
 
-    async def join(self, lanes: Collection[tuple[Lane, str]]) -> list[Joined]:
+    async def join(self, lanes: Collection[tuple[Lane, str]]) -> list[JoinedLane]:
         return [self._join(lane, name) for lane, name in lanes]
 
-    def _join(self, lane: Lane, name: str) -> Joined:
+    def _join(self, lane: Lane, name: str) -> JoinedLane:
         self.joins += 1
         consumer = self._consumers.pop(0) if len(self._consumers) > 1 else self._consumers[0]
         if isinstance(consumer, BrokerError):
             raise consumer
-        return Joined(lane, name, consumer, pack(4, 0), first=False, ends=LaneEnd(pack(4, 0), pack(4, 0)))
+        return JoinedLane(lane, name, consumer, pack(4, 0), first=False, ends=LaneEnd(pack(4, 0), pack(4, 0)))
 
 
-def source_on(opening: FakeOpening, *, exclusive: bool = False, **broker: Any) -> PulsarSource:
-    """Of one lane, which is joined when it is asked to look for lanes. Within a loop; `close` ends it."""
+def source_on(joiner: FakeJoiner, *, exclusive: bool = False, **broker: Any) -> PulsarSource:
+    """A source of one lane, which is joined by the first check for lanes. Needs a running loop, and `close` at the
+    end."""
     kind = SubscriptionType.EXCLUSIVE if exclusive else SubscriptionType.SHARED
     options = PulsarOptions(url="pulsar://nowhere", subscription_type=kind)
-    settings = {"options": options, "library": FakeLibrary(), "admin": None, "traits": options.traits, **broker}
+    settings = {"options": options, "client": FakeClient(), "admin": None, "traits": options.traits, **broker}
     source: Any = PulsarSource(
         SimpleNamespace(**settings, exit=lambda source: None),  # type: ignore[arg-type]
         SourceSpec(group="group", topics=("orders",)),
     )
-    source._discovery = source._opening = opening
+    source._discovery = source._joiner = joiner
     return source  # type: ignore[no-any-return]
 
 
 def bench(*, exclusive: bool = False, had_before: int = 0) -> Bench:
-    """Within a loop. `lane.close()` ends it."""
-    consumer, library, woken = FakeConsumer(), FakeLibrary(), asyncio.Event()
+    """Needs a running loop, and `lane.close()` at the end."""
+    consumer, client, woken = FakeConsumer(), FakeClient(), asyncio.Event()
     settings: Any = {"start": 0, "had_before": had_before, "exclusive": exclusive}
-    lane = PulsarLane(LANE, "orders", consumer, library, wake=woken.set, **settings)  # type: ignore[arg-type]
-    return Bench(consumer, library, lane, woken)
+    lane = PulsarLane(LANE, "orders", consumer, client, wake=woken.set, **settings)  # type: ignore[arg-type]
+    return Bench(consumer, client, lane, woken)

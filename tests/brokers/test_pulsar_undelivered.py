@@ -1,4 +1,4 @@
-"""Messages that the library keeps to itself: chunks of one that is not whole yet, and what it cannot decrypt."""
+"""Messages that the library withholds: those whose chunks are incomplete, and those that it cannot decrypt."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ from tests.servers.tools import tool
 #: bytes of a chunk
 CHUNK = 20 << 10
 LARGE = bytes(200 * CHUNK)
-ALONE = [SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER]
+EXCLUSIVE_TYPES = [SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER]
 _PLACES = re.compile(r"\((\d+),(\d+),")
 
 
@@ -32,7 +32,7 @@ def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Written(NamedTuple):
-    """A message in chunks, and small ones of which some lie between them; a first one and a last one in the end."""
+    """The ids of a message in chunks (its first and last chunk), of the small ones around it, and of the last one."""
 
     first: Id
     last: Id
@@ -47,7 +47,7 @@ class Written(NamedTuple):
 
 
 def write_at_the_same_time(server: PulsarServer, topic: str) -> Written:
-    """A large message by one producer, and small ones by another at the same time."""
+    """Publishes a large message, and small ones by another producer at the same time."""
     done = threading.Event()
     small: list[Id] = []
 
@@ -57,7 +57,7 @@ def write_at_the_same_time(server: PulsarServer, topic: str) -> Written:
         producer.flush()
 
     with client_of(server) as one, client_of(server) as other:
-        # More than fits would be much more than is needed.
+        # Few pending messages, so that not far more is written than the test needs.
         settings: dict[str, Any] = {"max_pending_messages": 20, "block_if_queue_full": True}
         producer = other.create_producer(f"{topic}-partition-0", **settings)
         producer.send(b"first")
@@ -74,40 +74,40 @@ def write_at_the_same_time(server: PulsarServer, topic: str) -> Written:
 
 
 def _places(id_: Any) -> list[Id]:
-    """Where a message is; of one in chunks the first and the last."""
+    """The id of a message; of one in chunks, those of the first and the last chunk."""
     return [Id(int(ledger), int(entry)) for ledger, entry in _PLACES.findall(str(id_))]
 
 
-def test_a_message_in_chunks_is_not_acked_by_what_lies_between_them(new_pulsar: NewPulsar) -> None:
+def test_a_message_in_chunks_is_not_acked_by_messages_between_its_chunks(new_pulsar: NewPulsar) -> None:
     server = new_pulsar(properties={"maxMessageSize": str(CHUNK)})
-    for kind in ALONE:
+    for kind in EXCLUSIVE_TYPES:
         written, tries = None, 0
-        # Sometimes all chunks come at once.
+        # Sometimes nothing is written between the chunks.
         while written is None or not written.between():
             topic = name("topic")
             server.make_topic(topic)
             written = write_at_the_same_time(server, topic)
             tries += 1
-            assert tries < 50, "nothing ever came between the chunks"
-        asyncio.run(consume_with_a_stop_before_the_large_one(server, topic, kind, written))
+            assert tries < 50, "nothing was ever written between the chunks"
+        asyncio.run(consume_with_a_restart_before_the_large_one(server, topic, kind, written))
 
 
-async def consume_with_a_stop_before_the_large_one(
+async def consume_with_a_restart_before_the_large_one(
     server: PulsarServer, topic: str, kind: SubscriptionType, written: Written
 ) -> None:
     lane, group = Lane(topic, 0), name("group")
     async with running(server, subscription_type=kind) as broker:
         async with consuming(broker, topic, group=group) as consumer:
             await consumer.take(len(written.small) + 3)
-            # All before the large one is settled, which includes what came between its chunks.
+            # All before the large one is settled, also the messages between its chunks.
             await consumer.commit(lane, Commit(pack(*written.last)))
         async with consuming(broker, topic, group=group) as consumer:
             assert await consumer.take(written.after() + 2) == [LARGE, *[b"small"] * written.after(), b"last"]
             await consumer.commit(lane, Commit(pack(*written.end) + 1))
-            # The broker has passed all gaps, and says so: one ack can speak for many again.
+            # The broker's cursor has passed all gaps, so acks are cumulative again.
             source: Any = consumer.source
-            assert source._lanes[lane].held.has_gaps
-            await consumer.until(lambda: not source._lanes[lane].held.has_gaps)
+            assert source._lanes[lane].unacked.has_gaps
+            await consumer.until(lambda: not source._lanes[lane].unacked.has_gaps)
     await_no_backlog(server, topic, group)
 
 
@@ -119,8 +119,8 @@ def key_pair(tmp_path: Path) -> library.CryptoKeyReader:
     return library.CryptoKeyReader(str(public), str(private))
 
 
-@pytest.mark.parametrize("kind", ALONE)
-def test_what_the_library_cannot_decrypt_is_not_acked_by_what_comes_after_it(
+@pytest.mark.parametrize("kind", EXCLUSIVE_TYPES)
+def test_a_message_that_the_library_cannot_decrypt_is_not_acked_by_later_ones(
     pulsar: PulsarServer, kind: SubscriptionType, key_pair: library.CryptoKeyReader
 ) -> None:
     topic, group = name("topic"), name("group")
@@ -142,7 +142,7 @@ def test_what_the_library_cannot_decrypt_is_not_acked_by_what_comes_after_it(
             await consumer.commit(Lane(topic, 0), Commit(pack(*after) + 1))
         assert pulsar.backlog(topic, group) == 1
 
-    # Who has the key gets it.
+    # A consumer with the key gets it.
     with client_of(pulsar) as client:
         other = client.subscribe(f"{topic}-partition-0", group, crypto_key_reader=key_pair)
         assert other.receive(20_000).data() == b"sealed"
