@@ -17,7 +17,7 @@ MINUTE_MS = 60_000
 
 
 class SetClock(Clock):
-    """A wall clock that goes when it is told to."""
+    """A wall clock that a test sets."""
 
     def __init__(self) -> None:
         self.ms = 1_700_000_000_000
@@ -36,7 +36,7 @@ async def _await(body: Callable[[], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def running(directory: Path, clock: Clock | None = None, **options: Any) -> AsyncIterator[LocalBroker]:
-    """A broker that is open meanwhile."""
+    """An open broker."""
     broker = LocalBroker(LocalOptions(directory=str(directory), **{"reserve_bytes": 1 << 20, **options}), clock)
     await broker.open()
     try:
@@ -47,7 +47,7 @@ async def running(directory: Path, clock: Clock | None = None, **options: Any) -
 
 @asynccontextmanager
 async def consuming(broker: LocalBroker, *topics: str, group: str = "group", **spec: Any) -> AsyncIterator[Consumer]:
-    """A source that is open meanwhile."""
+    """A consumer of an open source."""
     consumer = Consumer(broker.subscribe(SourceSpec(group, topics, **spec)))
     await consumer.source.open()
     try:

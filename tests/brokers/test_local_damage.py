@@ -1,4 +1,4 @@
-"""Records of the embedded broker that the disk has spoiled: their lane is held, and no other."""
+"""Damaged records of the embedded broker: they stop their lane, and no other."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ LANE = Lane("topic", 0)
 PAGE = 4096
 
 
-def test_damaged_records_hold_their_lane_until_a_seek_and_no_other(tmp_path: Path) -> None:
+def test_damaged_records_stop_their_lane_until_a_seek_and_no_other(tmp_path: Path) -> None:
     async def prepare() -> None:
         async with running(tmp_path, lanes=2) as broker:
             for lane in range(2):
@@ -48,13 +48,13 @@ def _zeroed(page: bytes) -> bytes:
 
 
 def _of_another(page: bytes) -> bytes:
-    """A chain of pages that leads astray."""
+    """The number of the next page is wrong."""
     return b"\xff\xff\xff\xf0" + page[4:]
 
 
-@pytest.mark.parametrize("spoil", [_zeroed, _of_another])
-def test_a_page_that_cannot_be_read_holds_its_lane_until_a_seek_and_no_other(
-    tmp_path: Path, spoil: Callable[[bytes], bytes]
+@pytest.mark.parametrize("damage", [_zeroed, _of_another])
+def test_a_page_that_cannot_be_read_stops_its_lane_until_a_seek_and_no_other(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
     async def prepare() -> None:
         async with running(tmp_path, lanes=2) as broker:
@@ -63,7 +63,7 @@ def test_a_page_that_cannot_be_read_holds_its_lane_until_a_seek_and_no_other(
                     await publish(broker, "topic", _large(lane, number), lane=lane)
 
     play(prepare)
-    _spoil_a_page_of(tmp_path / "offramp.db", _letter(0, 3), spoil)
+    _damage_a_page_of(tmp_path / "offramp.db", _letter(0, 3), damage)
 
     async def body() -> None:
         async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
@@ -93,11 +93,11 @@ def _letters(consumer: Consumer, lane: int) -> bytes:
     return b"".join((record.value or b"")[:1] for record in consumer.records if record.lane == lane)
 
 
-def _spoil_a_page_of(file: Path, letter: bytes, spoil: Callable[[bytes], bytes]) -> None:
+def _damage_a_page_of(file: Path, letter: bytes, damage: Callable[[bytes], bytes]) -> None:
     content = file.read_bytes()
-    # The first four bytes of such a page say where the next one is.
+    # The first four bytes of such a page are the number of the next one.
     at = next(at for at in range(0, len(content), PAGE) if content[at + 4 : at + PAGE] == letter * (PAGE - 4))
-    file.write_bytes(content[:at] + spoil(content[at : at + PAGE]) + content[at + PAGE :])
+    file.write_bytes(content[:at] + damage(content[at : at + PAGE]) + content[at + PAGE :])
 
 
 def _trouble(consumer: Consumer) -> Trouble:

@@ -11,7 +11,7 @@ from sidecar.brokers.base import Trouble
 from sidecar.brokers.local import LocalBroker
 from sidecar.model.errors import OutOfRoom
 from sidecar.model.records import Commit, Lane, Run
-from tests.brokers.harness import PATIENCE, Consumer
+from tests.brokers.harness import WAIT_TIMEOUT, Consumer
 from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
 from tests.servers.tools import give_up
 
@@ -42,17 +42,17 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]
 
 
 async def fill(broker: LocalBroker) -> int:
-    """Publish until the disk is full; answers how many were taken."""
-    taken = 0
+    """Publishes until the disk is full. Returns how many records were stored."""
+    count = 0
     while True:
         try:
             await publish(broker, "topic", bytes(100_000))
-            taken += 1
+            count += 1
         except OutOfRoom:
-            return taken
+            return count
 
 
-async def is_taken(broker: LocalBroker, value: bytes) -> bool:
+async def try_to_publish(broker: LocalBroker, value: bytes) -> bool:
     try:
         await publish(broker, "topic", value)
     except OutOfRoom:
@@ -64,18 +64,18 @@ async def trouble_is_over(consumer: Consumer) -> None:
     await consumer.until(lambda: Trouble("disk", "") in consumer.events)
 
 
-def test_publishing_is_refused_and_settling_goes_on(small_disk: Path) -> None:
+def test_publishing_is_refused_and_settling_continues(small_disk: Path) -> None:
     async def body() -> None:
         async with running(small_disk, reserve_bytes=4 * MIB) as broker, consuming(broker, "topic") as consumer:
             assert (small_disk / "offramp.reserve").stat().st_blocks * 512 >= 4 * MIB
             taken = await fill(broker)
             assert not (small_disk / "offramp.reserve").exists()
-            with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling goes on"):
+            with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling continues"):
                 await publish(broker, "topic", b"small")
             await consumer.take(taken)
             (trouble,) = (event for event in consumer.events if isinstance(event, Trouble))
             assert "Free some space" in trouble.text
-            # Far more than the reserve could take, were the journal not used over and over again.
+            # Far more than the reserve has space for, unless the journal is written from its start again.
             for position in range(taken):
                 for _ in range(20):
                     await consumer.commit(LANE, Commit(position))
@@ -87,7 +87,7 @@ def test_publishing_is_refused_and_settling_goes_on(small_disk: Path) -> None:
     play(body)
 
 
-def test_what_was_answered_is_there_and_publishing_goes_on_when_there_is_room_again(small_disk: Path) -> None:
+def test_acknowledged_records_are_kept_and_publishing_continues_when_there_is_space_again(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(8 * MIB))
 
@@ -104,21 +104,21 @@ def test_what_was_answered_is_there_and_publishing_goes_on_when_there_is_room_ag
     play(body)
 
 
-def test_a_write_that_alone_is_larger_than_the_disk_leaves_its_room_to_others(small_disk: Path) -> None:
+def test_a_write_larger_than_the_disk_leaves_its_space_to_others(small_disk: Path) -> None:
     async def body() -> None:
         async with running(small_disk, reserve_bytes=2 * MIB) as broker:
             with pytest.raises(OutOfRoom):
                 await publish(broker, "topic", *[bytes(MIB)] * 30)
-            # Nobody settles anything meanwhile.
-            async with asyncio.timeout(PATIENCE):
-                while not await is_taken(broker, b"small"):
+            # Without any settlement.
+            async with asyncio.timeout(WAIT_TIMEOUT):
+                while not await try_to_publish(broker, b"small"):
                     pass
             assert (small_disk / "offramp.db-wal").stat().st_size <= 2 * MIB
 
     play(body)
 
 
-def test_retention_makes_room(small_disk: Path) -> None:
+def test_retention_frees_space(small_disk: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         options = {"reserve_bytes": 4 * MIB, "retention_age": 60.0}
@@ -126,7 +126,7 @@ def test_retention_makes_room(small_disk: Path) -> None:
             taken = await fill(broker)
             await consumer.take(taken)
             await consumer.commit(LANE, Commit(taken))
-            # From here on it does everything by itself.
+            # The rest happens in the background.
             clock.ms += 10 * MINUTE_MS
             await trouble_is_over(consumer)
             await publish(broker, "topic", b"again")
@@ -135,7 +135,7 @@ def test_retention_makes_room(small_disk: Path) -> None:
     play(body)
 
 
-def test_a_commit_that_finds_no_room_at_all_is_refused_and_taken_later(small_disk: Path) -> None:
+def test_a_commit_that_finds_no_space_at_all_is_refused_and_stored_later(small_disk: Path) -> None:
     ballast, rest = small_disk / "ballast", small_disk / "rest"
     ballast.write_bytes(bytes(6 * MIB))
     beyond = tuple(Run(at, at + 1) for at in range(1, 200_000, 2))
@@ -144,11 +144,11 @@ def test_a_commit_that_finds_no_room_at_all_is_refused_and_taken_later(small_dis
         async with running(small_disk, reserve_bytes=MIB) as broker, consuming(broker, "topic") as consumer:
             await publish(broker, "topic", *[b""] * 200_000)
             taken = await fill(broker)
-            # Somebody else takes what the reserve has freed.
+            # Something else uses the space that the reserve has freed.
             _fill_up(rest)
             with pytest.raises(OutOfRoom, match="There is no room left"):
                 await consumer.commit(LANE, Commit(0, beyond))
-            # The journal has kept its own room, so that what is small goes on.
+            # The journal has kept its own space, so small commits still succeed.
             for position in range(1000):
                 await consumer.commit(LANE, Commit(position))
             ballast.unlink()
@@ -171,7 +171,7 @@ def test_a_full_disk_can_be_opened_and_consumed(small_disk: Path) -> None:
         async with running(small_disk, reserve_bytes=4 * MIB) as broker, consuming(broker, "topic") as consumer:
             await consumer.take(taken)
             await consumer.commit(LANE, Commit(taken))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while not broker.trouble:
                     await consumer.poll()
             with pytest.raises(OutOfRoom):
@@ -181,7 +181,7 @@ def test_a_full_disk_can_be_opened_and_consumed(small_disk: Path) -> None:
 
 
 def _fill_up(path: Path) -> None:
-    """Take the last byte of the disk."""
+    """Uses the last byte of the disk."""
     with path.open("wb", buffering=0) as file:
         for size in (MIB, 4096, 1):
             try:

@@ -1,4 +1,4 @@
-"""Groups and lanes of the embedded broker, beyond what every broker does."""
+"""Groups and lanes of the embedded broker, beyond the adapter contract."""
 
 import asyncio
 from pathlib import Path
@@ -10,14 +10,14 @@ from sidecar.model.errors import NotFound, Refused, TooLarge, Unavailable
 from sidecar.model.records import Assigned, Commit, Header, Lane, Message, Run, Start
 from sidecar.settings import BatchSettings, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
-from tests.brokers.harness import PATIENCE, numbered
+from tests.brokers.harness import WAIT_TIMEOUT, numbered
 from tests.brokers.local import consuming, play, publish, running
 from tests.promises.audit import Audit
 from tests.promises.timing import until
 from tests.promises.worker import Worker
 
 
-def test_groups_are_listed_with_where_they_are(tmp_path: Path) -> None:
+def test_groups_are_listed_with_their_positions(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path, lanes=2) as broker:
             await publish(broker, "topic", *numbered(10), lane=1)
@@ -34,7 +34,7 @@ def test_groups_are_listed_with_where_they_are(tmp_path: Path) -> None:
     play(body)
 
 
-def test_a_group_that_is_new_is_told_so_lane_by_lane(tmp_path: Path) -> None:
+def test_each_lane_is_assigned_as_first_only_to_a_group_that_is_new_in_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path, lanes=1) as broker:
             async with consuming(broker, "old") as consumer:
@@ -49,7 +49,7 @@ def test_a_group_that_is_new_is_told_so_lane_by_lane(tmp_path: Path) -> None:
     play(body)
 
 
-def test_a_deleted_group_starts_anew(tmp_path: Path) -> None:
+def test_a_deleted_group_starts_from_the_beginning(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as broker:
             await publish(broker, "topic", *numbered(3))
@@ -138,7 +138,7 @@ def test_any_number_of_acks_beyond_the_position_survive(tmp_path: Path) -> None:
                 await consumer.take(20_001)
                 await consumer.commit(lane, Commit(0, beyond))
         async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
-            # What is settled is not even delivered again.
+            # This broker does not deliver settled records again.
             await consumer.take(10_001)
             assert [record.position for record in consumer.records] == list(range(0, 20_001, 2))
             assert consumer.events == [Assigned(lane, 0, beyond)]
@@ -152,13 +152,13 @@ def test_a_lane_that_is_settled_to_its_end_does_not_keep_others_waiting(tmp_path
         async with running(tmp_path, lanes=4) as broker:
             for lane in range(4):
                 for _ in range(2):
-                    # A block each: the second one is passed over alone.
+                    # A block each, so that the second one can be skipped alone.
                     await publish(broker, "topic", bytes(20_000), lane=lane)
             async with consuming(broker, "topic") as consumer:
                 for lane in range(3):
                     await consumer.commit(Lane("topic", lane), Commit(0, (Run(1, 2),)))
-            async with consuming(broker, "topic") as consumer, asyncio.timeout(PATIENCE / 2):
-                await consumer.take(5, max_records=1, timeout=PATIENCE)
+            async with consuming(broker, "topic") as consumer, asyncio.timeout(WAIT_TIMEOUT / 2):
+                await consumer.take(5, max_records=1, timeout=WAIT_TIMEOUT)
             places = sorted((record.lane, record.position) for record in consumer.records)
             assert places == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
 
@@ -187,7 +187,7 @@ def test_a_record_over_the_limit_is_too_large(tmp_path: Path) -> None:
 
 
 def test_a_record_as_large_as_the_limit_can_be_parked_and_dead_lettered(tmp_path: Path) -> None:
-    """Offramp adds headers of its own, which the one who published it cannot have counted."""
+    """Offramp adds headers of its own, which do not count against the limit."""
 
     async def body() -> None:
         async with running(tmp_path, lanes=1, max_record_bytes=2000) as broker:
@@ -205,7 +205,7 @@ def test_a_record_as_large_as_the_limit_can_be_parked_and_dead_lettered(tmp_path
 
 
 @pytest.mark.parametrize("name", ["", "line\nbreak", "x" * 256])
-def test_an_impossible_name_of_a_topic_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_of_a_topic_is_refused(tmp_path: Path, name: str) -> None:
     async def body() -> None:
         async with running(tmp_path) as broker:
             with pytest.raises(Refused, match="cannot be the name of a topic"):
@@ -214,7 +214,7 @@ def test_an_impossible_name_of_a_topic_is_refused(tmp_path: Path, name: str) -> 
     play(body)
 
 
-def test_a_closed_broker_says_so(tmp_path: Path) -> None:
+def test_a_closed_broker_is_unavailable(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as broker:
             pass

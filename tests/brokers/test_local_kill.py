@@ -1,4 +1,4 @@
-"""The embedded broker survives kill -9 at any point."""
+"""The embedded broker loses nothing in a kill -9 at any point."""
 
 import json
 import os
@@ -16,26 +16,26 @@ import pytest
 from sidecar.brokers.local import LocalBroker
 from sidecar.model.records import Run
 from sidecar.model.wire import decode_frame
+from tests.brokers.killed_process import LANES, OPTIONS, PUBLISHERS, lane
 from tests.brokers.local import play, running
-from tests.brokers.victim import LANES, OPTIONS, PUBLISHERS, lane
 
 ROUNDS = 100 if os.environ.get("OFFRAMP_TEST_LONG") else 8
 
 
 @dataclass
-class Promised:
-    """What all lives together were promised."""
+class Acknowledged:
+    """What calls of all processes together have returned."""
 
     #: by lane and position
     published: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: by lane: the last position whose commit was answered
+    #: by lane: the last position whose commit has returned
     committed: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(LANES), 0))
-    #: by lane: positions that were sent after that, and may have arrived
+    #: by lane: positions of commits after that which have not returned, and may have been stored
     committing: dict[int, set[int]] = field(default_factory=lambda: {number: set() for number in range(LANES)})
 
-    def read(self, diary: Path) -> None:
-        # The last line may have been cut by the kill.
-        complete, _, _ = diary.read_text().rpartition("\n")
+    def read(self, log: Path) -> None:
+        # The last line may be incomplete.
+        complete, _, _ = log.read_text().rpartition("\n")
         for line in complete.splitlines():
             match json.loads(line):
                 case ["published", number, position, value]:
@@ -49,53 +49,53 @@ class Promised:
 
 
 @pytest.mark.timeout(60 + 3 * ROUNDS)
-def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path) -> None:
-    dice = random.Random(ROUNDS)
-    promised = Promised()
-    for life in range(ROUNDS):
-        diary = tmp_path / f"diary-{life}"
-        _live_and_die(tmp_path / "data", diary, life, dice.uniform(0.0, 0.4))
-        promised.read(diary)
-        play(lambda: _check(tmp_path / "data", promised))
-    assert len(promised.published) > ROUNDS * 50, "hardly anything was published: the test shows nothing"
+def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    rng = random.Random(ROUNDS)
+    acknowledged = Acknowledged()
+    for run in range(ROUNDS):
+        log = tmp_path / f"log-{run}"
+        _run_and_kill(tmp_path / "data", log, run, rng.uniform(0.0, 0.4))
+        acknowledged.read(log)
+        play(lambda: _check(tmp_path / "data", acknowledged))
+    assert len(acknowledged.published) > ROUNDS * 50, "hardly anything was published: the test shows nothing"
 
 
-def _live_and_die(data: Path, diary: Path, life: int, seconds: float) -> None:
-    command = [sys.executable, "-m", "tests.brokers.victim", str(data), str(diary), str(life)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
-        assert victim.stdout
-        assert victim.stdout.readline() == "started\n"
-        # Not to wait for something: to die at any moment.
+def _run_and_kill(data: Path, log: Path, run: int, seconds: float) -> None:
+    command = [sys.executable, "-m", "tests.brokers.killed_process", str(data), str(log), str(run)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "started\n"
+        # Not to wait for something: to kill it at a random moment.
         time.sleep(seconds)
-        victim.send_signal(signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)
 
 
-async def _check(data: Path, promised: Promised) -> None:
+async def _check(data: Path, acknowledged: Acknowledged) -> None:
     async with running(data, **OPTIONS) as broker:
         (group,) = await broker.groups()
         for number in range(LANES):
             position = group.positions[lane(number)]
-            assert position in {promised.committed[number], *promised.committing[number]}
-            # From here on the next life goes on from it.
-            promised.committed[number] = position
-            promised.committing[number].clear()
-            await _check_lane(broker, number, promised)
+            assert position in {acknowledged.committed[number], *acknowledged.committing[number]}
+            # The next process continues there.
+            acknowledged.committed[number] = position
+            acknowledged.committing[number].clear()
+            await _check_lane(broker, number, acknowledged)
     connection = sqlite3.connect(data / "offramp.db")
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
 
 
-async def _check_lane(broker: LocalBroker, number: int, promised: Promised) -> None:
+async def _check_lane(broker: LocalBroker, number: int, acknowledged: Acknowledged) -> None:
     ends = (await broker.lane_ends(lane(number).topic))[lane(number)]
-    assert ends.start <= promised.committed[number] <= ends.end, "retention removed what was not settled"
+    assert ends.start <= acknowledged.committed[number] <= ends.end, "retention removed what was not settled"
     chunks = [chunk async for chunk in broker.read(lane(number), Run(0, 1 << 60), 1 << 20)]
     records = [decode_frame(frame) for chunk in chunks for frame in chunk.frames]
     assert [record.position for record in records] == list(range(ends.start, ends.end)), "there is a gap"
     values = {record.position: (record.value or b"").decode() for record in records}
-    for (at_lane, position), value in promised.published.items():
+    for (at_lane, position), value in acknowledged.published.items():
         if at_lane == number and position >= ends.start:
             assert values.get(position) == value
     for who in range(number, PUBLISHERS, LANES):
         told = [tuple(map(int, value.split()[0].split(":"))) for value in values.values()]
-        mine = [(life, count) for life, publisher, count in told if publisher == who]
+        mine = [(run, count) for run, publisher, count in told if publisher == who]
         assert mine == sorted(mine), "a publisher's records are out of order"

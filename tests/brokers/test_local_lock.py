@@ -1,4 +1,4 @@
-"""Somebody removes the lock file under a running embedded broker: no record takes the place of another."""
+"""The lock file is removed while an embedded broker runs: no record replaces another."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ LANE = Lane("topic", 0)
 
 @asynccontextmanager
 async def _without_lock(folder: Path) -> AsyncIterator[tuple[LocalBroker, Consumer]]:
-    """A broker that runs, and one that consumes from it."""
+    """A broker whose lock was removed, and a consumer of it."""
     async with running(folder, lanes=1) as broker, consuming(broker, "topic") as consumer:
         await publish(broker, "topic", b"by the first")
         (folder / "offramp.lock").unlink()
@@ -40,7 +40,7 @@ def test_the_first_of_two_writes_nothing_more_while_the_second_is_there(tmp_path
     play(body)
 
 
-def test_the_first_goes_on_after_what_the_second_has_written(tmp_path: Path) -> None:
+def test_the_first_continues_after_what_the_second_has_written(tmp_path: Path) -> None:
     async def body() -> None:
         async with _without_lock(tmp_path) as (first, consumer):
             async with running(tmp_path, lanes=1) as second:
@@ -69,7 +69,7 @@ def test_a_lock_that_was_removed_is_taken_again(tmp_path: Path) -> None:
     play(body)
 
 
-def test_nothing_is_answered_once_the_directory_is_gone(tmp_path: Path) -> None:
+def test_publishing_fails_once_the_directory_is_gone(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path / "data", lanes=1) as broker:
             await publish(broker, "topic", b"value")

@@ -1,4 +1,4 @@
-"""A quota that is used up under the embedded broker. SQLite cannot tell it from a disk that fails."""
+"""A quota that is used up. SQLite reports it like a disk that fails, and the embedded broker tells them apart."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.brokers.base import Trouble
 from sidecar.brokers.local.catalog import LaneChange
-from sidecar.brokers.local.store import Store
+from sidecar.brokers.local.writer import Store
 from sidecar.model.errors import OutOfRoom, StartError, Unavailable
 from sidecar.model.records import Commit, Lane
 from tests.brokers.local import consuming, play, publish, running
@@ -18,8 +18,8 @@ LANE = Lane("topic", 0)
 
 
 class FailingDisk:
-    """From `fail` on no transaction can be written while the reserve is there; what the file system says to those who
-    want room is `code`."""
+    """From `fail` on, no transaction can be written while the reserve exists, and no space can be allocated: the file
+    system reports `code`."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._reserve = folder / "offramp.reserve"
@@ -47,7 +47,7 @@ def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pyt
             await publish(broker, "topic", b"before")
             await consumer.take(1)
             FailingDisk(tmp_path, monkeypatch).fail(errno.EDQUOT)
-            with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling goes on"):
+            with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling continues"):
                 await publish(broker, "topic", b"refused")
             assert not (tmp_path / "offramp.reserve").exists()
             assert not (tmp_path / "offramp.probe").exists()
@@ -60,7 +60,7 @@ def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pyt
     play(body)
 
 
-def test_a_disk_that_fails_is_not_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_does_not_count_as_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         async with running(tmp_path) as broker:
             await publish(broker, "topic", b"before")
@@ -77,7 +77,7 @@ def test_a_disk_that_fails_is_not_a_full_one(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_reserve_that_finds_no_room_does_not_keep_the_broker_from_opening(
+def test_the_broker_opens_without_space_for_the_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     async def body() -> None:
@@ -88,7 +88,7 @@ def test_a_reserve_that_finds_no_room_does_not_keep_the_broker_from_opening(
     play(body)
 
 
-def test_a_reserve_that_cannot_be_made_for_another_reason_is_refused_with_it(tmp_path: Path) -> None:
+def test_any_other_failure_to_make_the_reserve_is_refused_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "offramp.reserve").mkdir()
 
     async def body() -> None:
@@ -99,7 +99,7 @@ def test_a_reserve_that_cannot_be_made_for_another_reason_is_refused_with_it(tmp
         play(body)
 
 
-def test_a_file_system_that_cannot_allocate_at_once_is_written_to(
+def test_the_reserve_is_written_where_the_file_system_cannot_allocate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body() -> None:

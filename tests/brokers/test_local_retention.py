@@ -1,4 +1,4 @@
-"""Retention of the embedded broker: what goes, what stays, and what a group that was passed over is told."""
+"""Retention of the embedded broker: what is removed, what is kept, and what a group that lost records is told."""
 
 import os
 from pathlib import Path
@@ -14,21 +14,21 @@ from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, r
 from tests.promises.timing import until
 
 LANE = Lane("topic", 0)
-#: larger than what a block takes of others' records, so that each publish is a block
+#: so large that each publish makes a block of its own
 BULK = bytes(20_000)
 
 
-def test_old_records_go_and_young_ones_stay(tmp_path: Path) -> None:
+def test_old_records_are_removed_and_young_ones_kept(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=600.0) as broker:
             await publish(broker, "topic", b"old" + BULK)
             clock.ms += 9 * MINUTE_MS
             await publish(broker, "topic", b"young" + BULK)
-            await broker.retire()
+            await broker.run_retention()
             assert len(await stored(broker, "topic")) == 2
             clock.ms += 3 * MINUTE_MS
-            await broker.retire()
+            await broker.run_retention()
             assert await stored(broker, "topic") == [b"young" + BULK]
             assert await broker.lane_ends("topic") == {
                 LANE: LaneEnd(1, 2),
@@ -38,20 +38,19 @@ def test_old_records_go_and_young_ones_stay(tmp_path: Path) -> None:
     play(body)
 
 
-def test_the_age_of_a_record_is_counted_from_when_it_was_published(tmp_path: Path) -> None:
-    """Not from its timestamp: what is replayed from elsewhere is young, whatever it says."""
+def test_the_age_of_a_record_is_counted_from_its_publish_and_not_from_its_timestamp(tmp_path: Path) -> None:
 
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=600.0) as broker:
             await broker.publish("topic", [Message(None, b"value", timestamp_ms=1, lane=0)])
-            await broker.retire()
+            await broker.run_retention()
             assert await stored(broker, "topic") == [b"value"]
 
     play(body)
 
 
-def test_what_a_group_has_not_settled_stays(tmp_path: Path) -> None:
+def test_records_that_a_group_has_not_settled_are_kept(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=60.0, retention_bytes=1) as broker:
@@ -61,32 +60,32 @@ def test_what_a_group_has_not_settled_stays(tmp_path: Path) -> None:
                 await far.commit(LANE, Commit(5))
                 await near.commit(LANE, Commit(2, (Run(3, 6),)))
             clock.ms += 10 * MINUTE_MS
-            await broker.retire()
+            await broker.run_retention()
             assert (await broker.lane_ends("topic"))[LANE] == LaneEnd(2, 6)
             await broker.delete_group("near")
-            await broker.retire()
+            await broker.run_retention()
             assert (await broker.lane_ends("topic"))[LANE] == LaneEnd(5, 6)
 
     play(body)
 
 
-def test_what_was_written_together_goes_only_when_all_of_it_is_settled(tmp_path: Path) -> None:
+def test_a_block_is_removed_only_when_all_of_it_is_settled(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=60.0) as broker, consuming(broker, "topic") as consumer:
             await publish(broker, "topic", *numbered(10))
             clock.ms += 10 * MINUTE_MS
             await consumer.commit(LANE, Commit(9))
-            await broker.retire()
+            await broker.run_retention()
             assert await stored(broker, "topic") == numbered(10)
             await consumer.commit(LANE, Commit(10))
-            await broker.retire()
+            await broker.run_retention()
             assert await stored(broker, "topic") == []
 
     play(body)
 
 
-def test_a_topic_that_holds_too_much_loses_its_oldest_records_of_all_lanes(tmp_path: Path) -> None:
+def test_a_topic_over_its_size_loses_its_oldest_records_of_all_lanes(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, lanes=2, retention_bytes=100_000) as broker:
@@ -94,32 +93,32 @@ def test_a_topic_that_holds_too_much_loses_its_oldest_records_of_all_lanes(tmp_p
                 clock.ms += 1
                 await publish(broker, "topic", BULK, lane=lane)
             await publish(broker, "other", BULK)
-            await broker.retire()
+            await broker.run_retention()
             assert await broker.lane_ends("topic") == {LANE: LaneEnd(2, 3), Lane("topic", 1): LaneEnd(0, 3)}
             assert (await broker.lane_ends("other"))[Lane("other", 0)] == LaneEnd(0, 1)
 
     play(body)
 
 
-def test_nothing_goes_without_limits(tmp_path: Path) -> None:
+def test_nothing_is_removed_without_limits(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=0.0, retention_bytes=0) as broker:
             await publish(broker, "topic", b"value")
             clock.ms += 1_000_000 * MINUTE_MS
-            await broker.retire()
+            await broker.run_retention()
             assert await stored(broker, "topic") == [b"value"]
 
     play(body)
 
 
-def test_a_lane_that_was_emptied_counts_on_after_a_restart(tmp_path: Path) -> None:
+def test_an_emptied_lane_keeps_counting_positions_after_a_restart(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=60.0) as broker:
             await publish(broker, "topic", *numbered(5))
             clock.ms += 10 * MINUTE_MS
-            await broker.retire()
+            await broker.run_retention()
             assert (await broker.lane_ends("topic"))[LANE] == LaneEnd(5, 5)
             await publish(broker, "topic", b"5")
         async with running(tmp_path, clock) as broker:
@@ -132,7 +131,7 @@ def test_a_lane_that_was_emptied_counts_on_after_a_restart(tmp_path: Path) -> No
     play(body)
 
 
-def test_a_group_that_was_passed_over_is_told_how_many_records_it_lost(tmp_path: Path) -> None:
+def test_a_group_is_told_how_many_records_it_lost(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         options = {"retention_age": 60.0, "retention_ignores_groups": True}
@@ -142,10 +141,10 @@ def test_a_group_that_was_passed_over_is_told_how_many_records_it_lost(tmp_path:
                 await consumer.take(3, max_records=3)
                 await consumer.commit(LANE, Commit(1, (Run(5, 7),)))
                 clock.ms += 10 * MINUTE_MS
-                await broker.retire()
+                await broker.run_retention()
                 await publish(broker, "topic", b"10")
                 assert (await consumer.take(4))[3:] == [b"10"]
-                # It had read to 3; nobody will ever see 3 to 9.
+                # It had read up to 2, and never gets 3 to 9.
                 assert consumer.events[-1] == Advanced(LANE, 10, lost=7)
             async with consuming(broker, "topic") as consumer:
                 assert await consumer.take(1) == [b"10"]
@@ -156,7 +155,7 @@ def test_a_group_that_was_passed_over_is_told_how_many_records_it_lost(tmp_path:
     play(body)
 
 
-def test_removing_much_gives_the_disk_its_room_back(tmp_path: Path) -> None:
+def test_removing_many_records_shrinks_the_file(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=60.0) as broker:
@@ -164,14 +163,14 @@ def test_removing_much_gives_the_disk_its_room_back(tmp_path: Path) -> None:
                 await publish(broker, "topic", *[bytes(1 << 20)] * 4)
             clock.ms += 10 * MINUTE_MS
             await publish(broker, "topic", b"young")
-            await broker.retire()
+            await broker.run_retention()
             assert await stored(broker, "topic") == [b"young"]
 
     play(body)
     assert os.path.getsize(tmp_path / "offramp.db") < 20 << 20
 
 
-def test_consumers_read_on_while_retention_works(tmp_path: Path) -> None:
+def test_consumers_read_while_retention_runs(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         options = {"lanes": 1, "retention_age": 60.0}
@@ -182,21 +181,21 @@ def test_consumers_read_on_while_retention_works(tmp_path: Path) -> None:
                 await consumer.take(at + 10)
                 await consumer.commit(LANE, Commit(at + 5))
                 clock.ms += 2 * MINUTE_MS
-                await broker.retire()
+                await broker.run_retention()
             assert consumer.values == values
             assert (await broker.lane_ends("topic"))[LANE].start > 200
 
     play(body)
 
 
-def test_a_trickle_into_a_lane_does_not_keep_what_is_old(tmp_path: Path) -> None:
+def test_a_trickle_of_records_does_not_keep_old_ones(tmp_path: Path) -> None:
     async def body() -> None:
         clock = SetClock()
         async with running(tmp_path, clock, retention_age=600.0) as broker:
             for number in range(60):
                 await publish(broker, "topic", b"%d" % number)
                 clock.ms += MINUTE_MS // 2
-            await broker.retire()
+            await broker.run_retention()
             kept = await stored(broker, "topic")
             assert kept[-1] == b"59"
             assert 20 <= len(kept) <= 24
@@ -204,8 +203,8 @@ def test_a_trickle_into_a_lane_does_not_keep_what_is_old(tmp_path: Path) -> None
     play(body)
 
 
-def test_retention_goes_on_after_an_error_that_nobody_foresaw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "_RETENTION_EVERY", 0.01)
+def test_retention_continues_after_an_unexpected_exception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "_RETENTION_INTERVAL", 0.01)
     step, errors = Retention.step, [RuntimeError("a bug"), RuntimeError("a bug"), OSError("another")]
 
     def fail_at_first(retention: Retention, now_ms: int) -> bool:

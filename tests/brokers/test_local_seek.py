@@ -1,4 +1,4 @@
-"""A seek of the embedded broker while a poll is under way, or whose caller goes away, at the worst moments."""
+"""Seeks of the embedded broker during a poll, and seeks whose caller is cancelled, at the worst moments."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.brokers.base import AtPosition, AtTime, Polled, SeekTarget
 from sidecar.brokers.local import LocalBroker, LocalOptions
-from sidecar.brokers.local.store import Store
+from sidecar.brokers.local.writer import Store
 from sidecar.model.errors import Stopping
 from sidecar.model.records import Assigned, Lane
 from sidecar.settings import Seconds, SubscriptionSettings
@@ -29,7 +29,7 @@ LANE = Lane("topic", 0)
 
 
 class SlowBroker(LocalBroker):
-    """What was read or written can be kept from those who wait for it."""
+    """A broker whose reads and writes return only when a test allows it."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(LocalOptions(directory=str(directory)))
@@ -55,7 +55,7 @@ class SlowBroker(LocalBroker):
         return result
 
 
-def test_what_was_read_before_a_seek_does_not_arrive_after_it(tmp_path: Path) -> None:
+def test_records_that_were_read_before_a_seek_do_not_arrive_after_it(tmp_path: Path) -> None:
     async def body() -> None:
         broker = await _filled(tmp_path)
         async with consuming(broker, "topic") as consumer:
@@ -66,14 +66,14 @@ def test_what_was_read_before_a_seek_does_not_arrive_after_it(tmp_path: Path) ->
             await broker.has_read.wait()
             await consumer.source.seek({LANE: AtPosition(50)})
             broker.reads_may_return.set()
-            assert _told(await poll) == ([Assigned(LANE, 50)], [])
-            assert _told(await consumer.poll(max_records=5)) == ([], list(range(50, 55)))
+            assert _events_and_positions(await poll) == ([Assigned(LANE, 50)], [])
+            assert _events_and_positions(await consumer.poll(max_records=5)) == ([], list(range(50, 55)))
         await broker.close()
 
     play(body)
 
 
-def test_what_is_read_during_a_seek_does_not_arrive_after_it(tmp_path: Path) -> None:
+def test_records_that_are_read_during_a_seek_do_not_arrive_after_it(tmp_path: Path) -> None:
     async def body() -> None:
         broker = await _filled(tmp_path)
         async with consuming(broker, "topic") as consumer:
@@ -84,11 +84,11 @@ def test_what_is_read_during_a_seek_does_not_arrive_after_it(tmp_path: Path) -> 
             await broker.has_written.wait()
             poll = asyncio.create_task(consumer.source.poll(5, 1 << 20, 5.0))
             await asyncio.wait([poll], timeout=0.1)
-            assert not poll.done(), "the lane is on its way to elsewhere"
+            assert not poll.done(), "the lane is being moved"
             broker.writes_may_return.set()
             moved: Mapping[Lane, int] = await seek
             assert moved == {LANE: 50}
-            assert _told(await poll) == ([Assigned(LANE, 50)], list(range(50, 55)))
+            assert _events_and_positions(await poll) == ([Assigned(LANE, 50)], list(range(50, 55)))
         await broker.close()
 
     play(body)
@@ -108,19 +108,19 @@ def test_a_seek_that_fails_leaves_the_lane_where_it_was(tmp_path: Path) -> None:
     play(body)
 
 
-def test_a_seek_whose_caller_has_gone_does_not_undo_a_later_one(tmp_path: Path) -> None:
+def test_a_seek_whose_caller_was_cancelled_does_not_undo_a_later_one(tmp_path: Path) -> None:
     async def body() -> None:
         broker = await _filled(tmp_path)
         async with _subscribed(broker) as subscription:
             broker.reads_may_return.clear()
             broker.has_read.clear()
             others = asyncio.all_tasks()
-            await _give_up(subscription, AtTime(0), when=broker.has_read.wait())
+            await _seek_and_cancel(subscription, AtTime(0), when=broker.has_read.wait())
             later = asyncio.create_task(subscription.seek({LANE: AtPosition(10)}))
             await asyncio.wait([later], timeout=0.1)
             broker.reads_may_return.set()
             assert await later == {LANE: 10}
-            await _end_of_all_but(others)
+            await _wait_for_new_tasks(others)
             assert await _cursor(broker) == 10
             worker = Worker(subscription, Audit())
             await until(lambda: worker.batches, "something is delivered")
@@ -130,7 +130,7 @@ def test_a_seek_whose_caller_has_gone_does_not_undo_a_later_one(tmp_path: Path) 
     play(body)
 
 
-def test_while_a_seek_goes_on_whose_caller_has_gone_nothing_of_before_is_committed(tmp_path: Path) -> None:
+def test_nothing_is_committed_while_a_seek_whose_caller_was_cancelled_is_under_way(tmp_path: Path) -> None:
     async def body() -> None:
         broker = await _filled(tmp_path)
         async with _subscribed(broker) as subscription:
@@ -139,21 +139,21 @@ def test_while_a_seek_goes_on_whose_caller_has_gone_nothing_of_before_is_committ
             broker.writes_may_return.clear()
             broker.has_written.clear()
             others = asyncio.all_tasks()
-            await _give_up(subscription, AtPosition(90), when=broker.has_written.wait())
+            await _seek_and_cancel(subscription, AtPosition(90), when=broker.has_written.wait())
             broker.has_written.clear()
             worker.batches[0].ack()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await broker.has_written.wait()
             broker.writes_may_return.set()
-            await _end_of_all_but(others)
+            await _wait_for_new_tasks(others)
             assert await _cursor(broker) == 90
         await broker.close()
 
     play(body)
 
 
-def test_whoever_waits_for_a_seek_when_the_sidecar_stops_is_told_so(tmp_path: Path) -> None:
+def test_a_seek_raises_stopping_when_the_sidecar_stops(tmp_path: Path) -> None:
     async def body() -> None:
         broker = await _filled(tmp_path)
         async with _subscribed(broker) as subscription:
@@ -168,8 +168,8 @@ def test_whoever_waits_for_a_seek_when_the_sidecar_stops_is_told_so(tmp_path: Pa
     play(body)
 
 
-async def _give_up(subscription: Subscription, target: SeekTarget, *, when: Awaitable[object]) -> None:
-    """Ask for a seek and go away before it is answered."""
+async def _seek_and_cancel(subscription: Subscription, target: SeekTarget, *, when: Awaitable[object]) -> None:
+    """Asks for a seek, and is cancelled before it returns."""
     seek = asyncio.create_task(subscription.seek({LANE: target}))
     await when
     seek.cancel()
@@ -177,14 +177,14 @@ async def _give_up(subscription: Subscription, target: SeekTarget, *, when: Awai
     assert seek.cancelled()
 
 
-async def _end_of_all_but(others: "Collection[asyncio.Task[Any]]") -> None:
-    """What was begun since then is over."""
+async def _wait_for_new_tasks(others: "Collection[asyncio.Task[Any]]") -> None:
+    """Waits for the end of all tasks but these."""
     if begun := asyncio.all_tasks().difference(others):
         await asyncio.wait(begun, timeout=5.0)
 
 
 async def _cursor(broker: LocalBroker) -> int:
-    """Where the group is, as a sidecar finds it that starts now."""
+    """The stored position of the group."""
     (group,) = await broker.groups()
     return group.positions[LANE]
 
@@ -222,5 +222,5 @@ async def _filled(directory: Path) -> SlowBroker:
     return broker
 
 
-def _told(polled: Polled) -> tuple[list[Any], list[int]]:
+def _events_and_positions(polled: Polled) -> tuple[list[Any], list[int]]:
     return list(polled.events), [position for chunk in polled.chunks for position in chunk.positions]

@@ -1,4 +1,4 @@
-"""The data directory of the embedded broker: who may use it, and what is refused instead of started anew."""
+"""Opening a data directory of the embedded broker: who may use it, and which files are refused, not replaced."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from sidecar.model.errors import Corrupt, OfframpError, StartError
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish, running, stored
 
-HOLD = """
+HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from tests.brokers.local import publish, running
@@ -34,7 +34,7 @@ asyncio.run(main())
 """
 
 
-def test_a_second_broker_on_the_directory_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_broker_on_the_directory_is_refused_with_the_process_that_has_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as first:
             with pytest.raises(StartError, match=rf"{tmp_path} is in use by process {os.getpid()}"):
@@ -47,7 +47,7 @@ def test_a_second_broker_on_the_directory_is_refused_and_told_who_has_it(tmp_pat
 
 
 def test_a_directory_whose_process_was_killed_is_free_at_once(tmp_path: Path) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout
     with holder.stdout:
         assert holder.stdout.readline() == "open\n"
@@ -68,16 +68,16 @@ def test_a_directory_whose_process_was_killed_is_free_at_once(tmp_path: Path) ->
     play(taken)
 
 
-def test_a_directory_that_cannot_be_made_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     assert "cannot be used: Not a directory" in _refusal(tmp_path / "file" / "data", StartError)
 
 
 def test_a_directory_that_cannot_be_written_to_is_refused() -> None:
-    # Not below the folder of the tests, into which nobody else can look.
+    # Not in `tmp_path`, which other users cannot enter.
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o555)
-        with as_anybody():
+        with without_root():
             assert "cannot be used: Permission denied" in _refusal(Path(directory), StartError)
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_may_not_be_read_and_written_is_refused(mode: int) -> None:
         for file in folder.iterdir():
             file.chmod(0o666)
         (folder / "offramp.db").chmod(mode)
-        with as_anybody():
+        with without_root():
             text = _refusal(folder, StartError)
         assert f"{folder / 'offramp.db'} cannot be used: " in text
         assert "may read and write" in text
@@ -112,12 +112,12 @@ def test_a_directory_that_cannot_be_synced_is_refused(tmp_path: Path, monkeypatc
 
 
 def test_a_link_that_leads_nowhere_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    """As to a volume that is not mounted."""
+    """Such as a link to a volume that is not mounted."""
     target = tmp_path / "unmounted" / "offramp.db"
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "offramp.db").symlink_to(target)
-    assert f"is a link to {target}, which is not there" in _refusal(folder, StartError)
+    assert f"is a link to {target}, which does not exist" in _refusal(folder, StartError)
     assert (folder / "offramp.db").is_symlink()
 
 
@@ -135,12 +135,12 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage, not a database" * 500, b"SQLite format 3\0" + bytes(5000)])
-def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "offramp.db"
     file.write_bytes(content)
     text = _refusal(tmp_path, Corrupt)
     assert str(file) in text
-    # A journal that is left there would be written into the backup.
+    # A journal that stays there would be written into the backup.
     assert "Move offramp.db, offramp.db-wal and offramp.db-shm away, all three" in text
     assert text.index("-wal") < text.index("Then restore the file from a backup, or start with nothing")
     assert file.read_bytes() == content
@@ -150,7 +150,7 @@ def test_a_file_whose_inner_pages_are_overwritten_is_refused(tmp_path: Path) -> 
     _fill(tmp_path)
     file = tmp_path / "offramp.db"
     content = bytearray(file.read_bytes())
-    # Page 1 has the schema; what the catalog reads comes next.
+    # Page 1 holds the schema; the tables that the catalog reads come next.
     content[4096 : 4096 * 12] = b"\xff" * 4096 * 11
     file.write_bytes(content)
     assert str(file) in _refusal(tmp_path, Corrupt)
@@ -169,8 +169,8 @@ def test_a_file_whose_inner_pages_are_overwritten_is_refused(tmp_path: Path) -> 
         "UPDATE topics SET name = x'ff'",
     ],
 )
-def test_rows_that_nobody_wrote_are_refused_as_a_damage(tmp_path: Path, change: str) -> None:
-    """As SQLite hands them out when a page stands where another should be."""
+def test_malformed_rows_are_refused_as_damage(tmp_path: Path, change: str) -> None:
+    """As SQLite returns them when a page stands in the place of another."""
     _fill(tmp_path)
     connection = sqlite3.connect(tmp_path / "offramp.db")
     connection.execute(change)
@@ -180,7 +180,7 @@ def test_rows_that_nobody_wrote_are_refused_as_a_damage(tmp_path: Path, change: 
 
 
 @pytest.mark.parametrize("change", ["position = 'far'", "position = -1", "beyond = 'text'", "beyond = x'0102'"])
-def test_a_cursor_that_nobody_wrote_is_refused_as_a_damage(tmp_path: Path, change: str) -> None:
+def test_a_malformed_cursor_is_refused_as_damage(tmp_path: Path, change: str) -> None:
     async def consumed() -> None:
         async with running(tmp_path) as broker, consuming(broker, "topic"):
             pass
@@ -215,7 +215,7 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     assert "written by a newer Offramp (format 99" in _refusal(tmp_path, StartError)
 
 
-def test_what_is_refused_can_be_opened_once_it_is_mended(tmp_path: Path) -> None:
+def test_a_refused_directory_can_be_opened_once_the_file_is_restored(tmp_path: Path) -> None:
     _fill(tmp_path)
     shutil.copy(tmp_path / "offramp.db", tmp_path / "backup")
     (tmp_path / "offramp.db").write_bytes(b"broken")
@@ -229,7 +229,7 @@ def test_what_is_refused_can_be_opened_once_it_is_mended(tmp_path: Path) -> None
     play(body)
 
 
-def test_a_database_that_was_never_finished_is_made_again(tmp_path: Path) -> None:
+def test_an_unfinished_database_is_created_again(tmp_path: Path) -> None:
     (tmp_path / "offramp.db.new").write_bytes(b"killed while it was made")
 
     async def body() -> None:
@@ -249,8 +249,8 @@ def _fill(directory: Path) -> None:
 
 
 @contextmanager
-def as_anybody() -> Iterator[None]:
-    """Without the rights of root, who may write everywhere."""
+def without_root() -> Iterator[None]:
+    """Without the rights of root, which may write everywhere."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)

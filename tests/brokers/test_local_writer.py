@@ -1,4 +1,4 @@
-"""Many callers of the embedded broker share a transaction, but not each other's troubles."""
+"""Callers of the embedded broker share a transaction, but not each other's failures."""
 
 import asyncio
 import sqlite3
@@ -8,14 +8,14 @@ import pytest
 
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker
-from sidecar.brokers.local.store import Store
+from sidecar.brokers.local.writer import Store
 from sidecar.model.errors import Corrupt, Unavailable
 from sidecar.model.records import Commit, Lane
 from tests.brokers.local import consuming, play, publish, running, stored
 
 
-async def together(broker: LocalBroker, bad: int, jobs: int) -> list[object]:
-    """So many publishes in one transaction, with the opening of a group whose cursor is damaged among them."""
+async def publish_together(broker: LocalBroker, bad: int, jobs: int) -> list[object]:
+    """Publishes in one transaction, in which also a group with a damaged cursor is opened, as number `bad`."""
     values = [f"{number}".encode() for number in range(jobs)]
     calls = [publish(broker, "topic", value) for value in values]
     calls.insert(bad, broker.subscribe(SourceSpec("damaged", ("topic",))).open())
@@ -23,7 +23,7 @@ async def together(broker: LocalBroker, bad: int, jobs: int) -> list[object]:
 
 
 @pytest.mark.parametrize("bad", [0, 1, 20, 40])
-def test_a_damage_that_one_caller_meets_does_not_fail_the_others(tmp_path: Path, bad: int) -> None:
+def test_damage_that_one_caller_meets_does_not_fail_the_others(tmp_path: Path, bad: int) -> None:
     async def prepare() -> None:
         async with running(tmp_path, lanes=1) as broker, consuming(broker, "topic", group="damaged"):
             pass
@@ -36,17 +36,17 @@ def test_a_damage_that_one_caller_meets_does_not_fail_the_others(tmp_path: Path,
 
     async def body() -> None:
         async with running(tmp_path, lanes=1) as broker, consuming(broker, "other", group="well") as consumer:
-            answers = await together(broker, bad, 40)
+            answers = await publish_together(broker, bad, 40)
             assert isinstance(answers.pop(bad), Corrupt)
             assert answers == [None] * 40
-            # Each once, and in their order.
+            # Each record once, and in order.
             assert await stored(broker, "topic") == [f"{number}".encode() for number in range(40)]
             await consumer.commit(Lane("other", 0), Commit(0))
 
     play(body)
 
 
-def test_callers_are_not_tried_one_by_one_while_others_hold_the_file(
+def test_jobs_are_not_retried_one_by_one_while_the_file_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = []

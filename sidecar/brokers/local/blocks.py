@@ -1,4 +1,4 @@
-"""Blocks: some consecutive records of a lane in one row. Pure."""
+"""Blocks: consecutive records of a lane in one row. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -8,15 +8,15 @@ from struct import pack, unpack
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from sidecar.brokers.local.rows import Malformed, typed
+from sidecar.brokers.local.sqlite_errors import MalformedRow, check_row
 from sidecar.model.records import Run
 
-#: bytes of frames; a block grows no further, unless a single frame is larger
+#: bytes of frames in the largest block, unless a single frame is larger
 BLOCK_BYTES = 64 << 10
-#: bytes of frames; a last block below this is written again together with what follows, so that records that were
-#: published one by one end up in blocks too
+#: bytes of frames; a last block with fewer is written again with what follows, so that records that are published one
+#: by one are gathered into blocks, too
 TAIL_BYTES = 16 << 10
-#: milliseconds; a last block takes in no more after this, so that a trickle does not keep what is old for long
+#: milliseconds after which a last block is not extended, so that a trickle of records does not keep old ones for long
 TAIL_MS = 60_000
 
 
@@ -35,10 +35,10 @@ class Block(NamedTuple):
 
     @classmethod
     def read(cls, row: tuple[Any, ...]) -> "Block":
-        """From a row of `COLUMNS`. Raises `Malformed`."""
-        block = cls(*typed(row, *_TYPES))
+        """From a row of `COLUMNS`. Raises `MalformedRow`."""
+        block = cls(*check_row(row, *_TYPES))
         if not 0 <= block.start < block.stop:
-            raise Malformed(f"a block reaches from {block.start} to {block.stop}")
+            raise MalformedRow(f"a block reaches from {block.start} to {block.stop}")
         return block
 
     @property
@@ -62,7 +62,7 @@ def checksum(lengths: bytes, frames: bytes) -> int:
 
 
 class End(NamedTuple):
-    """Where a lane ends: what the next block follows."""
+    """The end of a lane, after which the next block comes."""
 
     lane: int
     position: int
@@ -73,7 +73,7 @@ class End(NamedTuple):
 
 
 def build(end: End, frames: Sequence[bytes], timestamps: Sequence[int], now_ms: int) -> Iterator[Block]:
-    """The blocks that append the frames to a lane. The first may replace the tail: it starts where that does."""
+    """The blocks that append the frames to a lane. The first may replace the tail, and then starts where it starts."""
     tail = end.tail
     if tail is not None and not (_is_open(tail, now_ms) and len(tail.frames) + len(frames[0]) <= BLOCK_BYTES):
         tail = None
@@ -104,14 +104,14 @@ def end_after(block: Block) -> End:
 
 
 class Frames:
-    """The frames of a block, to be cut out run by run."""
+    """The frames of a block."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
         self._ends = list(accumulate(unpack(f"<{block.stop - block.start}I", block.lengths), initial=0))
 
     def cut(self, run: Run, max_bytes: int, at_least: int = 0) -> list[bytes]:
-        """Of a run within the block: as many as fit into `max_bytes`, but `at_least` so many."""
+        """The first frames of a run within the block: as many as fit into `max_bytes`, but at least `at_least`."""
         ends, frames = self._ends, self._block.frames
         first, stop = run.start - self._block.start, run.stop - self._block.start
         fit = bisect_right(ends, ends[first] + max_bytes) - 1
@@ -120,7 +120,7 @@ class Frames:
 
 
 def without(run: Run, settled: Sequence[Run]) -> Iterator[Run]:
-    """The parts of a run that are outside of the settled runs, which ascend."""
+    """The parts of a run that are outside of the settled runs. These ascend."""
     start = run.start
     for done in settled[max(0, bisect_right(settled, start, key=itemgetter(0)) - 1) :]:
         if done.start >= run.stop:

@@ -1,4 +1,4 @@
-"""The embedded broker: durable topics in one SQLite file."""
+"""The contract's Broker on the embedded broker."""
 
 import asyncio
 import contextlib
@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Trouble
-from sidecar.brokers.local.catalog import LaneChange
+from sidecar.brokers.local.catalog import LaneChange, LaneView
 from sidecar.brokers.local.cursor import LocalCursor
-from sidecar.brokers.local.faults import damaged, translate
+from sidecar.brokers.local.disk_space import DiskReserve
 from sidecar.brokers.local.folder import Folder
+from sidecar.brokers.local.groups import GroupInfo
 from sidecar.brokers.local.options import LocalOptions
-from sidecar.brokers.local.queries import Want, all_cursors, first_at_time, take_lane
-from sidecar.brokers.local.readers import Readers
-from sidecar.brokers.local.reserve import Reserve
+from sidecar.brokers.local.queries import LaneQuery, ReaderThreads, first_at_time, group_positions, read_lane
 from sidecar.brokers.local.schema import open_database
 from sidecar.brokers.local.source import LocalSource
-from sidecar.brokers.local.store import Store
-from sidecar.brokers.local.views import GroupInfo, LaneView
-from sidecar.brokers.local.writer import Writer
+from sidecar.brokers.local.sqlite_errors import damaged, translate
+from sidecar.brokers.local.writer import Store, Writer
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, NotFound, OutOfRoom, Refused, TooLarge, Unavailable
 from sidecar.model.records import Chunk, Lane, Message, Place, Run
@@ -31,11 +29,11 @@ T = TypeVar("T")
 
 log = Log("local")
 
-#: seconds between looks for what retention may remove
-_RETENTION_EVERY = 30.0
-#: seconds between them while the disk is full
-_RETENTION_EVERY_WHEN_FULL = 1.0
-#: records of one chunk of `read`
+#: seconds between runs of retention
+_RETENTION_INTERVAL = 30.0
+#: seconds between runs of retention while the disk is full
+_FULL_DISK_RETENTION_INTERVAL = 1.0
+#: most records in one chunk of `read`
 _READ_RECORDS = 10_000
 
 
@@ -47,12 +45,12 @@ class LocalBroker(Broker):
         self._options = options
         self._clock = clock or Clock()
         self._folder = Folder(Path(options.directory))
-        self._reserve = Reserve(self._folder.reserve, options.reserve_bytes)
+        self._reserve = DiskReserve(self._folder.reserve, options.reserve_bytes)
         self._topics: dict[str, list[LaneView]] = {}
         self._sources: list[LocalSource] = []
         self._writer: Writer | None = None
-        self._readers: Readers | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._readers: ReaderThreads | None = None
+        self._retention_task: asyncio.Task[None] | None = None
         self._disk_is_full = asyncio.Event()
         self.trouble = ""
         self.facts = {"directory": str(self._folder.path), "sqlite": sqlite3.sqlite_version}
@@ -60,11 +58,11 @@ class LocalBroker(Broker):
     async def open(self) -> None:
         connection, store = await asyncio.to_thread(self._open)
         self._apply(store.lanes())
-        self._readers = Readers(self._folder.database)
+        self._readers = ReaderThreads(self._folder.database)
         self._writer = Writer(
             store, connection, self._folder, self._reserve, on_change=self._apply, on_trouble=self._apply_trouble
         )
-        self._keeper = asyncio.create_task(self._keep_house(), name="offramp-local-retention")
+        self._retention_task = asyncio.create_task(self._retention_loop(), name="offramp-local-retention")
 
     def subscribe(self, spec: SourceSpec) -> LocalSource:
         return LocalSource(self, spec)
@@ -89,7 +87,7 @@ class LocalBroker(Broker):
             await self.write(lambda store: store.ensure_topic(topic, lanes))
 
     async def add_lanes(self, topic: str, lanes: int) -> None:
-        """Give a topic more lanes; open sources get them at once. Keys move to other lanes. Raises `NotFound`."""
+        """Gives a topic more lanes; open sources get them at once. Keys move to other lanes. Raises `NotFound`."""
         await self.write(lambda store: store.add_lanes(topic, lanes))
 
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
@@ -101,14 +99,14 @@ class LocalBroker(Broker):
         view = self.view(lane)
         position = run.start
         while (position := max(position, view.start)) < (stop := min(run.stop, view.end)):
-            want = Want(view.id, lane, Run(position, stop))
-            taken = await self.read_with(take_lane, want, _READ_RECORDS, max_bytes)
+            query = LaneQuery(view.id, lane, Run(position, stop))
+            taken = await self.read_with(read_lane, query, _READ_RECORDS, max_bytes)
             for chunk in taken.chunks:
                 yield chunk
             if taken.damage:
                 raise damaged(self._folder.database, f"in {lane}, {taken.damage}")
             if taken.position == position:
-                # Retention has just removed it: the reader saw that before this loop was told.
+                # Retention has just removed it, and the reader saw that before the event loop did.
                 await asyncio.sleep(0)
             position = taken.position
 
@@ -119,7 +117,7 @@ class LocalBroker(Broker):
         """All groups, by name."""
         open_groups = {source.spec.group for source in self._sources}
         infos = []
-        for name, positions in (await self.read_with(all_cursors)).items():
+        for name, positions in (await self.read_with(group_positions)).items():
             behind = sum(max(0, self.view(lane).end - position) for lane, position in positions.items())
             infos.append(GroupInfo(name, name in open_groups, positions, behind))
         return infos
@@ -128,29 +126,29 @@ class LocalBroker(Broker):
         """Raises `NotFound`, and `Refused` while a source of the group is open."""
         if any(source.spec.group == group for source in self._sources):
             raise Refused(f"Group {group!r} is being consumed. Stop its subscription first.")
-        await self.write(lambda store: store.cursors.delete_group(group))
+        await self.write(lambda store: store.groups.delete(group))
 
-    async def retire(self) -> None:
-        """Do now what retention does in the background: remove what is old or too much."""
-        while await self.write(lambda store: store.retire()):
+    async def run_retention(self) -> None:
+        """Does now what retention does in the background: removes what is old or too much."""
+        while await self.write(lambda store: store.remove_expired()):
             pass
         while await self.write(lambda store: store.retention.shrink(all_of_it=bool(self.trouble))):
             pass
 
     async def close(self) -> None:
-        keeper, readers, writer = self._keeper, self._readers, self._writer
-        self._keeper = self._readers = self._writer = None
+        keeper, readers, writer = self._retention_task, self._readers, self._writer
+        self._retention_task = self._readers = self._writer = None
         if keeper:
             keeper.cancel()
             await asyncio.wait([keeper])
-        # Readers first: the last connection to go empties the journal.
+        # Readers first: the last connection to close empties the journal.
         if readers:
             await asyncio.to_thread(readers.close)
         if writer:
             await writer.close()
         self._folder.leave()
 
-    # What sources need.
+    # For sources and cursors.
 
     def view(self, lane: Lane) -> LaneView:
         """Raises `NotFound`."""
@@ -163,7 +161,7 @@ class LocalBroker(Broker):
         return self._topics.get(topic, ())
 
     async def resolve(self, view: LaneView, target: SeekTarget) -> int:
-        """Where the target is in a lane."""
+        """The position of a target in a lane."""
         match target:
             case SeekTo.START:
                 return view.start
@@ -176,7 +174,7 @@ class LocalBroker(Broker):
                 return view.end if found is None else found
 
     def check_unconsumed(self, spec: SourceSpec) -> None:
-        """Raises `Refused` if a source of the group has one of the topics: workers consume it."""
+        """Raises `Refused` if a source of the group consumes one of the topics."""
         for source in self._sources:
             if source.spec.group == spec.group and source.topics & set(spec.topics):
                 raise Refused(
@@ -185,7 +183,7 @@ class LocalBroker(Broker):
                 )
 
     def enter(self, source: LocalSource) -> None:
-        """A source consumes from now on. Raises `Refused` if another of its group has one of its topics."""
+        """Registers a source that begins to consume. Raises `Refused` if another of its group has one of its topics."""
         for other in self._sources:
             shared = other.topics & source.topics
             if other.spec.group == source.spec.group and shared:
@@ -234,7 +232,7 @@ class LocalBroker(Broker):
             raise
 
     def _apply(self, changes: Sequence[LaneChange]) -> None:
-        """What is on disk now."""
+        """Takes over what is on the disk now."""
         changed = set()
         for id_, lane, start, end in changes:
             lanes = self._topics.setdefault(lane.topic, [])
@@ -258,34 +256,34 @@ class LocalBroker(Broker):
             log.error(text)
             self._disk_is_full.set()
         else:
-            log.info(f"there is room on the disk of {self._folder.path} again")
+            log.info(f"the disk of {self._folder.path} has space again")
         for source in self._sources:
             source.tell(Trouble("disk", text))
 
-    async def _keep_house(self) -> None:
+    async def _retention_loop(self) -> None:
         failure = ""
         while True:
-            await self._until_retention()
+            await self._wait_for_retention()
             try:
-                await self.retire()
+                await self.run_retention()
                 failure = ""
             except BrokerError as error:
                 if failure != str(error):
                     failure = str(error)
-                    log.warning("retention is put off", error=failure)
+                    log.warning("retention failed and is retried later", error=failure)
             except Exception as error:
-                # Nobody waits for this task: if it ended, the disk would fill up without a word.
+                # Nobody awaits this task: if it ended, the disk would fill up silently.
                 if failure != repr(error):
                     failure = repr(error)
-                    log.bug("retention is put off", error)
+                    log.bug("retention failed and is retried later", error)
 
-    async def _until_retention(self) -> None:
+    async def _wait_for_retention(self) -> None:
         if self.trouble:
-            await asyncio.sleep(_RETENTION_EVERY_WHEN_FULL)
+            await asyncio.sleep(_FULL_DISK_RETENTION_INTERVAL)
             return
         self._disk_is_full.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_RETENTION_EVERY):
+            async with asyncio.timeout(_RETENTION_INTERVAL):
                 await self._disk_is_full.wait()
 
 

@@ -1,4 +1,4 @@
-"""Topics and lanes as the writer knows them."""
+"""Topics and lanes: as the writer keeps them, and as the event loop sees them."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sidecar.brokers.local.blocks import COLUMNS, Block, End, end_after
-from sidecar.brokers.local.rows import Malformed, all_typed, typed
+from sidecar.brokers.local.sqlite_errors import MalformedRow, check_row, check_rows
 from sidecar.model.errors import NotFound, Refused
 from sidecar.model.records import Lane
 from sidecar.observability.logs import Log
@@ -16,7 +16,7 @@ log = Log("local")
 
 @dataclass(slots=True)
 class StoredLane:
-    """One lane. `end` runs ahead of the database until the transaction is committed."""
+    """A lane as the writer keeps it. `end` is ahead of the database until the transaction is committed."""
 
     id: int
     lane: Lane
@@ -32,7 +32,17 @@ class StoredLane:
 
 
 class LaneChange(NamedTuple):
-    """A lane as it is after a commit."""
+    """A lane after a commit: what the writer tells the event loop."""
+
+    id: int
+    lane: Lane
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class LaneView:
+    """A lane as the event loop sees it: never ahead of the disk."""
 
     id: int
     lane: Lane
@@ -41,21 +51,21 @@ class LaneChange(NamedTuple):
 
 
 class Catalog:
-    """Read once, then kept in step with what is written. After a rollback it must be made anew."""
+    """Reads the lanes once, and follows what is written. After a rollback, a new one must be made."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._topics: dict[str, list[StoredLane]] = {}
         self._changed: dict[int, StoredLane] = {}
-        for (name,) in all_typed(connection.execute("SELECT name FROM topics ORDER BY id").fetchall(), str):
+        for (name,) in check_rows(connection.execute("SELECT name FROM topics ORDER BY id").fetchall(), str):
             self._topics[name] = []
         rows = connection.execute(
             "SELECT lanes.id, name, number, start FROM lanes JOIN topics ON topics.id = topic ORDER BY topic, number"
         ).fetchall()
-        for lane_id, name, number, start in all_typed(rows, int, str, int, int):
+        for lane_id, name, number, start in check_rows(rows, int, str, int, int):
             lanes = self._topics.get(name)
             if lanes is None or number != len(lanes):
-                raise Malformed(f"topic {name!r} has a lane {number} out of turn")
+                raise MalformedRow(f"topic {name!r} has a lane {number} out of order")
             lanes.append(self._load(lane_id, Lane(name, number), start))
 
     def topics(self) -> Iterable[list[StoredLane]]:
@@ -66,7 +76,7 @@ class Catalog:
         return self._topics.get(topic)
 
     def ensure(self, topic: str, lanes: int) -> list[StoredLane]:
-        """The lanes of a topic, which is made if it is missing. Raises `Refused` for an impossible name."""
+        """The lanes of a topic, which is created if it is missing. Raises `Refused` for an invalid name."""
         found = self._topics.get(topic)
         if found is not None:
             return found
@@ -75,11 +85,11 @@ class Catalog:
         self._connection.execute("INSERT INTO topics (name) VALUES (?)", (topic,))
         self._topics[topic] = []
         self.add_lanes(topic, lanes)
-        log.info(f"made a topic with {lanes} lanes", topic=topic)
+        log.info(f"created a topic with {lanes} lanes", topic=topic)
         return self._topics[topic]
 
     def add_lanes(self, topic: str, lanes: int) -> list[StoredLane]:
-        """Give a topic so many lanes; answers those that are new. Lanes are never taken away."""
+        """Gives a topic this many lanes in all. Returns the new ones. Lanes are never removed."""
         found = self._topics.get(topic)
         if found is None:
             raise NotFound(f"There is no topic {topic!r}.")
@@ -96,18 +106,17 @@ class Catalog:
         return added
 
     def touch(self, lane: StoredLane) -> None:
-        """The lane has changed in this transaction."""
+        """Marks a lane as changed in this transaction."""
         self._changed[lane.id] = lane
 
-    def changes(self) -> list[LaneChange]:
-        """What was touched since the last time."""
-        changed = [LaneChange(lane.id, lane.lane, lane.start, lane.end.position) for lane in self._changed.values()]
+    def pop_changes(self) -> list[LaneChange]:
+        """The lanes that were marked since the last call."""
+        changed = _as_changes(self._changed.values())
         self._changed.clear()
         return changed
 
-    def everything(self) -> list[LaneChange]:
-        lanes = (lane for topic in self._topics.values() for lane in topic)
-        return [LaneChange(lane.id, lane.lane, lane.start, lane.end.position) for lane in lanes]
+    def all_lanes(self) -> list[LaneChange]:
+        return _as_changes(lane for topic in self._topics.values() for lane in topic)
 
     def _load(self, lane_id: int, lane: Lane, start: int) -> StoredLane:
         oldest = self._connection.execute(
@@ -120,7 +129,11 @@ class Catalog:
                 f"SELECT {COLUMNS} FROM blocks WHERE lane = ? ORDER BY start DESC LIMIT 1", (lane_id,)
             ).fetchone()
         )
-        # A damaged block must not grow: that would give it a checksum that fits.
+        # A damaged block must not grow: it would get a valid checksum.
         end = end_after(newest) if newest.is_intact else end_after(newest)._replace(tail=None)
-        (removed,) = typed(oldest, int)
+        (removed,) = check_row(oldest, int)
         return StoredLane(lane_id, lane, start, removed, end)
+
+
+def _as_changes(lanes: Iterable[StoredLane]) -> list[LaneChange]:
+    return [LaneChange(lane.id, lane.lane, lane.start, lane.end.position) for lane in lanes]

@@ -1,4 +1,4 @@
-"""A group of the local broker that is read by ranges: every check and its write are one transaction."""
+"""The contract's Cursor on the embedded broker: every check and its write are one transaction."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.cursor import Cursor, GroupState
 from sidecar.brokers.fencing import Attached
-from sidecar.brokers.local.queries import standing
+from sidecar.brokers.local.queries import group_state
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Commit, Lane
 
@@ -22,9 +22,7 @@ class LocalCursor(Cursor):
 
     async def open(self) -> None:
         self._broker.check_unconsumed(self._spec)
-        self._id = await self._broker.write(
-            lambda store: store.cursors.ensure_group(self._spec.group, self._spec.topics)
-        )
+        self._id = await self._broker.write(lambda store: store.groups.ensure(self._spec.group, self._spec.topics))
 
     async def lanes(self) -> Mapping[Lane, LaneEnd]:
         found: dict[Lane, LaneEnd] = {}
@@ -34,7 +32,7 @@ class LocalCursor(Cursor):
 
     async def fetch_state(self) -> GroupState:
         group = self._group
-        found = await self._broker.read_with(standing, group)
+        found = await self._broker.read_with(group_state, group)
         return GroupState(
             {lane: position for lane, position in found.positions.items() if lane.topic in self._spec.topics},
             found.attached,
@@ -42,20 +40,20 @@ class LocalCursor(Cursor):
 
     async def attach(self, reader: str, now_ms: int) -> Attached:
         group = self._group
-        return await self._broker.write(lambda store: store.cursors.attach(group, reader, now_ms))
+        return await self._broker.write(lambda store: store.groups.attach(group, reader, now_ms))
 
     async def pin(self, token: int, positions: Mapping[Lane, int]) -> None:
         group, stored = self._group, self._by_id(positions)
-        await self._broker.write(lambda store: store.cursors.pin(group, token, stored))
+        await self._broker.write(lambda store: store.groups.pin(group, token, stored))
 
     async def commit(self, token: int, positions: Mapping[Lane, int]) -> None:
         group, stored = self._group, self._by_id(positions)
-        await self._broker.write(lambda store: store.cursors.advance(group, token, stored))
+        await self._broker.write(lambda store: store.groups.advance(group, token, stored))
 
     async def move(self, positions: Mapping[Lane, int]) -> None:
         group = self._group
         commits = {lane: Commit(position) for lane, position in self._by_id(positions).items()}
-        await self._broker.write(lambda store: store.cursors.save(group, commits))
+        await self._broker.write(lambda store: store.groups.save(group, commits))
 
     async def close(self) -> None:
         self._id = None

@@ -1,4 +1,4 @@
-"""The data directory: where its files are, and who may use it."""
+"""The data directory: its files, and its lock."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ from sidecar.model.lock_file import LockFile, LockHeld
 
 
 class Folder:
-    """A data directory, held by this process from `take` to `leave`. See `LockFile`: a kill -9 leaves nothing to clean
-    up."""
+    """A data directory that this process holds from `take` to `leave`. A kill -9 leaves nothing to clean up, see
+    `LockFile`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,10 +26,10 @@ class Folder:
         self._take_lock()
 
     def keep(self) -> bool:
-        """Make sure that the lock is still the one that others meet. False: it was removed, so that somebody else may
-        have used the directory in between; from now on it is ours again.
+        """Checks that the lock is in place, and takes it again if it is not. False: it was removed, so another process
+        may have used the directory meanwhile.
 
-        Raises `StartError` if somebody else uses it now, or if it is gone."""
+        Raises `StartError` if another process uses the directory now, or if it is gone."""
         if self._lock.in_place():
             return True
         self.leave()
@@ -51,7 +51,7 @@ class Folder:
             raise self.unusable(error) from error
 
     def sync(self) -> None:
-        """Make the names of the files in the directory survive a power loss."""
+        """Makes the names of the files in the directory survive a power loss."""
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)

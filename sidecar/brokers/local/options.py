@@ -1,11 +1,11 @@
-"""What can be set for a broker of type `local`."""
+"""What can be configured for a broker of type `local`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sidecar.brokers.base import BrokerOptions, Traits
-from sidecar.brokers.local import place
+from sidecar.brokers.local import volume_check
 from sidecar.settings import Bytes, Seconds, setting
 
 
@@ -22,13 +22,13 @@ class LocalOptions(BrokerOptions):
     )
 
     directory: str = setting(
-        "The data directory. Made if missing; one sidecar at a time can use it.", "/var/lib/offramp"
+        "The data directory. Created if missing; one sidecar at a time can use it.", "/var/lib/offramp"
     )
     ephemeral: bool = setting(
-        "The messages may be lost with the pod: in Kubernetes, allows a `directory` on a volume that is.", False
+        "In Kubernetes, allow a `directory` on a volume that is deleted with the pod, and the messages with it.", False
     )
     lanes: int = setting(
-        "Lanes of a topic that is made on the fly. A topic that exists keeps its lanes.", 4, at_least=1, at_most=1024
+        "Lanes of a topic that is created on the fly. An existing topic keeps its lanes.", 4, at_least=1, at_most=1024
     )
     retention_age: Seconds = setting(
         "Remove records that were published longer ago. 0 keeps them whatever their age.",
@@ -44,16 +44,16 @@ class LocalOptions(BrokerOptions):
         False,
     )
     reserve_bytes: Bytes = setting(
-        "Disk space held back, so that settling and retention go on when the disk is full.",
+        "Disk space held back, so that settling and retention continue when the disk is full.",
         Bytes(8 << 20),
         at_least=1 << 20,
     )
     max_record_bytes: Bytes = setting(
-        "Largest record that is taken: key, value and headers.", Bytes(16 << 20), at_least=1024, at_most=512 << 20
+        "Size of the largest record: key, value and headers.", Bytes(16 << 20), at_least=1024, at_most=512 << 20
     )
 
     def problems_here(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        what = None if self.ephemeral else place.problem(self.directory, environ)
+        what = None if self.ephemeral else volume_check.problem(self.directory, environ)
         if what is not None:
             yield (
                 "directory",

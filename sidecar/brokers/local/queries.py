@@ -1,21 +1,62 @@
-"""What is read from the database. Each function takes a connection and is done with it when it returns: a reader
-that lingers would keep the journal from being emptied."""
+"""What is read from the database, and the threads that read.
 
+Each query ends its read when it returns: a reader that stays would keep the journal from starting again."""
+
+import asyncio
 import sqlite3
-from collections.abc import Generator, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from sidecar.brokers.cursor import GroupState
 from sidecar.brokers.fencing import Attached
 from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
-from sidecar.brokers.local.rows import all_typed, is_damage
+from sidecar.brokers.local.schema import open_reader
+from sidecar.brokers.local.sqlite_errors import check_rows, is_damage, translate
 from sidecar.model.records import Chunk, Lane, Run
 from sidecar.model.wire import decode_frame
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class Want(NamedTuple):
+_THREADS = 4
+
+
+class ReaderThreads:
+    """A few threads with a connection each. They see what is committed, and never wait for the writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._pool = ThreadPoolExecutor(_THREADS, "offramp-local-reader")
+
+    async def run(self, read: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls `read` with a connection, in a thread. Raises `Unavailable` or `Corrupt`."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self._run(read, *args, **kwargs))
+
+    def close(self) -> None:
+        """Waits for reads that are under way."""
+        self._pool.shutdown()
+        for connection in self._connections:
+            connection.close()
+
+    def _run(self, read: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            connection = getattr(self._local, "connection", None)
+            if connection is None:
+                connection = self._local.connection = open_reader(self._path)
+                self._connections.append(connection)
+            return read(connection, *args, **kwargs)
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+
+class LaneQuery(NamedTuple):
     """What is to be read of a lane: the records of `run` that are not in `settled`."""
 
     id: int
@@ -24,51 +65,53 @@ class Want(NamedTuple):
     settled: Sequence[Run] = ()
 
 
-class Taken(NamedTuple):
+class LaneRecords(NamedTuple):
     """What was read of a lane."""
 
     lane: Lane
     chunks: list[Chunk]
     records: int
     size: int
-    #: where to go on
+    #: where to continue
     position: int
-    #: why the lane cannot be read on from there; empty if it can
+    #: why the lane cannot be read from there; empty if it can
     damage: str = ""
 
 
-def take(connection: sqlite3.Connection, wants: Sequence[Want], max_records: int, max_bytes: int) -> list[Taken]:
-    """Records of several lanes, each its share; what one leaves goes to those after it.
+def read_lanes(
+    connection: sqlite3.Connection, queries: Sequence[LaneQuery], max_records: int, max_bytes: int
+) -> list[LaneRecords]:
+    """Records of several lanes. Each has a share; what one leaves goes to those after it.
 
-    A record that is larger than `max_bytes` is taken if it is the first.
+    A record that is larger than `max_bytes` is returned if it is the first.
     """
-    taken: list[Taken] = []
+    taken: list[LaneRecords] = []
     records = size = 0
-    for index, want in enumerate(wants):
-        lanes_left, records_left, bytes_left = len(wants) - index, max_records - records, max_bytes - size
+    for index, query in enumerate(queries):
+        lanes_left, records_left, bytes_left = len(queries) - index, max_records - records, max_bytes - size
         if records_left < 1 or bytes_left < 1:
             break
         share = max(1, records_left // lanes_left)
-        got = take_lane(connection, want, share, bytes_left // lanes_left, at_least=0 if records else 1)
+        got = read_lane(connection, query, share, bytes_left // lanes_left, at_least=0 if records else 1)
         records += got.records
         size += got.size
         taken.append(got)
     return taken
 
 
-def take_lane(
-    connection: sqlite3.Connection, want: Want, max_records: int, max_bytes: int, *, at_least: int = 1
-) -> Taken:
-    """Records of one lane, up to the limits, but `at_least` so many whatever their size."""
-    basket = _Basket(want.run.start, max_records, max_bytes, at_least)
+def read_lane(
+    connection: sqlite3.Connection, query: LaneQuery, max_records: int, max_bytes: int, *, at_least: int = 1
+) -> LaneRecords:
+    """Records of one lane, up to the limits, but at least `at_least` of them, whatever their size."""
+    collector = _Collector(query.run.start, max_records, max_bytes, at_least)
     try:
-        damage = _gather(connection, want, basket)
+        damage = _collect(connection, query, collector)
     except sqlite3.DatabaseError as error:
-        # The page may be this lane's alone: others must be able to go on.
+        # The page may hold only this lane: others must be able to continue.
         if not is_damage(error):
             raise
-        damage = _gather_one(connection, want, basket)
-    return basket.taken(want.lane, damage)
+        damage = _collect_block(connection, query, collector)
+    return collector.result(query.lane, damage)
 
 
 def first_at_time(connection: sqlite3.Connection, lane: int, timestamp_ms: int) -> int | None:
@@ -88,7 +131,7 @@ def first_at_time(connection: sqlite3.Connection, lane: int, timestamp_ms: int) 
     return block.stop
 
 
-def all_cursors(connection: sqlite3.Connection) -> dict[str, dict[Lane, int]]:
+def group_positions(connection: sqlite3.Connection) -> dict[str, dict[Lane, int]]:
     """The positions of all groups."""
     groups: dict[str, dict[Lane, int]] = {
         name: {} for (name,) in connection.execute("SELECT name FROM groups ORDER BY name").fetchall()
@@ -98,13 +141,13 @@ def all_cursors(connection: sqlite3.Connection) -> dict[str, dict[Lane, int]]:
         'JOIN groups ON groups.id = "group" JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic '
         "ORDER BY groups.name, topics.name, lanes.number"
     ).fetchall()
-    for group, topic, number, position in all_typed(rows, str, str, int, int):
+    for group, topic, number, position in check_rows(rows, str, str, int, int):
         groups.setdefault(group, {})[Lane(topic, number)] = position
     return groups
 
 
-def standing(connection: sqlite3.Connection, group: int) -> GroupState:
-    """What there is for a group that is read by ranges."""
+def group_state(connection: sqlite3.Connection, group: int) -> GroupState:
+    """The state of a group that is read by ranges."""
     rows = connection.execute(
         "SELECT name, number, position FROM cursors JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic "
         'WHERE "group" = ?',
@@ -120,48 +163,48 @@ def attached_to(connection: sqlite3.Connection, group: int) -> Attached | None:
     return None if row is None else Attached(*row)
 
 
-def _gather(connection: sqlite3.Connection, want: Want, basket: "_Basket") -> str:
-    """Fill the basket. Answers why the lane cannot be read on from where that ends; empty if it can."""
-    with closing(_blocks(connection, want.id, want.run)) as blocks:
+def _collect(connection: sqlite3.Connection, query: LaneQuery, collector: "_Collector") -> str:
+    """Fills the collector. Returns why the lane cannot be read from the position where it ends; empty if it can."""
+    with closing(_blocks(connection, query.id, query.run)) as blocks:
         for block in blocks:
-            if not block.start <= basket.position < block.stop:
+            if not block.start <= collector.position < block.stop:
                 break
             if not block.is_intact:
                 return f"the records at {block.start} to {block.stop - 1} are damaged"
-            stop = min(block.stop, want.run.stop)
+            stop = min(block.stop, query.run.stop)
             frames = Frames(block)
-            for run in without(Run(basket.position, stop), want.settled):
-                basket.put(frames, run)
-                if basket.position < run.stop:
+            for run in without(Run(collector.position, stop), query.settled):
+                collector.add(frames, run)
+                if collector.position < run.stop:
                     return ""
-            basket.position = stop
-            if basket.is_full:
+            collector.position = stop
+            if collector.is_full:
                 return ""
-    if basket.position < want.run.stop and _start(connection, want.id) <= basket.position:
-        return f"the records at {basket.position} and after are missing"
+    if collector.position < query.run.stop and _start(connection, query.id) <= collector.position:
+        return f"the records at {collector.position} and after are missing"
     return ""
 
 
-def _gather_one(connection: sqlite3.Connection, want: Want, basket: "_Basket") -> str:
-    """The same with the next block alone. Python looks a row ahead, so the damage may have been in the one after it."""
+def _collect_block(connection: sqlite3.Connection, query: LaneQuery, collector: "_Collector") -> str:
+    """The same with the next block alone. Python reads one row ahead, so the damage may be in the block after it."""
     try:
         ((following,),) = connection.execute(
-            "SELECT min(start) FROM blocks WHERE lane = ? AND start > ?", (want.id, basket.position)
+            "SELECT min(start) FROM blocks WHERE lane = ? AND start > ?", (query.id, collector.position)
         ).fetchall()
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        return f"the records at {basket.position} and after are damaged"
-    run = Run(basket.position, want.run.stop if following is None else min(following, want.run.stop))
+        return f"the records at {collector.position} and after are damaged"
+    run = Run(collector.position, query.run.stop if following is None else min(following, query.run.stop))
     try:
-        return _gather(connection, want._replace(run=run), basket)
+        return _collect(connection, query._replace(run=run), collector)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         return f"the records at {run.start} to {run.stop - 1} are damaged"
 
 
-# The block that has the first position, and those that follow it.
+# The block with the first position, and those after it.
 _BLOCKS = (
     f"SELECT {COLUMNS} FROM blocks WHERE lane = ?1 AND start < ?3 "
     "AND start >= (SELECT max(start) FROM blocks WHERE lane = ?1 AND start <= ?2) ORDER BY start"
@@ -180,25 +223,25 @@ def _start(connection: sqlite3.Connection, lane: int) -> int:
 
 
 @dataclass(slots=True)
-class _Basket:
-    """Records of a lane on their way out."""
+class _Collector:
+    """Collects records of a lane."""
 
-    #: the one after them: where to go on
+    #: the position after the last one, where to continue
     position: int
     max_records: int
     max_bytes: int
     at_least: int
     records: int = 0
     size: int = 0
-    #: position and frames of each stretch without a gap
-    stretches: list[tuple[int, list[bytes]]] = field(default_factory=list)
+    #: first position and frames of each sequence without a gap
+    sequences: list[tuple[int, list[bytes]]] = field(default_factory=list)
 
     @property
     def is_full(self) -> bool:
         return self.records >= self.max_records or self.size >= self.max_bytes
 
-    def put(self, frames: Frames, run: Run) -> None:
-        """Take of a run what there is room for."""
+    def add(self, frames: Frames, run: Run) -> None:
+        """Adds as much of a run as the limits allow."""
         short = Run(run.start, min(run.stop, run.start + self.max_records - self.records))
         cut = frames.cut(short, self.max_bytes - self.size, self.at_least - self.records)
         self.position = run.start + len(cut)
@@ -206,11 +249,11 @@ class _Basket:
             return
         self.records += len(cut)
         self.size += sum(map(len, cut))
-        if self.stretches and self.stretches[-1][0] + len(self.stretches[-1][1]) == run.start:
-            self.stretches[-1][1].extend(cut)
+        if self.sequences and self.sequences[-1][0] + len(self.sequences[-1][1]) == run.start:
+            self.sequences[-1][1].extend(cut)
         else:
-            self.stretches.append((run.start, cut))
+            self.sequences.append((run.start, cut))
 
-    def taken(self, lane: Lane, damage: str) -> Taken:
-        chunks = [Chunk(lane, range(start, start + len(cut)), cut) for start, cut in self.stretches]
-        return Taken(lane, chunks, self.records, self.size, self.position, damage)
+    def result(self, lane: Lane, damage: str) -> LaneRecords:
+        chunks = [Chunk(lane, range(start, start + len(cut)), cut) for start, cut in self.sequences]
+        return LaneRecords(lane, chunks, self.records, self.size, self.position, damage)

@@ -1,4 +1,4 @@
-"""Removing what is old or too much, in small steps."""
+"""Removal of what is old or too much, in small steps."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from sidecar.brokers.local.blocks import TAIL_MS
 from sidecar.brokers.local.catalog import Catalog, StoredLane
-from sidecar.brokers.local.cursors import Cursors
+from sidecar.brokers.local.groups import Groups
 from sidecar.brokers.local.options import LocalOptions
 
 #: blocks removed in one transaction, so that publishes never wait long behind it
 _STEP = 64
-#: pages given back to the file system in one transaction
+#: pages returned to the file system in one transaction
 _SHRINK_PAGES = 512
-#: free pages that are kept for what is published next
+#: free pages that are kept for the next records
 _SPARE_PAGES = 4096
 
 
@@ -27,18 +27,16 @@ class _Candidate(NamedTuple):
 
 
 class Retention:
-    """What a group has not settled stays, unless the options say otherwise."""
+    """Removes blocks by age and size. Keeps what some group has not settled, unless the options say otherwise."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, catalog: Catalog, cursors: Cursors, options: LocalOptions
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, catalog: Catalog, groups: Groups, options: LocalOptions) -> None:
         self._connection = connection
         self._catalog = catalog
-        self._cursors = cursors
+        self._groups = groups
         self._options = options
 
     def step(self, now_ms: int) -> bool:
-        """Remove some blocks. True: there may be more to remove."""
+        """Removes some blocks. True: there may be more to remove."""
         left = _STEP
         for lanes in self._catalog.topics():
             for candidate in self._removable(lanes, now_ms):
@@ -49,12 +47,12 @@ class Retention:
         return False
 
     def shrink(self, *, all_of_it: bool) -> bool:
-        """Give free pages of the file back to the file system. True: there may be more to give."""
+        """Returns free pages of the file to the file system. True: there may be more to return."""
         free = self._pragma("freelist_count")
         if free <= (0 if all_of_it else max(_SPARE_PAGES, self._pragma("page_count") // 4)):
             return False
         self._connection.execute(f"PRAGMA incremental_vacuum({_SHRINK_PAGES})").fetchall()
-        # A copy that was made by other means than ours may not be able to shrink.
+        # A copy that some other tool made may not be able to shrink.
         return self._pragma("freelist_count") < free
 
     def _pragma(self, name: str) -> int:
@@ -64,10 +62,10 @@ class Retention:
     def _removable(self, lanes: list[StoredLane], now_ms: int) -> Iterator[_Candidate]:
         """The blocks of a topic that must go, oldest first."""
         options = self._options
-        # The last record of a block may be younger than its first by this much.
+        # The last record of a block may be younger than the block by up to TAIL_MS.
         cutoff = now_ms - int(options.retention_age * 1000) - TAIL_MS if options.retention_age else 0
         limit = options.retention_bytes
-        # Merged, not sorted: a lane's blocks go in their order, even if the wall clock went back.
+        # Merged, not sorted: blocks of a lane are removed in their order, even if the wall clock went back.
         for candidate in merge(*map(self._candidates, lanes), key=lambda each: each.written_ms):
             too_much = limit and sum(lane.kept_bytes for lane in lanes) > limit
             if candidate.written_ms >= cutoff and not too_much:
@@ -75,7 +73,7 @@ class Retention:
             yield candidate
 
     def _candidates(self, lane: StoredLane) -> list[_Candidate]:
-        floor = None if self._options.retention_ignores_groups else self._cursors.floor(lane)
+        floor = None if self._options.retention_ignores_groups else self._groups.low_watermark(lane)
         if floor is None:
             floor = lane.end.position
         rows = self._connection.execute(

@@ -1,8 +1,8 @@
-"""The database file: making it and opening it.
+"""The database file: creating and opening it.
 
-A topic has lanes; a lane has blocks; a block has some records. Records are stored as finished frames, many in
-one row, because every row costs the reader and the writer a fight for the interpreter's lock: with a busy event
-loop, reading row by row is twenty times slower than reading blocks.
+A topic has lanes; a lane has blocks; a block has records. Records are stored as finished frames, many in one row,
+because for every row the reader and the writer wait for the interpreter's lock: beside a busy event loop, reading row
+by row is twenty times slower than reading blocks.
 """
 
 import contextlib
@@ -10,16 +10,16 @@ import os
 import sqlite3
 from pathlib import Path
 
-from sidecar.brokers.local.faults import damaged, is_for_good, translate
 from sidecar.brokers.local.folder import Folder
+from sidecar.brokers.local.sqlite_errors import damaged, is_permanent, translate
 from sidecar.model.errors import OfframpError, StartError
 
-#: "OFRP": tells our files from those of others
+#: "OFRP": the application id that SQLite stores in the file
 _APPLICATION = 0x4F465250
 _VERSION = 1
 _PAGE = 4096
-#: seconds that are waited for whoever else uses the file
-_PATIENCE = 5.0
+#: seconds to wait for other connections that use the file
+_BUSY_TIMEOUT = 5.0
 
 _SCHEMA = f"""
 PRAGMA page_size = {_PAGE};
@@ -79,7 +79,7 @@ COMMIT;
 PRAGMA journal_mode = WAL;
 """
 
-# Came after the first files were written. Versions that do not know it read and write the others all the same.
+# Added after the first release. Versions that do not know this table can still use the file.
 _READERS = """
 CREATE TABLE IF NOT EXISTS readers (
     "group"  INTEGER PRIMARY KEY REFERENCES groups (id),
@@ -92,7 +92,7 @@ CREATE TABLE IF NOT EXISTS readers (
 
 
 def open_database(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
-    """The writer's connection to the database, which is made if there is none.
+    """The writer's connection to the database, which is created if there is none.
 
     What it holds is durable when this returns. Raises `StartError`, `Corrupt`, `OutOfRoom`, `Unavailable`.
     """
@@ -110,21 +110,21 @@ def _open(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
     path = folder.database
     if not os.path.exists(path):
         raise StartError(
-            f"{path} is a link to {os.readlink(path)}, which is not there or cannot be reached. Mount what it leads "
+            f"{path} is a link to {os.readlink(path)}, which does not exist or cannot be reached. Mount what it leads "
             "to, or remove the link to start with nothing."
         )
     connection = _connect(path)
     try:
         _check(connection, path)
         connection.execute("PRAGMA synchronous = FULL")
-        # Overwriting what is removed with zeros is the default of some builds, and doubles the work.
+        # Some builds overwrite what is removed with zeros by default, which doubles the work.
         connection.execute("PRAGMA secure_delete = OFF")
-        # The reserve must have room for copying all of the journal into the database.
+        # The journal must stay so small that the reserve has space for copying all of it into the database.
         connection.execute(f"PRAGMA wal_autocheckpoint = {max(64, reserve_bytes // 2 // _PAGE)}")
         connection.execute(f"PRAGMA journal_size_limit = {reserve_bytes}")
-        # After a kill -9 the journal may hold what was written but never synced: sync it before anyone reads it.
+        # After a kill -9 the journal may hold what was written but not synced: sync it before anyone reads it.
         checkpoint(connection)
-        # Makes the journal, so that its name can be synced now and need not be on every commit.
+        # Creates the journal, so that its name is synced now and need not be synced at every commit.
         connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.execute(_READERS)
         folder.sync()
@@ -135,64 +135,64 @@ def _open(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that only reads, for any one thread at a time."""
+    """A connection that only reads. One thread at a time may use it."""
     connection = _connect(path)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
-def checkpoint(connection: sqlite3.Connection, patience: float = _PATIENCE) -> bool:
-    """Copy the journal into the database, so that it is written from its start again. It keeps its room on the disk:
-    what it has, settling can go on with when there is nothing else.
+def checkpoint(connection: sqlite3.Connection, timeout: float = _BUSY_TIMEOUT) -> bool:
+    """Copies the journal into the database, so that the journal is written from its start again. It keeps its size on
+    the disk, which lets settling continue when there is no other space.
 
-    Waits so many seconds for readers at the most; False: some were still in the way."""
-    connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}").fetchall()
+    Waits at most `timeout` seconds for readers. False: some were still reading."""
+    connection.execute(f"PRAGMA busy_timeout = {int(timeout * 1000)}").fetchall()
     try:
         ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {int(_PATIENCE * 1000)}").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT * 1000)}").fetchall()
     return not busy
 
 
 def journal_of(path: Path) -> Path:
-    """Beside the file itself, where `path` is a link."""
+    """The journal of the database. If `path` is a link, it is beside the file itself."""
     return Path(os.path.realpath(path) + "-wal")
 
 
 def cut_journal(connection: sqlite3.Connection) -> None:
-    """After a checkpoint: give back what the journal has beyond the reserve. SQLite does that with the first commit
-    to a journal that is begun anew, so this is one that changes nothing."""
+    """After a checkpoint, shortens the journal to the size of the reserve. SQLite does that with the first commit after
+    a checkpoint, so this commits something that changes nothing."""
     connection.execute(f"PRAGMA user_version = {_VERSION}")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # rw: never makes a file, so that a missing one cannot become an empty one.
+    # rw: never creates a file, so that a missing one cannot become an empty one.
     uri = f"{path.resolve().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
-    # A container with a read-only root has no folder for temporary files, and what a statement may have to undo is kept
-    # in one as soon as it is larger than 64 KiB.
+    # A container with a read-only root has no folder for temporary files, and SQLite keeps what a statement may have to
+    # undo in one as soon as it is larger than 64 KiB.
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 
 
 def _create(folder: Folder) -> None:
-    """Under another name until it is complete, so that an empty or partial `offramp.db` is always a damage."""
+    """Creates the file under another name until it is complete: an empty or partial `offramp.db` is always damage."""
     path = folder.database
     journal = path.with_name(path.name + "-wal")
     if journal.exists() and journal.stat().st_size:
         raise damaged(path, f"it is missing, but its journal {journal.name} is there")
-    newborn = path.with_name(path.name + ".new")
-    for leftover in folder.path.glob(newborn.name + "*"):
+    unfinished = path.with_name(path.name + ".new")
+    for leftover in folder.path.glob(unfinished.name + "*"):
         leftover.unlink()
-    newborn.touch(mode=0o640)
-    with contextlib.closing(_connect(newborn)) as connection:
+    unfinished.touch(mode=0o640)
+    with contextlib.closing(_connect(unfinished)) as connection:
         connection.executescript(_SCHEMA)
-    os.rename(newborn, path)
+    os.rename(unfinished, path)
     folder.sync()
 
 
 def _refusal(error: sqlite3.Error, path: Path) -> OfframpError:
-    if not is_for_good(error, path):
+    if not is_permanent(error, path):
         return translate(error, path)
     return StartError(
         f"{path} cannot be used: {error}. It must be a file that user {os.getuid()} may read and write, and so must "

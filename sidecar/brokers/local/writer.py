@@ -1,4 +1,4 @@
-"""Group commit: one thread writes, and many callers share one transaction and one sync of the disk."""
+"""Writing: one thread, and group commits, so that many callers share one transaction and one sync of the disk."""
 
 import asyncio
 import contextlib
@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from sidecar.brokers.local.catalog import LaneChange
-from sidecar.brokers.local.faults import is_full, may_be_of_one, translate
+from sidecar.brokers.local.append import Appender
+from sidecar.brokers.local.catalog import Catalog, LaneChange
+from sidecar.brokers.local.disk_space import DiskReserve
 from sidecar.brokers.local.folder import Folder
-from sidecar.brokers.local.reserve import Reserve
+from sidecar.brokers.local.groups import Groups
+from sidecar.brokers.local.options import LocalOptions
+from sidecar.brokers.local.retention import Retention
 from sidecar.brokers.local.schema import checkpoint, cut_journal, journal_of
-from sidecar.brokers.local.store import Store
+from sidecar.brokers.local.sqlite_errors import is_disk_full, is_of_a_statement, translate
+from sidecar.model.clock import Clock
 from sidecar.model.errors import OutOfRoom, StartError, Unavailable
+from sidecar.model.records import Message, Place
 from sidecar.observability.logs import Log
 
 log = Log("local")
@@ -26,43 +31,98 @@ T = TypeVar("T")
 #: bytes published in one transaction, so that no caller waits for another's megabytes and the journal stays small
 _GROUP_BYTES = 2 << 20
 _GROUP_JOBS = 1_000
-#: seconds between attempts to make the reserve anew
-_RESERVE_RETRY = 1.0
-#: seconds after which it is tried again to begin the journal anew, and those that each try may keep callers waiting for
-#: readers: reads are short, and those that begin meanwhile are not in the way
-_JOURNAL_RETRY, _JOURNAL_PATIENCE = 1.0, 0.1
+#: seconds between attempts to make the reserve again
+_RESERVE_RETRY_INTERVAL = 1.0
+#: seconds between attempts to start the journal again
+_JOURNAL_RETRY_INTERVAL = 1.0
+#: seconds that such an attempt waits for readers, and callers with it; reads are short, and new ones are not in the way
+_JOURNAL_TIMEOUT = 0.1
+
+
+class Store:
+    """What can be written, between `begin` and `commit` or `rollback`. Synchronous; used by one thread."""
+
+    def __init__(self, connection: sqlite3.Connection, options: LocalOptions, clock: Clock) -> None:
+        self._connection = connection
+        self._options = options
+        self._clock = clock
+        self.reload()
+
+    def reload(self) -> None:
+        """Reads the lanes again: what is known of them may differ from the disk."""
+        self._catalog = Catalog(self._connection)
+        self._appender = Appender(self._connection, self._catalog, self._clock, self._options.lanes)
+        self.groups = Groups(self._connection, self._catalog, self._options.lanes)
+        self.retention = Retention(self._connection, self._catalog, self.groups, self._options)
+        self._is_stale = False
+
+    def begin(self) -> None:
+        if self._is_stale:
+            self.reload()
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> list[LaneChange]:
+        """Returns the lanes that changed, once everything is on the disk."""
+        self._appender.flush()
+        self._connection.execute("COMMIT")
+        return self._catalog.pop_changes()
+
+    def rollback(self) -> None:
+        # What is known of the lanes is ahead of the disk, so it is read again before the next transaction.
+        self._is_stale = True
+        # When the disk is full, SQLite rolls back by itself.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def append(self, topic: str, messages: Sequence[Message]) -> list[Place]:
+        return self._appender.append(topic, messages)
+
+    def ensure_topic(self, topic: str, lanes: int) -> None:
+        self._catalog.ensure(topic, lanes)
+
+    def add_lanes(self, topic: str, lanes: int) -> None:
+        self.groups.join_lanes(topic, self._catalog.add_lanes(topic, lanes))
+
+    def remove_expired(self) -> bool:
+        """One step of retention. True: there may be more to do."""
+        return self.retention.step(self._clock.wall_ms())
+
+    def lanes(self) -> list[LaneChange]:
+        return self._catalog.all_lanes()
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Something to do within a transaction. If it raises anything but a `sqlite3.Error`, it leaves the transaction
-    in a state that may be committed."""
+    """Something to do within a transaction. If it raises anything but a `sqlite3.Error`, the transaction can still be
+    committed."""
 
     run: Callable[[Store], Any]
     answer: "asyncio.Future[Any]"
-    #: takes room on the disk for good: refused while the disk is full
+    #: needs more space on the disk: refused while the disk is full
     publishes: bool
     size: int
-    #: how it went
     result: Any = None
     error: Exception | None = None
 
 
 class Writer:
-    """The thread that owns the store. Everything is answered on the event loop, after its transaction is on disk."""
+    """The thread that owns the store. Callers get results on the event loop, once their transaction is on the disk."""
 
     def __init__(
         self,
         store: Store,
         connection: sqlite3.Connection,
         folder: Folder,
-        reserve: Reserve,
+        reserve: DiskReserve,
         *,
         on_change: Callable[[Sequence[LaneChange]], None],
         on_trouble: Callable[[str], None],
     ) -> None:
-        """`on_change` and `on_trouble` are called on the running loop; the former before callers get their answers,
-        the latter with an empty text when the trouble is over."""
+        """`on_change` and `on_trouble` are called on the running loop: `on_change` before callers get their results,
+        `on_trouble` with an empty text when the trouble is over."""
         self._store = store
         self._connection = connection
         self._folder = folder
@@ -76,13 +136,13 @@ class Writer:
         self._closed = False
         self._retry_reserve_at = self._retry_journal_at = 0.0
         self._trouble = ""
-        #: others may have written, and the loop was not told yet
+        #: another process may have written, and the event loop does not know yet
         self._was_shared = False
         self._thread = threading.Thread(target=self._run, name="offramp-local-writer", daemon=True)
         self._thread.start()
 
     async def submit(self, run: Callable[[Store], T], *, publishes: bool = False, size: int = 0) -> T:
-        """Do it in a transaction; returns its result once that is on disk. Cancelling does not undo it.
+        """Calls `run` in a transaction. Returns its result once that is on the disk. Cancelling does not undo it.
 
         Raises what `run` raises, `OutOfRoom`, `Unavailable` or `Corrupt`.
         """
@@ -93,7 +153,7 @@ class Writer:
         return await answer
 
     async def close(self) -> None:
-        """Finish what was submitted, then end the thread. Closes the store."""
+        """Finishes what was submitted, then ends the thread. Closes the store."""
         self._closed = True
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -105,17 +165,17 @@ class Writer:
             changes = self._work(jobs)
             if not self._reserve.held:
                 self._refill()
-            self._tell(jobs, changes)
+            self._report(jobs, changes)
             if self._reserve.held:
                 self._shorten_journal()
         self._store.close()
 
     def _take(self) -> tuple[list[_Job], bool]:
-        """The jobs of the next transaction: all that wait, within reason. False: there will be no more."""
+        """The jobs of the next transaction: all that wait, up to the limits. False: there will be no more."""
         jobs: list[_Job] = []
         size = 0
         try:
-            job = self._jobs.get(timeout=None if self._reserve.held else _RESERVE_RETRY)
+            job = self._jobs.get(timeout=None if self._reserve.held else _RESERVE_RETRY_INTERVAL)
             while job is not None:
                 jobs.append(job)
                 size += job.size
@@ -127,35 +187,35 @@ class Writer:
         return jobs, False
 
     def _work(self, jobs: list[_Job]) -> Sequence[LaneChange]:
-        """Do the jobs, and put down how each went. Answers the lanes that changed."""
+        """Does the jobs, and stores the result or the error of each. Returns the lanes that changed."""
         reason: Exception
         try:
             if not self._reserve.held:
-                jobs = self._turn_away_publishes(jobs)
+                jobs = self._refuse_publishes(jobs)
             try:
                 return self._transact(jobs)
             except sqlite3.Error as error:
-                if len(jobs) > 1 and may_be_of_one(error):
-                    return self._work_apart(jobs)
-                if not is_full(error, self._path):
+                if len(jobs) > 1 and is_of_a_statement(error):
+                    return self._work_in_halves(jobs)
+                if not is_disk_full(error, self._path):
                     raise
             self._reserve.give_up()
-            jobs = self._turn_away_publishes(jobs)
+            jobs = self._refuse_publishes(jobs)
             checkpoint(self._connection)
             return self._transact(jobs)
         except sqlite3.Error as error:
             reason = translate(error, self._path)
             reason.__cause__ = error
         except Exception as error:
-            # A bug. Its callers must hear of it, and others must be able to go on.
+            # A bug. Its callers must get the error, and others must be able to continue.
             reason = error
         for job in jobs:
             job.error = reason
         return ()
 
-    def _work_apart(self, jobs: list[_Job]) -> Sequence[LaneChange]:
-        """The jobs in two transactions, and so on: whoever has met a damage finds it alone in the end, and the others
-        need not suffer for it."""
+    def _work_in_halves(self, jobs: list[_Job]) -> Sequence[LaneChange]:
+        """Does the jobs in two transactions, and halves those again if they fail: in the end a job that meets damage
+        fails alone."""
         middle = len(jobs) // 2
         return [*self._work(jobs[:middle]), *self._work(jobs[middle:])]
 
@@ -183,58 +243,58 @@ class Writer:
         return changes
 
     def _check_lock(self) -> None:
-        """Within a transaction, so that another sidecar is there already or finds what is written now. It would give
-        positions that this one has given, and the later record would take the place of the earlier."""
+        """Within a transaction, so that another sidecar either has the lock already or reads what is written now.
+        Otherwise both would give the same positions, and a later record would replace an earlier one."""
         try:
             if self._folder.keep():
                 return
         except StartError as error:
             raise Unavailable(f"The lock of this sidecar was removed while it was running. {error}") from error
-        log.warning(f"the lock of {self._folder.path} was removed by somebody; it is taken again")
+        log.warning(f"the lock of {self._folder.path} was removed, and is taken again")
         self._was_shared = True
         self._store.reload()
 
-    def _turn_away_publishes(self, jobs: list[_Job]) -> list[_Job]:
-        """The jobs that may still run. The others are refused."""
+    def _refuse_publishes(self, jobs: list[_Job]) -> list[_Job]:
+        """Refuses jobs that publish. Returns the others."""
         for job in jobs:
             if job.publishes:
                 job.error = self._no_room()
         return [job for job in jobs if not job.publishes]
 
     def _refill(self) -> None:
-        """Try to make the reserve again: the disk may have room by now."""
+        """Tries to make the reserve again: the disk may have space by now."""
         now = time.monotonic()
         if now < self._retry_reserve_at:
             return
-        self._retry_reserve_at = now + _RESERVE_RETRY
+        self._retry_reserve_at = now + _RESERVE_RETRY_INTERVAL
         try:
-            # The file becomes as small as retention has made it.
+            # Shrinks the database file to what retention has left of it.
             if checkpoint(self._connection) and self._journal.stat().st_size > self._reserve.size:
-                # One write may have filled the disk and left again: nobody but its journal takes the room then.
+                # Perhaps the disk is full only because of the journal, which a large write that failed has extended.
                 cut_journal(self._connection)
             self._reserve.hold_again()
         except (OSError, sqlite3.Error):
-            # Whatever it is, what the reserve was kept for cannot be relied on before it is back.
+            # Whatever the reason, the disk counts as full until the reserve is back.
             return
 
     def _shorten_journal(self) -> None:
-        """SQLite copies it into the database now and then, but begins it anew only if it meets no reader just then.
-        With readers that take turns it would grow for ever, past what the reserve has room for."""
+        """SQLite copies the journal into the database now and then, but starts it again only if nobody reads at that
+        moment. With many readers it would grow for ever, beyond what the reserve has space for."""
         if time.monotonic() < self._retry_journal_at:
             return
         done = False
         with contextlib.suppress(OSError, sqlite3.Error):
-            done = self._journal.stat().st_size <= self._reserve.size or checkpoint(self._connection, _JOURNAL_PATIENCE)
+            done = self._journal.stat().st_size <= self._reserve.size or checkpoint(self._connection, _JOURNAL_TIMEOUT)
         if not done:
-            self._retry_journal_at = time.monotonic() + _JOURNAL_RETRY
+            self._retry_journal_at = time.monotonic() + _JOURNAL_RETRY_INTERVAL
 
     def _no_room(self) -> OutOfRoom:
         return OutOfRoom(
-            f"The disk of {self._path} is full: nothing can be published, settling goes on from the reserve. "
-            "Free some space, or lower `retention_bytes`; publishing goes on by itself then."
+            f"The disk of {self._path} is full: nothing can be published, settling continues in the reserve. "
+            "Free some space, or lower `retention_bytes`; publishing then continues by itself."
         )
 
-    def _tell(self, jobs: list[_Job], changes: Sequence[LaneChange]) -> None:
+    def _report(self, jobs: list[_Job], changes: Sequence[LaneChange]) -> None:
         trouble = "" if self._reserve.held else str(self._no_room())
         if not jobs and trouble == self._trouble:
             return
@@ -242,7 +302,7 @@ class Writer:
         try:
             self._loop.call_soon_threadsafe(self._finish, jobs, changes, trouble)
         except RuntimeError:
-            # The loop was closed under us: nobody is there to be told.
+            # The event loop is closed: there is nobody to report to.
             self._closed = True
 
     def _finish(self, jobs: list[_Job], changes: Sequence[LaneChange], trouble: str) -> None:

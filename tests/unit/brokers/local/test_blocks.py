@@ -1,4 +1,4 @@
-"""Blocks of the embedded broker: what is packed comes out again, whatever its size."""
+"""Blocks: frames of every size that are packed can be read again."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from sidecar.model.records import Run
 NOW = 1_700_000_000_000
 
 sizes = st.one_of(st.integers(1, 300), st.integers(TAIL_BYTES - 5, TAIL_BYTES + 5), st.integers(1, 2 * BLOCK_BYTES))
-#: transactions: their frames, and the milliseconds since the one before
+#: transactions: sizes of their frames, and the milliseconds since the one before
 transactions = st.lists(
     st.tuples(
         st.lists(st.integers(1, 300), min_size=1, max_size=3) | st.lists(sizes, min_size=1, max_size=20),
@@ -22,7 +22,7 @@ transactions = st.lists(
 
 
 def write(history: list[tuple[list[int], int]]) -> tuple[list[Block], list[bytes], list[int]]:
-    """The blocks of a lane as the database would have them, and the frames and timestamps that went in."""
+    """The blocks of a lane as the database would hold them, and the frames and timestamps that were written."""
     rows: dict[int, Block] = {}
     written: list[bytes] = []
     stamps: list[int] = []
@@ -65,7 +65,7 @@ def test_blocks_stay_small_and_are_not_many(history: list[tuple[list[int], int]]
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.data())
-def test_a_cut_is_what_fits(lengths: list[int], data: st.DataObject) -> None:
+def test_cut_returns_the_frames_that_fit(lengths: list[int], data: st.DataObject) -> None:
     frames = [bytes([at]) * length for at, length in enumerate(lengths)]
     (block,) = build(End(1, 100, 0), frames, [NOW] * len(frames), NOW)
     start = data.draw(st.integers(0, len(frames) - 1))
@@ -80,7 +80,7 @@ def test_a_cut_is_what_fits(lengths: list[int], data: st.DataObject) -> None:
     assert Frames(block).cut(Run(100 + start, 100 + stop), limit, at_least) == expected
 
 
-def test_a_changed_bit_is_noticed() -> None:
+def test_a_changed_block_is_not_intact() -> None:
     (block,) = build(End(1, 0, 0), [b"frame", b"other"], [NOW, NOW], NOW)
     assert not block._replace(frames=b"framEother").is_intact
     assert not block._replace(lengths=block.lengths[:4]).is_intact
@@ -93,7 +93,7 @@ runs = st.lists(st.integers(0, 60), unique=True, max_size=12).map(
 
 
 @given(st.integers(0, 60), st.integers(0, 60), runs)
-def test_without_leaves_what_is_not_settled(start: int, stop: int, settled: list[Run]) -> None:
+def test_without_returns_what_is_not_settled(start: int, stop: int, settled: list[Run]) -> None:
     done = {position for run in settled for position in range(*run)}
     left = list(without(Run(start, stop), settled))
     assert [p for run in left for p in range(*run)] == [p for p in range(start, stop) if p not in done]

@@ -138,7 +138,7 @@ async def test_what_retention_has_removed_is_out_of_range_and_says_what_is_left(
         await kit.publish([bytes(1000)] * 100)
     broker = local(kit)
     object.__setattr__(broker._options, "retention_bytes", 500_000)
-    await broker.retire()
+    await broker.run_retention()
     first = (await reader.locate(earliest=log_pb2.StartEarliest())).positions[0].position
     assert 0 < first < 2000
     call = reader.range(first - 10, 2000)
@@ -181,7 +181,7 @@ async def test_what_is_removed_while_it_is_read_is_told(kit: Kit, reader: Reader
     answers = aiter(reader.range(0, 12_000))
     seen = [record.position for record in (await anext(answers)).records]
     object.__setattr__(local(kit)._options, "retention_bytes", 500_000)
-    await local(kit).retire()
+    await local(kit).run_retention()
     async with refused(OUT_OF_RANGE, "the broker has removed", "of what was to be read"):
         async for answer in answers:
             seen += [record.position for record in answer.records]

@@ -1,9 +1,9 @@
-"""A process that publishes and consumes as fast as it can until it is killed, and writes down what it was promised.
+"""A process that publishes and consumes as fast as it can until it is killed, and logs which calls have returned.
 
-    python -m tests.brokers.victim DIRECTORY DIARY LIFE
+    python -m tests.brokers.killed_process DIRECTORY LOG RUN
 
-A line of the diary is JSON: ["published", lane, position, value] once the publish was answered,
-["committing", lane, position] before a commit, and ["committed", lane, position] once it was answered.
+A line of the log is JSON: ["published", lane, position, value] once a publish has returned,
+["committing", lane, position] before a commit, and ["committed", lane, position] once it has returned.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from tests.brokers.local import consuming, running
 TOPIC = "topic"
 LANES = 3
 PUBLISHERS = 6
-#: small, so that retention is at work all the time
+#: small, so that retention removes something all the time
 OPTIONS: dict[str, Any] = {"lanes": LANES, "retention_bytes": 300_000}
 
 
-class Diary:
-    """Lines go straight to the kernel, which outlives the process."""
+class CallLog:
+    """Lines go to the kernel without a buffer, so they outlive the process."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -35,37 +35,37 @@ class Diary:
         os.write(self._file, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
 
-async def main(directory: str, path: str, life: int) -> None:
-    diary = Diary(path)
+async def main(directory: str, path: str, run: int) -> None:
+    log = CallLog(path)
     async with running(Path(directory), **OPTIONS) as broker, consuming(broker, TOPIC) as consumer:
 
         async def publish(who: int) -> None:
             number = 0
-            dice = random.Random(life * 100 + who)
+            rng = random.Random(run * 100 + who)
             while True:
-                count = dice.choice((1, 1, 5, 40))
-                values = [f"{life}:{who}:{n} {'x' * dice.randrange(200)}" for n in range(number, number + count)]
+                count = rng.choice((1, 1, 5, 40))
+                values = [f"{run}:{who}:{n} {'x' * rng.randrange(200)}" for n in range(number, number + count)]
                 messages = [Message(None, value.encode(), lane=who % LANES) for value in values]
                 places = await broker.publish(TOPIC, messages)
-                diary.write(*(["published", *place, value] for place, value in zip(places, values, strict=True)))
+                log.write(*(["published", *place, value] for place, value in zip(places, values, strict=True)))
                 number += count
 
-        async def retire() -> None:
+        async def remove_old_records() -> None:
             while True:
-                await broker.retire()
+                await broker.run_retention()
                 await asyncio.sleep(0.005)
 
         print("started", flush=True)
-        await asyncio.gather(consume(consumer, diary), retire(), *map(publish, range(PUBLISHERS)))
+        await asyncio.gather(consume(consumer, log), remove_old_records(), *map(publish, range(PUBLISHERS)))
 
 
-async def consume(consumer: Consumer, diary: Diary) -> None:
+async def consume(consumer: Consumer, log: CallLog) -> None:
     while True:
         polled = await consumer.source.poll(500, 1 << 20, 1.0)
         commits = {chunk.lane: Commit(chunk.positions[-1] + 1) for chunk in polled.chunks}
-        diary.write(*(["committing", lane.number, commit.position] for lane, commit in commits.items()))
+        log.write(*(["committing", lane.number, commit.position] for lane, commit in commits.items()))
         await consumer.source.commit(commits)
-        diary.write(*(["committed", lane.number, commit.position] for lane, commit in commits.items()))
+        log.write(*(["committed", lane.number, commit.position] for lane, commit in commits.items()))
 
 
 def lane(number: int) -> Lane:

@@ -1,13 +1,14 @@
-"""What `offramp lint` says of a data directory that goes with the pod."""
+"""`offramp lint` refuses a data directory that is deleted with the pod."""
 
 from pathlib import Path
 
 import pytest
 
 from sidecar import config
-from sidecar.brokers.local import place
+from sidecar.brokers.local import volume_check
+from sidecar.brokers.local.volume_check import short_lived_volume
 
-#: what a container sees: its root, a claim, an emptyDir on disk and one in memory, and a name with a space
+#: mounts of a container: its root, a claim, an emptyDir on disk and one in memory, and a name with a space
 MOUNTS = r"""
 410 380 0:52 / / ro,relatime master:143 - overlay overlay rw,lowerdir=/a,upperdir=/b,workdir=/c
 411 410 0:55 / /proc rw,nosuid - proc proc rw
@@ -32,20 +33,20 @@ MOUNTS = r"""
         ("/srv/claims", "the container's own file system"),
     ],
 )
-def test_a_directory_that_goes_with_the_pod_is_seen(directory: str, on: str) -> None:
-    assert (place.lifetime(directory, MOUNTS) or "").startswith(on)
+def test_a_directory_that_is_deleted_with_the_pod_is_recognised(directory: str, on: str) -> None:
+    assert (short_lived_volume(directory, MOUNTS) or "").startswith(on)
 
 
 @pytest.mark.parametrize("kind", ["overlay", "btrfs", "ext4", "zfs", "fuse.fuse-overlayfs"])
-def test_the_root_of_a_container_goes_with_it_whatever_it_is_made_of(kind: str) -> None:
+def test_the_root_of_a_container_is_deleted_with_it_whatever_its_file_system(kind: str) -> None:
     mounts = f"410 380 0:52 / / ro,relatime - {kind} root rw\n423 410 8:16 / /srv/claim rw - ext4 /dev/sdb rw\n"
-    assert (place.lifetime("/var/lib/offramp", mounts) or "").startswith("the container's own file system")
-    assert place.lifetime("/srv/claim", mounts) is None
+    assert (short_lived_volume("/var/lib/offramp", mounts) or "").startswith("the container's own file system")
+    assert short_lived_volume("/srv/claim", mounts) is None
 
 
 @pytest.mark.parametrize("directory", ["/srv/claim", "/srv/claim/offramp", "/srv/node/x", "/srv/both"])
 def test_a_directory_on_a_volume_that_stays_is_fine(directory: str) -> None:
-    assert place.lifetime(directory, MOUNTS) is None
+    assert short_lived_volume(directory, MOUNTS) is None
 
 
 def lint(tmp_path: Path, text: str, **environ: str) -> list[str]:
@@ -62,11 +63,11 @@ def lint(tmp_path: Path, text: str, **environ: str) -> list[str]:
 def in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
-    monkeypatch.setattr(place, "_MOUNTS", mounts)
+    monkeypatch.setattr(volume_check, "_MOUNTS", mounts)
 
 
 @pytest.mark.usefixtures("in_a_pod")
-def test_lint_refuses_it_and_says_what_to_do(tmp_path: Path) -> None:
+def test_lint_refuses_such_a_directory_and_says_what_to_do(tmp_path: Path) -> None:
     text = "brokers:\n  spool:\n    type: local\n    directory: /run/offramp/data\n"
     (line,) = lint(tmp_path, text, KUBERNETES_SERVICE_HOST="10.0.0.1")
     assert line == (
@@ -77,22 +78,22 @@ def test_lint_refuses_it_and_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_a_pod")
-def test_the_broker_that_needs_no_entry_is_looked_at_too(tmp_path: Path) -> None:
+def test_the_broker_that_needs_no_entry_is_checked_too(tmp_path: Path) -> None:
     (line,) = lint(tmp_path, "subscriptions: {orders: {topics: [orders]}}", KUBERNETES_SERVICE_HOST="10.0.0.1")
     assert 'brokers.local.directory: "/var/lib/offramp" is on the container\'s own file system' in line
 
 
 @pytest.mark.usefixtures("in_a_pod")
-def test_it_is_allowed_where_it_is_meant(tmp_path: Path) -> None:
+def test_such_a_directory_is_allowed_with_ephemeral(tmp_path: Path) -> None:
     text = "brokers: {local: {directory: /run/offramp/data, ephemeral: yes}}"
     assert lint(tmp_path, text, KUBERNETES_SERVICE_HOST="10.0.0.1") == []
 
 
 @pytest.mark.usefixtures("in_a_pod")
-def test_outside_of_kubernetes_any_directory_will_do(tmp_path: Path) -> None:
+def test_outside_of_kubernetes_every_directory_is_allowed(tmp_path: Path) -> None:
     assert lint(tmp_path, "brokers: {local: {directory: /run/offramp/data}}") == []
 
 
-def test_nothing_is_refused_where_the_kernel_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "_MOUNTS", tmp_path / "nowhere")
+def test_nothing_is_refused_if_the_mounts_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volume_check, "_MOUNTS", tmp_path / "nowhere")
     assert lint(tmp_path, "brokers: {local: {directory: /data}}", KUBERNETES_SERVICE_HOST="10.0.0.1") == []

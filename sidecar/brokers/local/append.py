@@ -12,7 +12,7 @@ from sidecar.model.errors import Refused
 from sidecar.model.records import Message, Place
 from sidecar.model.wire import encode_frame
 
-#: rows of one INSERT
+#: rows of one SQL statement
 _ROWS = 64
 
 
@@ -21,14 +21,14 @@ class _Staged:
     """What a transaction appends to one lane."""
 
     lane: StoredLane
-    #: the position that comes next
+    #: the next position
     position: int
     frames: list[bytes] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
 
 
 class Appender:
-    """Gathers the messages of one transaction, so that a lane gets few large blocks and the database few calls."""
+    """Stages the messages of one transaction, so that a lane gets few large blocks and the database few statements."""
 
     def __init__(self, connection: sqlite3.Connection, catalog: Catalog, clock: Clock, lanes: int) -> None:
         self._connection = connection
@@ -36,11 +36,11 @@ class Appender:
         self._clock = clock
         self._lanes = lanes
         self._staged: dict[int, _Staged] = {}
-        #: messages without a key go to the lanes in turn
+        #: by topic: counts messages without a key, which go to the lanes in turn
         self._turns: dict[str, int] = {}
 
     def append(self, topic: str, messages: Sequence[Message]) -> list[Place]:
-        """Stages all messages or, with an exception, none. Raises `Refused` for a lane that is not there."""
+        """Stages all messages or, with an exception, none. Raises `Refused` for a lane that does not exist."""
         lanes = self._catalog.ensure(topic, self._lanes)
         count = len(lanes)
         now = self._clock.wall_ms()
@@ -71,7 +71,7 @@ class Appender:
         return places
 
     def flush(self) -> None:
-        """Write what is staged."""
+        """Writes what is staged."""
         if not self._staged:
             return
         now = self._clock.wall_ms()

@@ -1,7 +1,8 @@
-"""Groups and how far each has come in each lane."""
+"""Groups, and their cursors in lanes."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from struct import pack, unpack
 from typing import NamedTuple
@@ -10,38 +11,51 @@ from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.fencing import Attached, check_token, next_token
 from sidecar.brokers.local.catalog import Catalog, StoredLane
 from sidecar.brokers.local.queries import attached_to
-from sidecar.brokers.local.rows import Malformed, typed
+from sidecar.brokers.local.sqlite_errors import MalformedRow, check_row
 from sidecar.model.errors import NotFound
 from sidecar.model.records import Commit, Lane, Run, Start
 
 
-class Opened(NamedTuple):
-    """A group that may be consumed under."""
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group with cursors in some topics, as `LocalBroker.groups` returns it."""
+
+    name: str
+    #: a source of it is open now
+    is_open: bool
+    #: the next position in each lane
+    positions: Mapping[Lane, int]
+    #: records that retention keeps for it: from its positions to the ends of the lanes
+    behind: int
+
+
+class OpenedGroup(NamedTuple):
+    """A group that is ready to be consumed."""
 
     id: int
     cursors: dict[Lane, Commit]
-    #: lanes that it had no cursor in before
+    #: lanes in which it had no cursor before
     new: set[Lane]
 
 
-class Cursors:
+class Groups:
     def __init__(self, connection: sqlite3.Connection, catalog: Catalog, lanes: int) -> None:
         self._connection = connection
         self._catalog = catalog
         self._lanes = lanes
 
-    def open_group(self, spec: SourceSpec) -> Opened:
-        """A group's cursors in all lanes of its topics. What is missing is made and pinned."""
+    def open(self, spec: SourceSpec) -> OpenedGroup:
+        """A group's cursors in all lanes of its topics. Missing topics and cursors are created."""
         for topic, count in spec.own_topics.items():
             self._catalog.ensure(topic, count)
-        group = self._ensure_group(spec.group)
+        group = self._ensure(spec.group)
         cursors: dict[Lane, Commit] = {}
         pinned: dict[int, Commit] = {}
         new: set[Lane] = set()
         for topic in dict.fromkeys((*spec.topics, *spec.own_topics)):
             lanes = self._catalog.ensure(topic, self._lanes)
             known = {lane.id: self._find(group, lane.id) for lane in lanes}
-            # `latest` is for what was there before the group came. What comes later is the group's from its start.
+            # `latest` skips what was there before the group. Lanes that are added later are read from their start.
             is_new = all(commit is None for commit in known.values())
             latest = is_new and spec.start is Start.LATEST and topic not in spec.own_topics
             for lane in lanes:
@@ -51,10 +65,10 @@ class Cursors:
                     new.add(lane.lane)
                 cursors[lane.lane] = commit
         self.save(group, pinned)
-        return Opened(group, cursors, new)
+        return OpenedGroup(group, cursors, new)
 
     def save(self, group: int, commits: Mapping[int, Commit]) -> None:
-        """Store a group's cursors, by the ids of their lanes."""
+        """Stores a group's cursors, by the ids of their lanes."""
         if not commits:
             return
         places = ", ".join(["(?, ?, ?, ?)"] * len(commits))
@@ -63,11 +77,11 @@ class Cursors:
             values += (lane, group, commit.position, pack_runs(commit.beyond))
         self._connection.execute(f'REPLACE INTO cursors (lane, "group", position, beyond) VALUES {places}', values)
 
-    def ensure_group(self, name: str, topics: Iterable[str]) -> int:
-        """A group that is read by ranges: its topics are made, but no cursor in them."""
+    def ensure(self, name: str, topics: Iterable[str]) -> int:
+        """The id of a group that is read by ranges. It and its topics are created if missing, but no cursors."""
         for topic in topics:
             self._catalog.ensure(topic, self._lanes)
-        return self._ensure_group(name)
+        return self._ensure(name)
 
     def attach(self, group: int, reader: str, now_ms: int) -> Attached:
         before = attached_to(self._connection, group)
@@ -78,13 +92,13 @@ class Cursors:
         return attached
 
     def pin(self, group: int, token: int, positions: Mapping[int, int]) -> None:
-        """Store positions, by the ids of their lanes, where there are none. Raises `Fenced`, `Refused`."""
+        """Stores positions, by the ids of their lanes, where there are none. Raises `Fenced`, `Refused`."""
         check_token(token, attached_to(self._connection, group), exact=True)
         new = {lane: Commit(position) for lane, position in positions.items() if self._find(group, lane) is None}
         self.save(group, new)
 
     def advance(self, group: int, token: int, positions: Mapping[int, int]) -> None:
-        """Move positions forward, by the ids of their lanes. Raises `Fenced`, `Refused`."""
+        """Moves positions forward, by the ids of their lanes. Raises `Fenced`, `Refused`."""
         check_token(token, attached_to(self._connection, group), exact=True)
         moved = {}
         for lane, position in positions.items():
@@ -93,8 +107,8 @@ class Cursors:
                 moved[lane] = Commit(position)
         self.save(group, moved)
 
-    def adopt(self, topic: str, lanes: list[StoredLane]) -> None:
-        """New lanes of a topic belong, from their start, to every group that reads it."""
+    def join_lanes(self, topic: str, lanes: list[StoredLane]) -> None:
+        """Gives every group of a topic a cursor at the start of its new lanes."""
         groups = self._connection.execute(
             'SELECT DISTINCT "group" FROM cursors JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic '
             "WHERE name = ?",
@@ -103,7 +117,7 @@ class Cursors:
         for (group,) in groups:
             self.save(group, {lane.id: Commit(lane.start) for lane in lanes})
 
-    def delete_group(self, group: str) -> None:
+    def delete(self, group: str) -> None:
         """Raises `NotFound`."""
         row = self._find_group(group)
         if row is None:
@@ -116,14 +130,14 @@ class Cursors:
         self._connection.execute('DELETE FROM readers WHERE "group" = ?', (row,))
         self._connection.execute("DELETE FROM groups WHERE id = ?", (row,))
 
-    def floor(self, lane: StoredLane) -> int | None:
-        """The position before which every group has settled everything. None: no group reads the lane."""
+    def low_watermark(self, lane: StoredLane) -> int | None:
+        """The position before which every group has settled everything. None: no group has a cursor in the lane."""
         ((position,),) = self._connection.execute(
             "SELECT min(position) FROM cursors WHERE lane = ?", (lane.id,)
         ).fetchall()
         return position if position is None else int(position)
 
-    def _ensure_group(self, name: str) -> int:
+    def _ensure(self, name: str) -> int:
         found = self._find_group(name)
         if found is not None:
             return found
@@ -141,10 +155,10 @@ class Cursors:
         ).fetchone()
         if row is None:
             return None
-        position, beyond = typed(row, int, bytes)
+        position, beyond = check_row(row, int, bytes)
         runs = unpack_runs(beyond)
         if position < 0 or (runs and runs[0].start <= position):
-            raise Malformed(f"a cursor at {position} has runs from {runs[0].start if runs else position} on")
+            raise MalformedRow(f"a cursor at {position} has runs from {runs[0].start if runs else position} on")
         return Commit(position, runs)
 
 
@@ -153,10 +167,10 @@ def pack_runs(runs: tuple[Run, ...]) -> bytes:
 
 
 def unpack_runs(data: bytes) -> tuple[Run, ...]:
-    """Raises `Malformed`."""
+    """Raises `MalformedRow`."""
     if len(data) % 16:
-        raise Malformed(f"{len(data)} bytes are no runs")
+        raise MalformedRow(f"{len(data)} bytes are no runs")
     edges = unpack(f"<{len(data) // 8}q", data)
     if any(later <= earlier for earlier, later in pairwise(edges)):
-        raise Malformed("the runs of a cursor do not ascend")
+        raise MalformedRow("the runs of a cursor do not ascend")
     return tuple(map(Run, edges[::2], edges[1::2]))
