@@ -1,4 +1,4 @@
-"""A broker in memory, for tests and trials: the whole contract, and nothing survives the process."""
+"""A broker in memory, for tests: the whole adapter contract, and nothing survives the process."""
 
 import asyncio
 import time
@@ -21,17 +21,17 @@ from sidecar.brokers.base import (
     SourceSpec,
     Traits,
 )
-from sidecar.brokers.fencing import Attached
+from sidecar.brokers.cursor import Cursor, GroupState
+from sidecar.brokers.fencing import Attached, check_token, next_token
 from sidecar.model.errors import LaneGone, NotFound, Refused
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Place, Run, Start
 from sidecar.model.wire import encode_frame
 from sidecar.settings import setting
-from tests.memory_cursor import MemoryCursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOptions(BrokerOptions):
-    """Everything that is published stays in memory until the sidecar stops, and is gone then."""
+    """Everything that is published is kept in memory, and is lost when the sidecar stops."""
 
     traits: ClassVar[Traits] = Traits(
         keeps_acks_beyond=True,
@@ -60,7 +60,7 @@ class MemoryLane:
         return Place(number, position)
 
     def cut(self, run: Run, max_bytes: int, *, at_least: int) -> Chunk:
-        """As many records of the run as fit, but `at_least` so many."""
+        """The first records of the run: as many as fit, but at least `at_least`."""
         frames: list[bytes] = []
         size = 0
         for frame in self.frames[run.start : run.stop]:
@@ -85,7 +85,7 @@ class MemoryLane:
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """Where a source is in a lane."""
+    """How far a source is in a lane."""
 
     lane: MemoryLane
     next: int
@@ -116,7 +116,7 @@ class MemorySource(Source):
                 self.assign(lane, len(lane.frames) if latest else 0)
 
     def assign(self, lane: MemoryLane, start: int = 0) -> None:
-        """Consume a lane from where the group is in it, or from `start`."""
+        """Consumes a lane from the position of the group in it, or from `start`."""
         first = (self.spec.group, lane.lane) not in self._broker.cursors
         commit = self._broker.cursors.setdefault((self.spec.group, lane.lane), Commit(start))
         self.readings[lane.lane] = Reading(lane, commit.position)
@@ -137,7 +137,7 @@ class MemorySource(Source):
                     await self._wake.wait()
         except TimeoutError:
             pass
-        # From here on nothing waits: what is taken is returned.
+        # No `await` from here on, so that what is taken is returned.
         events, self._events = self._events, []
         return Polled(self._take(max_records, max_bytes), events)
 
@@ -150,7 +150,7 @@ class MemorySource(Source):
             raise LaneGone(gone)
 
     async def release(self, lanes: Collection[Lane]) -> None:
-        """Lanes of the memory broker never move away."""
+        """Lanes of this broker never move away."""
 
     async def pause(self, lanes: Collection[Lane]) -> None:
         for lane in lanes & self.readings.keys():
@@ -183,7 +183,7 @@ class MemorySource(Source):
         return [reading for reading in self.readings.values() if reading.backlog > 0]
 
     def _take(self, max_records: int, max_bytes: int) -> list[Chunk]:
-        """Each lane its share, another one first each time."""
+        """Takes from each lane its share, beginning with another lane each time."""
         ready = self._ready()
         self._turn += 1
         turn = self._turn % len(ready) if ready else 0
@@ -201,6 +201,56 @@ class MemorySource(Source):
                 max_records -= len(chunk.frames)
                 max_bytes -= chunk.ends[-1]
         return chunks
+
+
+class MemoryCursor(Cursor):
+    def __init__(self, broker: "MemoryBroker", spec: SourceSpec) -> None:
+        self._broker = broker
+        self._spec = spec
+
+    async def open(self) -> None:
+        for topic in self._spec.topics:
+            self._broker.ensure(topic)
+
+    async def lanes(self) -> Mapping[Lane, LaneEnd]:
+        return {lane: end for topic in self._spec.topics for lane, end in (await self._broker.lane_ends(topic)).items()}
+
+    async def fetch_state(self) -> GroupState:
+        group, topics = self._spec.group, self._spec.topics
+        cursors = self._broker.cursors.items()
+        positions = {lane: one.position for (name, lane), one in cursors if name == group and lane.topic in topics}
+        return GroupState(positions, self._broker.readers.get(group))
+
+    async def attach(self, reader: str, now_ms: int) -> Attached:
+        self._broker.check_unconsumed(self._spec)
+        before = self._broker.readers.get(self._spec.group)
+        attached = Attached(next_token(before.token if before else 0, now_ms), reader, now_ms)
+        self._broker.readers[self._spec.group] = attached
+        return attached
+
+    async def pin(self, token: int, positions: Mapping[Lane, int]) -> None:
+        self._check(token)
+        for lane, position in positions.items():
+            self._broker.cursors.setdefault((self._spec.group, lane), Commit(position))
+
+    async def commit(self, token: int, positions: Mapping[Lane, int]) -> None:
+        self._check(token)
+        for lane, position in positions.items():
+            before = self._broker.cursors.get((self._spec.group, lane))
+            if before is None or before.position < position:
+                self._broker.cursors[self._spec.group, lane] = Commit(position)
+
+    async def move(self, positions: Mapping[Lane, int]) -> None:
+        self._broker.check_unconsumed(self._spec)
+        for lane, position in positions.items():
+            self._broker.cursors[self._spec.group, lane] = Commit(position)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def _check(self, token: int) -> None:
+        self._broker.check_unconsumed(self._spec)
+        check_token(token, self._broker.readers.get(self._spec.group), exact=True)
 
 
 class MemoryBroker(Broker):
@@ -258,12 +308,12 @@ class MemoryBroker(Broker):
         """There is nothing to close."""
 
     def check_unconsumed(self, spec: SourceSpec) -> None:
-        """Raises `Refused` if workers consume the group."""
+        """Raises `Refused` if a source consumes the group."""
         if any(source.spec.group == spec.group and source.topics & set(spec.topics) for source in self._sources):
             raise Refused(f"Group {spec.group!r} is consumed by leases: it cannot be read by ranges at the same time.")
 
     def ensure(self, topic: str, lanes: int | None = None) -> list[MemoryLane]:
-        """The lanes of a topic, which is made if it is missing."""
+        """The lanes of a topic, which is created if it is missing."""
         if topic not in self._topics:
             if not topic:
                 raise Refused("A topic needs a name.")

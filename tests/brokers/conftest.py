@@ -1,4 +1,4 @@
 import pytest
 
-# Their assertions explain themselves, too.
+# Gives assertions outside of test modules the same explanations.
 pytest.register_assert_rewrite("tests.brokers.contract", "tests.brokers.harness")

@@ -1,4 +1,4 @@
-"""What a broker brings to the shared suites, and the stage that the suites play on."""
+"""What a broker provides for the shared suites, and what their tests use: a sandbox on it, and consumers."""
 
 import asyncio
 import functools
@@ -16,29 +16,29 @@ from sidecar.model.wire import decode_frame
 
 T = TypeVar("T")
 
-#: seconds after which a thing that was waited for counts as missing
-PATIENCE = 60.0
+#: seconds to wait for something that must happen, before a test fails
+WAIT_TIMEOUT = 60.0
 
 _numbers = itertools.count(1)
-#: makes names that no other process has, where tests share a server
+#: part of names, because processes of tests share a server
 _PROCESS = os.urandom(3).hex()
 
 
 class Harness(Protocol):
-    """One kind of broker, ready to be tried."""
+    """Opens brokers of one type."""
 
     async def start(self) -> Broker:
         """A broker that is open."""
 
     async def restart(self) -> Broker:
-        """The broker after the sidecar was stopped and started again: what is durable is there, and nothing else."""
+        """The broker after a restart of the sidecar: what is durable is there, and nothing else."""
 
     async def stop(self) -> None:
-        """Close the broker, and clean up."""
+        """Closes the broker, and cleans up."""
 
 
-class Stage:
-    """A running broker with topics and sources of its own."""
+class Sandbox:
+    """An open broker, with topics, groups and consumers that only one test uses."""
 
     def __init__(self, harness: Harness, broker: Broker) -> None:
         self.broker = broker
@@ -60,7 +60,7 @@ class Stage:
         start: Start = Start.EARLIEST,
         own_topics: Mapping[str, int] | None = None,
     ) -> "Consumer":
-        """A source that is open. The group is this stage's own, whatever others call theirs."""
+        """A consumer of an open source. Groups of different sandboxes differ, even with the same name."""
         source = self.broker.subscribe(SourceSpec(self.group(group), topics, start, own_topics or {}))
         await source.open()
         consumer = Consumer(source)
@@ -68,14 +68,14 @@ class Stage:
         return consumer
 
     async def cursor(self, *topics: str, group: str = "group", broker: Broker | None = None) -> Cursor:
-        """A cursor that is open, here or at another sidecar's broker."""
+        """An open cursor, at this broker or at that of another sidecar."""
         cursor = (broker or self.broker).cursor(SourceSpec(self.group(group), topics))
         await cursor.open()
         self._cursors.append(cursor)
         return cursor
 
     async def other_sidecar(self) -> Broker:
-        """The broker as another sidecar has it; where one alone can use it, the same again."""
+        """The broker of another sidecar; the same broker, if only one sidecar can use it."""
         sibling: Callable[[], Awaitable[Broker]] | None = getattr(self._harness, "sibling", None)
         return await sibling() if sibling is not None else self.broker
 
@@ -83,12 +83,12 @@ class Stage:
         return f"{name}-{_PROCESS}-{self._number}"
 
     async def publish(self, topic: str, *values: bytes, lane: int = 0) -> list[int]:
-        """Values to one lane; answers their positions."""
+        """Publishes values to one lane. Returns their positions."""
         places = await self.broker.publish(topic, [Message(None, value, lane=lane) for value in values])
         return [place.position for place in places]
 
     async def restart(self) -> None:
-        """Sources are closed, as a sidecar does when it stops."""
+        """Closes consumers and cursors, as a sidecar does when it stops, and restarts the broker."""
         await self._close_consumers()
         self.broker = await self._harness.restart()
 
@@ -106,7 +106,7 @@ class Stage:
 
 
 class Consumer:
-    """A source, and all that came from it."""
+    """A source, and everything that it has returned."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -130,7 +130,7 @@ class Consumer:
         return [record.value for record in self.records]
 
     def assigned(self) -> dict[Lane, Assigned]:
-        """The last assignment of each lane."""
+        """The latest assignment of each lane."""
         return {event.lane: event for event in self.events if isinstance(event, Assigned)}
 
     async def poll(self, max_records: int = 1000, max_bytes: int = 1 << 20, timeout: float = 0.2) -> Polled:
@@ -139,28 +139,28 @@ class Consumer:
         return polled
 
     async def until(self, done: Callable[[], object], **limits: Any) -> None:
-        """Poll until the condition holds."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        """Polls until the condition holds."""
+        deadline = asyncio.get_running_loop().time() + WAIT_TIMEOUT
         while not done():
             assert asyncio.get_running_loop().time() < deadline, f"never came; polled: {self.polls}"
             await self.poll(**limits)
 
     async def take(self, count: int, **limits: Any) -> list[bytes | None]:
-        """Poll until so many records came in all; answers their values."""
+        """Polls until this many records have arrived in all. Returns their values."""
         await self.until(lambda: sum(len(chunk.frames) for chunk in self.chunks) >= count, **limits)
         return self.values
 
     async def take_values(self, wanted: Sequence[bytes], **limits: Any) -> None:
-        """Poll until all these values came, in whatever order lanes have."""
+        """Polls until all these values have arrived, in any order."""
         await self.until(lambda: set(wanted) <= set(self.values), **limits)
 
     async def stays_silent(self, timeout: float = 0.3) -> None:
-        """Nothing comes in that time."""
+        """Checks that nothing arrives in one poll."""
         polled = await self.poll(timeout=timeout)
-        assert not polled.chunks, f"came unexpectedly: {polled.chunks}"
+        assert not polled.chunks, f"arrived unexpectedly: {polled.chunks}"
 
     def forget(self) -> None:
-        """Look only at what comes from now on."""
+        """Forgets everything that has arrived so far."""
         self.polls.clear()
 
     async def commit(self, lane: Lane, commit: Commit) -> None:
@@ -172,42 +172,42 @@ class Consumer:
             await self.source.close()
 
 
-Body = Callable[[Any, Stage], Awaitable[None]]
+Body = Callable[[Any, Sandbox], Awaitable[None]]
 
 
 def scenario(body: Body) -> Callable[[Any, Harness], None]:
-    """Make a test of an async body that plays on a stage. The class of the test has a fixture `harness`."""
+    """Turns an async body into a test that runs in a sandbox. The class of the test has a fixture `harness`."""
 
     def test(self: Any, harness: Harness) -> None:
-        async def play() -> None:
-            stage = Stage(harness, await harness.start())
+        async def run() -> None:
+            sandbox = Sandbox(harness, await harness.start())
             try:
-                await body(self, stage)
+                await body(self, sandbox)
             finally:
-                await stage.close()
+                await sandbox.close()
 
-        asyncio.run(play())
+        asyncio.run(run())
 
     test.__name__ = body.__name__
     test.__doc__ = body.__doc__
     return test
 
 
-def claims(trait: str) -> Callable[[Body], Body]:
-    """For brokers that claim a trait; skipped for the others."""
+def scenario_with(trait: str) -> Callable[[Body], Callable[[Any, Harness], None]]:
+    """A `scenario` for brokers that claim a trait. Skipped for the others."""
 
-    def decorate(body: Body) -> Body:
+    def decorate(body: Body) -> Callable[[Any, Harness], None]:
         @functools.wraps(body)
-        async def checked(self: Any, stage: Stage) -> None:
-            if not getattr(stage.broker.traits, trait):
+        async def checked(self: Any, sandbox: Sandbox) -> None:
+            if not getattr(sandbox.broker.traits, trait):
                 pytest.skip(f"this broker does not claim {trait}")
-            await body(self, stage)
+            await body(self, sandbox)
 
-        return checked
+        return scenario(checked)
 
     return decorate
 
 
 def numbered(count: int, prefix: str = "") -> list[bytes]:
-    """Values that tell their place."""
+    """Numbers as values."""
     return [f"{prefix}{number}".encode() for number in range(count)]

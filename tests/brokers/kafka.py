@@ -17,25 +17,25 @@ from sidecar.brokers.kafka import KafkaBroker, KafkaOptions
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Lane
-from tests.brokers.harness import PATIENCE, Consumer
+from tests.brokers.harness import WAIT_TIMEOUT, Consumer
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others
 
-#: the ways in which a group shares out its lanes
+#: the protocols by which a group assigns lanes
 BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
 
 _numbers = itertools.count(1)
-#: makes names that no other process has, since the server is shared
+#: part of names, because processes of tests share a server
 _PROCESS = os.urandom(3).hex()
 
 
 def name(kind: str) -> str:
-    """A name for a topic or a group that nobody else has."""
+    """A unique name for a topic or a group."""
     return f"{kind}-{_PROCESS}-{next(_numbers)}"
 
 
 class KnownBroker(KafkaBroker):
-    """One that can be told from the others in its group, from outside."""
+    """A broker whose members can be recognised from outside, by its client id."""
 
     def __init__(self, options: KafkaOptions) -> None:
         super().__init__(options)
@@ -49,7 +49,7 @@ class KnownBroker(KafkaBroker):
 
 
 class KafkaHarness:
-    """Each sidecar has a broker object of its own, as it has a process of its own elsewhere."""
+    """Each sidecar has a broker object of its own."""
 
     def __init__(self, server: KafkaServer, protocol: GroupProtocol = GroupProtocol.CONSUMER) -> None:
         self._server = server
@@ -64,7 +64,7 @@ class KafkaHarness:
         return await self._open()
 
     async def crash(self) -> Broker:
-        """Nothing of the earlier life is closed before the end of the test, but its source."""
+        """The broker of the crashed sidecar is closed only at the end of the test."""
         return await self._open()
 
     async def sibling(self) -> Broker:
@@ -79,7 +79,7 @@ class KafkaHarness:
             await broker.close()
 
     async def _open(self) -> Broker:
-        # Small, since what the library has fetched of one lane goes before what it has not of another.
+        # Small, because the library delivers what it has fetched of one lane before it fetches from another.
         broker = KnownBroker(options(self._server, group_protocol=self._protocol, fetch_buffer=1 << 20))
         await broker.open()
         self._lives.append(broker)
@@ -87,12 +87,12 @@ class KafkaHarness:
 
 
 def options(server: KafkaServer, **more: Any) -> KafkaOptions:
-    """For the listener that asks for nothing, unless told otherwise."""
+    """Options for the listener without authentication, by default."""
     properties = {
         "client.id": name("client"),
-        # Lanes of a topic are shared out evenly, whatever other topics there are.
+        # Assigns the lanes of each topic evenly, whatever other topics there are.
         "group.remote.assignor": "range",
-        # For the classic protocol; the other has this from the broker.
+        # For the classic protocol; with the other one the broker sets these.
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "200",
         **more.pop("properties", {}),
@@ -103,17 +103,17 @@ def options(server: KafkaServer, **more: Any) -> KafkaOptions:
     elif settings.get("group_protocol") is GroupProtocol.CLASSIC:
         del properties["group.remote.assignor"]
     else:
-        # Found by trial: what one protocol has, the other refuses.
+        # The protocol is not known yet, and each refuses settings of the other.
         del properties["session.timeout.ms"], properties["heartbeat.interval.ms"], properties["group.remote.assignor"]
     return KafkaOptions(**settings)
 
 
 @asynccontextmanager
 async def running(server: KafkaServer, **more: Any) -> AsyncIterator[KafkaBroker]:
-    """A broker that is open meanwhile. As the core does, it tries until that is: a Kafka that was frozen takes a moment
-    to find its controller again."""
+    """An open broker. Retries to open it, as the core does: a Kafka that was frozen takes a moment to find its
+    controller again."""
     broker = KafkaBroker(options(server, **more))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         while True:
             with contextlib.suppress(Unavailable):
                 await broker.open()
@@ -126,7 +126,7 @@ async def running(server: KafkaServer, **more: Any) -> AsyncIterator[KafkaBroker
 
 @asynccontextmanager
 async def consuming(broker: KafkaBroker, *topics: str, group: str, **spec: Any) -> AsyncIterator[Consumer]:
-    """A source that is open meanwhile."""
+    """A consumer of an open source."""
     consumer = Consumer(broker.subscribe(SourceSpec(group, topics, **spec)))
     await consumer.source.open()
     try:
@@ -136,8 +136,8 @@ async def consuming(broker: KafkaBroker, *topics: str, group: str, **spec: Any) 
 
 
 async def shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]:
-    """Polls both until the second has half; answers which."""
-    deadline = time.monotonic() + PATIENCE
+    """Polls both until the second has half of the lanes. Returns those."""
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while len(second.assigned()) < lanes // 2:
         assert time.monotonic() < deadline, f"not shared out: {first.polls} {second.polls}"
         await asyncio.gather(first.poll(timeout=0.05), second.poll(timeout=0.05))
@@ -148,7 +148,7 @@ async def shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]
 
 
 def transaction(kafka: KafkaServer, topic: str, *values: bytes, commit: bool = True) -> None:
-    """Values of one transaction, which leaves a marker behind them."""
+    """Publishes values in one transaction, which leaves a marker behind them."""
     producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
     producer.init_transactions(20)
     producer.begin_transaction()

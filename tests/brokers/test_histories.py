@@ -37,15 +37,15 @@ GROUPS = ["one", "two"]
 
 lanes = st.sampled_from(LANES)
 groups = st.sampled_from(GROUPS)
-#: shares of what was delivered
+#: runs in percent of what was delivered
 runs = st.lists(st.integers(1, 100), unique=True, max_size=8).map(
     lambda edges: [Run(*pair) for pair in zip(*[iter(sorted(edges))] * 2, strict=False)]
 )
 
 
 @dataclass
-class Place:
-    """Where a group is in a lane."""
+class Progress:
+    """How far a group is in a lane."""
 
     commit: Commit = field(default_factory=lambda: Commit(0))
     #: the next position that may be delivered
@@ -59,7 +59,7 @@ class Place:
 
 
 class History(RuleBasedStateMachine):
-    """The model keeps every value of a lane, and a `Place` of every group in it."""
+    """The model keeps every value of a lane, and the `Progress` of every group in it."""
 
     broker: Broker
     clock: SetClock
@@ -70,22 +70,22 @@ class History(RuleBasedStateMachine):
         self.values: dict[Lane, list[bytes]] = {lane: [] for lane in LANES}
         self.stamps: dict[Lane, list[int]] = {lane: [] for lane in LANES}
         self.starts: dict[Lane, int] = dict.fromkeys(LANES, 0)
-        self.places = {group: {lane: Place() for lane in LANES} for group in GROUPS}
+        self.progress = {group: {lane: Progress() for lane in LANES} for group in GROUPS}
         self.sources: dict[str, Source] = {}
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(coroutine)
 
-    async def make(self) -> None:
+    async def open_broker(self) -> None:
         raise NotImplementedError
 
-    async def remake(self) -> None:
+    async def restart_broker(self) -> None:
         raise NotImplementedError
 
     @initialize()
     def start(self) -> None:
         async def body() -> None:
-            await self.make()
+            await self.open_broker()
             await self.broker.ensure_topic("topic", len(LANES))
 
         self.run(body())
@@ -98,9 +98,9 @@ class History(RuleBasedStateMachine):
         source = self.broker.subscribe(SourceSpec(group, ("topic",)))
         self.run(source.open())
         self.sources[group] = source
-        for place in self.places[group].values():
-            place.reopen()
-        # The assignments, while they are what was committed last.
+        for progress in self.progress[group].values():
+            progress.reopen()
+        # Takes the assignments while they agree with the last commit.
         self.poll(group, 1, 1)
 
     @rule(lane=lanes, sizes=st.lists(st.integers(0, 30_000) | st.integers(0, 50), max_size=30), late=st.booleans())
@@ -117,41 +117,40 @@ class History(RuleBasedStateMachine):
 
     @rule(group=groups, max_records=st.integers(1, 100), max_bytes=st.integers(1, 200_000))
     def poll(self, group: str, max_records: int, max_bytes: int) -> None:
-        places = self.places[group]
         polled = self.run(self.sources[group].poll(max_records, max_bytes, 0.0))
         self.check_events(group, polled.events)
         for chunk in polled.chunks:
-            place = places[chunk.lane]
-            assert not place.paused
+            progress = self.progress[group][chunk.lane]
+            assert not progress.paused
             for position, frame in zip(chunk.positions, chunk.frames, strict=True):
-                skipped = range(place.next, position)
-                assert all(any(a <= p < b for a, b in place.settled) for p in skipped), "something was left out"
+                skipped = range(progress.next, position)
+                assert all(any(a <= p < b for a, b in progress.settled) for p in skipped), "a record was skipped"
                 record = decode_frame(frame)
                 assert (record.position, record.lane) == (position, chunk.lane.number)
                 assert record.value == self.values[chunk.lane][position]
                 assert record.timestamp_ms == self.stamps[chunk.lane][position]
-                place.next = position + 1
+                progress.next = position + 1
         sizes = [len(frame) for chunk in polled.chunks for frame in chunk.frames]
         assert len(sizes) <= max_records
         assert sum(sizes) <= max_bytes or len(sizes) == 1
 
     def check_events(self, group: str, events: Any) -> None:
         for event in events:
-            place = self.places[group][event.lane]
+            progress = self.progress[group][event.lane]
             if isinstance(event, Assigned):
-                assert (event.start, event.settled) == (place.commit.position, place.commit.beyond)
+                assert (event.start, event.settled) == (progress.commit.position, progress.commit.beyond)
             else:
-                pytest.fail(f"retention took what was not settled: {event}")
+                pytest.fail(f"retention removed what was not settled: {event}")
 
     @rule(group=groups, lane=lanes, percent=st.integers(0, 100), beyond=runs)
     def commit(self, group: str, lane: Lane, percent: int, beyond: list[Run]) -> None:
-        place, start = self.places[group][lane], self.starts[lane]
-        position = start + percent * (place.next - start) // 100
-        rest = max(0, place.next - position - 1)
+        progress, start = self.progress[group][lane], self.starts[lane]
+        position = start + percent * (progress.next - start) // 100
+        rest = max(0, progress.next - position - 1)
         scaled = (Run(*(position + 1 + edge * rest // 100 for edge in run)) for run in beyond)
         commit = Commit(position, tuple(run for run in scaled if run.start < run.stop))
         self.run(self.sources[group].commit({lane: commit}))
-        place.commit = commit
+        progress.commit = commit
 
     @rule(group=groups, lane=lanes, to=st.sampled_from(["start", "end", "position", "time"]), at=st.floats(0, 1.1))
     def seek(self, group: str, lane: Lane, to: str, at: float) -> None:
@@ -165,40 +164,40 @@ class History(RuleBasedStateMachine):
             wanted, expected = AtTime(moment), next(later, end)
         else:
             wanted, expected = (SeekTo.START, start) if to == "start" else (SeekTo.END, end)
-        source, place = self.sources[group], self.places[group][lane]
-        # What is told of before is not mixed with what comes after.
+        source, progress = self.sources[group], self.progress[group][lane]
+        # Takes events from before the seek first.
         self.poll(group, 1, 1)
         assert self.run(source.seek({lane: wanted})) == {lane: expected}
-        place.commit = Commit(expected)
-        place.next, place.settled = expected, ()
+        progress.commit = Commit(expected)
+        progress.next, progress.settled = expected, ()
         self.poll(group, 1, 1)
 
     @rule(group=groups, lane=lanes)
     def pause(self, group: str, lane: Lane) -> None:
         self.run(self.sources[group].pause([lane]))
-        self.places[group][lane].paused = True
+        self.progress[group][lane].paused = True
 
     @rule(group=groups, lane=lanes)
     def resume(self, group: str, lane: Lane) -> None:
         self.run(self.sources[group].resume([lane]))
-        self.places[group][lane].paused = False
+        self.progress[group][lane].paused = False
 
     @rule(group=groups)
     def nothing_is_left_behind(self, group: str) -> None:
-        """Everything that is not paused comes, if it is asked for long enough."""
+        """Everything arrives, if nothing is paused and there are enough polls."""
         for lane in LANES:
             self.resume(group, lane)
         for _ in range(2000):
-            before = [place.next for place in self.places[group].values()]
+            before = [progress.next for progress in self.progress[group].values()]
             self.poll(group, 50, 200_000)
-            if before == [place.next for place in self.places[group].values()]:
+            if before == [progress.next for progress in self.progress[group].values()]:
                 break
-        for lane, place in self.places[group].items():
-            rest = range(place.next, len(self.values[lane]))
-            assert all(any(a <= p < b for a, b in place.settled) for p in rest)
+        for lane, progress in self.progress[group].items():
+            rest = range(progress.next, len(self.values[lane]))
+            assert all(any(a <= p < b for a, b in progress.settled) for p in rest)
 
     @rule()
-    def look(self) -> None:
+    def check_lane_ends(self) -> None:
         ends = self.run(self.broker.lane_ends("topic"))
         assert {lane: (end.start, end.end) for lane, end in ends.items()} == {
             lane: (self.starts[lane], len(self.values[lane])) for lane in LANES
@@ -209,7 +208,7 @@ class History(RuleBasedStateMachine):
         async def body() -> None:
             for source in self.sources.values():
                 await source.close()
-            await self.remake()
+            await self.restart_broker()
 
         self.run(body())
         for group in GROUPS:
@@ -228,12 +227,12 @@ class History(RuleBasedStateMachine):
 
 
 class MemoryHistory(History):
-    async def make(self) -> None:
+    async def open_broker(self) -> None:
         self.clock = SetClock()
         self.broker = MemoryBroker()
 
-    async def remake(self) -> None:
-        """Its memory is the process."""
+    async def restart_broker(self) -> None:
+        """A restart keeps its memory."""
 
 
 class LocalHistory(History):
@@ -244,7 +243,7 @@ class LocalHistory(History):
         self.folder = tempfile.TemporaryDirectory()
         self.clock = SetClock()
 
-    async def make(self) -> None:
+    async def open_broker(self) -> None:
         options = LocalOptions(
             directory=self.folder.name,
             reserve_bytes=Bytes(1 << 20),
@@ -254,17 +253,17 @@ class LocalHistory(History):
         self.broker = LocalBroker(options, self.clock)
         await self.broker.open()
 
-    async def remake(self) -> None:
+    async def restart_broker(self) -> None:
         await self.broker.close()
-        await self.make()
+        await self.open_broker()
 
     @rule(minutes=st.integers(0, 20))
-    def retire(self, minutes: int) -> None:
+    def run_retention(self, minutes: int) -> None:
         self.clock.ms += minutes * MINUTE_MS
-        self.run(self.broker.retire())
+        self.run(self.broker.run_retention())
         ends = self.run(self.broker.lane_ends("topic"))
         for lane in LANES:
-            settled = min(self.places[group][lane].commit.position for group in GROUPS)
+            settled = min(self.progress[group][lane].commit.position for group in GROUPS)
             assert self.starts[lane] <= ends[lane].start <= max(settled, self.starts[lane])
             self.starts[lane] = ends[lane].start
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.brokers.kafka.options import GroupProtocol
-from tests.brokers.conformance import AdapterContract
+from tests.brokers.contract import AdapterContract
 from tests.brokers.contract.committing import Committing
 from tests.brokers.contract.opening import Opening
 from tests.brokers.contract.pausing import Pausing

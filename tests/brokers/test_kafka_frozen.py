@@ -6,7 +6,7 @@ from sidecar.brokers.base import Revoked, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Commit, Lane
-from tests.brokers.harness import PATIENCE, Consumer, numbered
+from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play
 from tests.servers.fixtures import NewKafka
@@ -62,7 +62,7 @@ def test_a_broker_that_knows_of_no_brokers_is_waited_for(new_kafka: NewKafka) ->
         # Its controller considers it dead half of the time: after two seconds without a heartbeat, which it sends every
         # four.
         kafka = new_kafka(properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "4000"})
-        async with running(kafka) as broker, asyncio.timeout(PATIENCE):
+        async with running(kafka) as broker, asyncio.timeout(WAIT_TIMEOUT):
             text = ""
             while "knows of no brokers" not in text:
                 text = await _trouble(broker)

@@ -18,7 +18,7 @@ from sidecar.model.wire import decode_frame
 from sidecar.ranges.planner import Limits
 from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
-from tests.brokers.harness import PATIENCE, numbered
+from tests.brokers.harness import WAIT_TIMEOUT, numbered
 from tests.brokers.kafka import name, running, transaction
 from tests.brokers.local import play
 from tests.servers.kafka import QUIET, KafkaServer
@@ -62,7 +62,7 @@ def test_a_range_ends_where_only_markers_are_left(kafka: KafkaServer) -> None:
             transaction(kafka, made.name, *numbered(5, "b"), commit=False)
             # Twice five records and a marker; the broker writes markers with a delay.
             end = 12
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while (await made.cursor.lanes())[lane].end < end:  # noqa: ASYNC110 - the broker does not call back
                     await asyncio.sleep(0.02)
             chunks = [chunk async for chunk in made.broker.read(lane, Run(0, end), 1 << 20)]
@@ -166,7 +166,7 @@ def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues_after
                     await beyond
             await asyncio.to_thread(producer.commit_transaction, 20)
             kafka.publish(made.name, b"after")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while (await made.cursor.lanes())[lane].end < 4:  # noqa: ASYNC110 - the broker does not call back
                     await asyncio.sleep(0.02)
             until, _ = await reading.plan(start, Limits(), {})

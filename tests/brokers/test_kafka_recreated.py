@@ -9,7 +9,7 @@ from sidecar.brokers.base import Revoked
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Commit, Lane
-from tests.brokers.harness import PATIENCE, Consumer, numbered
+from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play
 from tests.servers.kafka import KafkaServer
@@ -38,7 +38,7 @@ def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_old_
             # As the core does for records of the old topic.
             with contextlib.suppress(BrokerError):
                 await consumer.commit(Lane(topic, 0), Commit(150))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while not {*numbered(400, "new-")} <= {*consumer.values}:
                     await _poll(consumer)
 

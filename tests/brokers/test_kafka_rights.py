@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 from sidecar.brokers.kafka.options import Sasl
 from sidecar.model.errors import LaneGone
 from sidecar.model.records import Assigned, Commit, Lane
-from tests.brokers.harness import PATIENCE, numbered
+from tests.brokers.harness import WAIT_TIMEOUT, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.brokers.local import play
 from tests.servers.kafka import READER, KafkaServer
@@ -44,7 +44,7 @@ def test_the_other_topics_are_committed_and_it_starts_again_when_the_right_is_ba
             # It takes effect a moment later.
             gone: frozenset[Lane] = frozenset()
             position = taken_at = 0
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while not gone:
                     position = min(position + 1, 4)
                     try:

@@ -7,7 +7,7 @@ import pytest
 from sidecar.brokers.base import Broker
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.settings import Bytes
-from tests.brokers.conformance import AdapterContract
+from tests.brokers.contract import AdapterContract
 from tests.brokers.harness import Harness
 
 

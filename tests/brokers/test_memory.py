@@ -1,9 +1,9 @@
-"""The broker in memory keeps the adapter contract. Its memory is the process, so a restart is a new source."""
+"""The broker in memory keeps the adapter contract. A restart keeps its memory: only sources are new."""
 
 import pytest
 
 from sidecar.brokers.base import Broker
-from tests.brokers.conformance import AdapterContract
+from tests.brokers.contract import AdapterContract
 from tests.brokers.harness import Harness
 from tests.memory_broker import MemoryBroker
 

@@ -1,9 +1,9 @@
-"""Pulsar keeps the adapter contract, with each type of subscription."""
+"""Pulsar keeps the adapter contract, with each subscription type."""
 
 import pytest
 
 from sidecar.brokers.pulsar.options import SubscriptionType
-from tests.brokers.conformance import AdapterContract
+from tests.brokers.contract import AdapterContract
 from tests.brokers.harness import Harness
 from tests.brokers.pulsar import PulsarHarness
 from tests.servers.pulsar import PulsarServer

@@ -1,4 +1,4 @@
-"""Brokers by kind."""
+"""The registry of brokers by type."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from sidecar.settings import BrokerSettings
 
 
 @pytest.mark.parametrize("kind", brokers.kinds())
-def test_a_broker_of_every_kind_can_be_made_with_its_defaults_and_examples(kind: str) -> None:
+def test_a_broker_of_every_type_can_be_created_with_its_defaults_and_examples(kind: str) -> None:
     cls = brokers.options_class(kind)
     examples = {
         key: field.metadata["example"] for key, (field, _) in keys_of(cls).items() if "example" in field.metadata
@@ -21,7 +21,7 @@ def test_a_broker_of_every_kind_can_be_made_with_its_defaults_and_examples(kind:
     assert isinstance(brokers.create(BrokerSettings(name="any", type=kind, options=options)), Broker)
 
 
-def test_no_adapter_is_loaded_before_it_is_wanted() -> None:
+def test_no_adapter_is_imported_before_it_is_configured() -> None:
     code = (
         "import sys, sidecar.settings, sidecar.brokers.base; print(*(m for m in sys.modules if 'sidecar.brokers' in m))"
     )

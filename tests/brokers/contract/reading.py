@@ -1,0 +1,66 @@
+"""Reading and asking without a group."""
+
+import pytest
+
+from sidecar.model.errors import NotFound
+from sidecar.model.records import Lane, Run
+from sidecar.model.wire import decode_frame
+from tests.brokers.harness import Sandbox, numbered, scenario, scenario_with
+
+
+class Reading:
+    @scenario
+    async def test_the_ends_of_lanes_are_known(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic(lanes=2)
+        at = await sandbox.publish(topic, *numbered(7), lane=1)
+        ends = await sandbox.broker.lane_ends(topic)
+        assert set(ends) == {Lane(topic, 0), Lane(topic, 1)}
+        assert (ends[Lane(topic, 1)].start, ends[Lane(topic, 1)].end) == (at[0], at[-1] + 1)
+        consumer = await sandbox.consume(topic)
+        await consumer.take(7)
+        assert (await consumer.source.ends())[Lane(topic, 1)] == ends[Lane(topic, 1)]
+
+    @scenario
+    async def test_the_end_of_the_log_is_the_end_of_a_fully_readable_lane(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic(lanes=2)
+        at = await sandbox.publish(topic, *numbered(7), lane=1)
+        assert await sandbox.broker.log_end(Lane(topic, 1)) == at[-1] + 1
+        with pytest.raises(NotFound):
+            await sandbox.broker.log_end(Lane("no-such-topic", 0))
+
+    @scenario
+    async def test_the_ends_of_an_unknown_topic_are_not_found(self, sandbox: Sandbox) -> None:
+        with pytest.raises(NotFound):
+            await sandbox.broker.lane_ends("no-such-topic")
+
+    @scenario_with("reads_ranges")
+    async def test_a_run_can_be_read_without_a_group(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic(lanes=2)
+        at = await sandbox.publish(topic, *numbered(500), lane=1)
+        read = await self._read(sandbox, Lane(topic, 1), Run(at[100], at[400]), 1 << 20)
+        assert read == numbered(500)[100:400]
+
+    @scenario_with("reads_ranges")
+    async def test_a_run_is_read_in_chunks_of_the_requested_size(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic()
+        at = await sandbox.publish(topic, *[bytes(1000)] * 40, b"last")
+        chunks = [chunk async for chunk in sandbox.broker.read(Lane(topic, 0), Run(at[0], at[-1] + 1), 5000)]
+        assert sum(len(chunk.frames) for chunk in chunks) == 41
+        assert all(chunk.ends[-1] <= 5000 for chunk in chunks)
+
+    @scenario_with("reads_ranges")
+    async def test_reading_ends_with_the_lane(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic()
+        at = await sandbox.publish(topic, *numbered(5))
+        assert await self._read(sandbox, Lane(topic, 0), Run(at[3], at[-1] + 100), 1 << 20) == [b"3", b"4"]
+        assert await self._read(sandbox, Lane(topic, 0), Run(at[-1] + 10, at[-1] + 100), 1 << 20) == []
+
+    @scenario_with("reads_ranges")
+    async def test_reading_an_unknown_lane_is_not_found(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic()
+        with pytest.raises(NotFound):
+            await self._read(sandbox, Lane(topic, 1), Run(0, 1), 1 << 20)
+
+    async def _read(self, sandbox: Sandbox, lane: Lane, run: Run, max_bytes: int) -> list[bytes | None]:
+        chunks = [chunk async for chunk in sandbox.broker.read(lane, run, max_bytes)]
+        return [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]
