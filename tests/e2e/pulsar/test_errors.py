@@ -113,7 +113,7 @@ def test_a_role_that_may_not_make_the_topics_of_its_group(case: Any, pulsar: Pul
     pulsar.grant(role, "consume", "produce")
     one = case(token=pulsar.token(role))
     pulsar.make_topic(one.topic)
-    one.start().trouble(f"Make persistent://public/default/{one.group}.offramp.retry with 8 partitions yourself")
+    one.start().trouble(f"Create persistent://public/default/{one.group}.offramp.retry with 8 partitions yourself")
     pulsar.make_topic(f"{one.group}.offramp.retry", 8)
     one.works()
 
