@@ -1,4 +1,4 @@
-"""Small makers of the things that pure rooms work on, for tests that need no broker."""
+"""Builds records, slices and lanes, for tests of the core."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from sidecar.model.records import Assigned, Chunk, Header, Lane, Order, Run
 from sidecar.model.wire import encode_frame
 from sidecar.settings import SubscriptionSettings, WindowSettings
 
-#: large enough that it never matters
+#: never full
 WIDE = WindowSettings(records=1 << 40, bytes=1 << 50, span=1 << 50)  # type: ignore[arg-type]
 
 
@@ -28,13 +28,13 @@ def lane_state(
     settled: Iterable[Run] = (),
     parked: bool = False,
 ) -> LaneState:
-    """A lane that was never consumed before, unless it says what was settled."""
+    """A lane that was never consumed before, unless `settled` is given."""
     assigned = Assigned(Lane(topic, number), start, tuple(settled), first=not settled)
     return LaneState(assigned, order, window, parked=parked)
 
 
 def frame(position: int = 0, *, key: bytes | None = None, size: int = 0, lane: int = 0) -> bytes:
-    """A record whose value makes its frame about `size` bytes larger than it must be."""
+    """A record with a value of `size` bytes."""
     return encode_frame(key, b"v" * size, (Header("h", b"1"),), lane, position)
 
 
@@ -63,7 +63,7 @@ def slice_of(
     sizes: Sequence[int] | None = None,
     history: DeliveryHistory = FRESH,
 ) -> RecordSlice:
-    """A slice of a whole new chunk: so many records from position 0 on, or those at the given positions."""
+    """All of a new chunk: so many records from position 0 on, or those at the given positions."""
     positions = list(range(records)) if isinstance(records, int) else list(records)
     state = state or lane_state()
     whole = chunk(positions, lane=state.lane, keys=keys, sizes=sizes)
@@ -81,7 +81,7 @@ def places_of(slices: Iterable[RecordSlice]) -> list[tuple[Lane, int]]:
 
 
 class NoJitter(random.Random):
-    """Waits are as long as they can be."""
+    """Backoffs always take their longest."""
 
     def random(self) -> float:
         return 0.0

@@ -9,7 +9,7 @@ from sidecar.core.failures.reason_counts import ReasonCounts
 from sidecar.core.scheduling.dispatcher import Dispatcher
 from sidecar.core.scheduling.selection import Selection
 from sidecar.core.state.lane import LanePhase, LaneState
-from sidecar.core.state.leases import Lease, Leases, SettledPart
+from sidecar.core.state.leases import Lease, LeasePhase, Leases, SettledPart
 from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice, RedeliveryGroup, RedeliveryState, count, size
 from sidecar.model.records import Chunk, Lane, Settlement, SettleResult
 from sidecar.observability.counters import Counters, Meters
@@ -137,7 +137,7 @@ class RecordTracker(Generic[Holder]):
         result, lease, parts = self.leases.settle(settlement)
         if lease is None:
             return result, None, parts
-        late, revoked = lease.ended, False
+        late, revoked = lease.phase is LeasePhase.ENDED, False
         for part in parts:
             for slice_ in part.slices:
                 if late:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from sidecar.brokers.base import Advanced, Lost, Polled, Revoked, Source, Trouble
 from sidecar.core.failures import retry_topic
 from sidecar.core.state.lane import LanePhase, LaneState
-from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup
+from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, count
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
 from sidecar.model.records import Assigned, Chunk, Lane, Notice, NoticeKind
@@ -152,7 +152,7 @@ class AssignmentHandler:
         if lane.parked:
             for slice_ in slices:
                 self._unpark(slice_, now)
-        if sum(slice_.records for slice_ in slices) < len(chunk.positions):
+        if count(slices) < len(chunk.positions):
             # Records that were settled by an earlier run may close a gap, and then there is something to commit.
             self._committer.request_commit()
 

@@ -1,4 +1,4 @@
-"""When a batch is complete, told by adding records one by one."""
+"""When a batch is complete, against a model that adds records one by one."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from sidecar.settings import BatchSettings, Bytes, Seconds
 def test_a_batch_is_complete_as_soon_as_one_limit_is_met_and_not_before(
     records: int, size: int, linger: float, arrivals: list[tuple[float, int]]
 ) -> None:
-    """Records arrive one after the other; the batch is looked at after each of them."""
+    """Records arrive one after the other; the batch is checked after each."""
     batching = Batching(BatchSettings(records=records, bytes=Bytes(size), linger=Seconds(linger)))
     now = oldest = arrivals[0][0]
     ready_bytes = 0

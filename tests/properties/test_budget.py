@@ -1,4 +1,4 @@
-"""The budget: a limit that is kept, found again after strain, and never so low that nothing goes."""
+"""The budget: its limit holds, recovers after overload, and never blocks everything."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from sidecar.settings import BudgetSettings
 
 
 class ConcurrencyIsLimited(RuleBasedStateMachine):
-    """The model is the list of batches in flight, by the time at which they went."""
+    """The model is the list of batches in flight, by the time of their delivery."""
 
     @initialize(concurrency=st.integers(0, 30), adaptive=st.booleans())
     def start(self, concurrency: int, adaptive: bool) -> None:
@@ -93,7 +93,7 @@ TestBudget = ConcurrencyIsLimited.TestCase
 
 @given(st.booleans(), st.integers(2, 40), st.floats(0.1, 10.0))
 def test_the_limit_comes_back_while_all_is_well(adaptive: bool, concurrency: int, latency: float) -> None:
-    """Round after round with all that is allowed in flight, and all of it acked, one after the other."""
+    """Round after round everything that is allowed is in flight and then acked, one after the other."""
     budget = Budget(BudgetSettings(concurrency=concurrency, adaptive=adaptive))
     now, most = 0.0, 0
     budget.overloaded(latency, 1, now)
@@ -127,9 +127,9 @@ def test_no_stretch_of_time_sees_more_records_than_the_rate_allows(
         if not budget.allows(0, now):
             at = budget.next_token(now)
             assert at is not None
-            # The alarm that waits for it rings a millisecond later at the earliest.
+            # The timer fires a millisecond later at the earliest.
             now = max(at, now + 0.001)
-        assert budget.allows(0, now), "it was said to be allowed by now"
+        assert budget.allows(0, now), "the time that it named has come"
         assert budget.next_token(now) is None
         budget.sent(records)
         sent.append((now, records))

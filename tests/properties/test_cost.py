@@ -1,4 +1,4 @@
-"""What is dense costs by runs, not by records. Calls are counted, not seconds, so a busy machine tells the same."""
+"""Cost depends on runs, not on records. It is measured in calls, not seconds, so load does not change it."""
 
 import gc
 import sys
@@ -22,7 +22,7 @@ HUGE = Capacity(1 << 40, 1 << 40)
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions, of Python and of C, run for this, and not for the garbage that an earlier test left."""
+    """The number of calls, of Python and C functions, without those of garbage collection."""
     calls = 0
 
     def count(frame: FrameType, event: str, arg: Any) -> None:
@@ -41,7 +41,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 class Way:
-    """The way of a batch of so many contiguous records, with the calls of each stage."""
+    """Takes a batch of so many contiguous records through all stages, and counts the calls of each."""
 
     def __init__(self, records: int, order: Order) -> None:
         self.calls: dict[str, int] = {}
@@ -115,8 +115,8 @@ def test_a_settlement_with_one_exception_costs_the_same_for_ten_records_and_for_
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_saying_many_parts_twice_costs_by_parts(ends: bool) -> None:
-    """As a client does that did not hear the answer. `ends`: the lease ended, and its records still wait."""
+def test_settling_many_parts_twice_costs_by_parts(ends: bool) -> None:
+    """As a client does that did not get the response. `ends`: the lease ended, and its records still wait."""
 
     def calls(records: int) -> int:
         leases = Way(1, Order.NONE).tracker.leases
@@ -147,7 +147,7 @@ def test_a_run_set_costs_by_runs() -> None:
 
 
 def test_a_slow_record_does_not_make_those_behind_it_dearer() -> None:
-    """A lane that trickles, one record in each chunk, behind one record that is not settled."""
+    """A lane with one record in each chunk, behind one record that is not settled."""
 
     def calls(behind: int) -> int:
         window = WindowSettings(records=behind + 10, bytes=Bytes(1 << 40), span=1 << 40)
@@ -175,7 +175,7 @@ def test_a_slow_record_does_not_make_those_behind_it_dearer() -> None:
     assert calls(FEW) == calls(MANY)
 
 
-def test_a_hot_key_costs_by_what_goes_not_by_what_waits() -> None:
+def test_a_hot_key_costs_by_what_is_delivered_not_by_what_waits() -> None:
     def calls(waiting: int) -> int:
         state = lane_state(order=Order.KEY)
         dispatcher = Dispatcher(Batching(BatchSettings(records=5)), Order.KEY)

@@ -1,4 +1,4 @@
-"""The dispatcher, pinned to a table that says of every record where it is."""
+"""The dispatcher and the tracker, against a model that knows the place of each record."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Where(Enum):
 
 @dataclass
 class Known:
-    """A record as the model has it."""
+    """A record in the model."""
 
     state: LaneState
     position: int
@@ -40,12 +40,12 @@ class Known:
     key: object
     size: int
     where: Where = Where.FRESH
-    #: what it waits in
+    #: the group in which it waits
     group: RedeliveryGroup | None = None
 
     @property
     def suspected(self) -> bool:
-        """Two workers died with it in hand."""
+        """It is suspected to crash its worker."""
         return self.group is not None and self.group.slices[0].history.worker_crashes >= 2
 
 
@@ -124,7 +124,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         selection = self.dispatcher.select(capacity, self.now)
         self.note_too_large(capacity)
         if selection is None:
-            # Nothing that this worker could take may be left behind, but what must travel all alone.
+            # All that this worker could take was delivered, except for suspected records.
             assert not [known for known in could_go if known.size <= hard and not known.suspected]
             return
         taken = self.taken(selection)
@@ -162,7 +162,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         self.lease(selection, taken)
 
     def taken(self, selection: Selection) -> list[Known]:
-        """What was selected, with all that must hold for it."""
+        """The selected records, once all that must hold for them is checked."""
         taken = [
             self.known[slice_.lane, position] for slice_ in selection.slices for position in positions_of([slice_])
         ]
@@ -193,7 +193,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         self.leases.append(self.tracker.lease(selection, None, self.now, 1.0, 1.0))
 
     def note_too_large(self, capacity: Capacity) -> None:
-        """A record that is too large for a worker waits by itself for another one."""
+        """A record that is too large for a worker waits in a group of its own for another one."""
         for group in self.tracker.hold_too_large():
             assert group.records == 1
             assert group.state is RedeliveryState.WAITING
@@ -226,13 +226,13 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), after=st.sampled_from([0.0, 1.0]))
     def a_worker_dies_for_the_second_time(self, data: st.DataObject, after: float) -> None:
-        """Each of its records travels alone from now on."""
+        """Each of its records is delivered alone from now on."""
         for slice_ in self.ended(data):
             for single in slice_.with_history(DeliveryHistory(failures=2, worker_crashes=2)).singles():
                 self.put_back(RedeliveryGroup([single], self.now + after, isolated=True, first_lease=1))
 
     def ended(self, data: st.DataObject) -> list[RecordSlice]:
-        """What is unsettled of a lease that ends."""
+        """The unsettled records of a lease that ends."""
         return self.tracker.end_lease(self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), "which")))
 
     @rule(data=st.data())
@@ -258,7 +258,7 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
         ]
 
     def could_go(self) -> list[Known]:
-        """Records that may go now, each by itself."""
+        """Records that may be delivered now, each by itself."""
         return [
             each
             for each in self.known.values()
@@ -303,7 +303,7 @@ TestDispatcher = EveryRecordIsInOnePlace.TestCase
     st.sampled_from([Order.NONE, Order.LANE]),
 )
 def test_every_lane_with_records_gets_its_turn(backlogs: list[int], records: int, order: Order) -> None:
-    """However much the others have: a lane waits for no more batches than there are lanes."""
+    """However much the others have, a lane waits for no more batches than there are lanes."""
     dispatcher = Dispatcher(Batching(BatchSettings(records=records)), order)
     lanes = [lane_state(number, order=order) for number in range(len(backlogs))]
     for state, backlog in zip(lanes, backlogs, strict=True):

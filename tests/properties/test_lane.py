@@ -1,4 +1,4 @@
-"""A lane: what may have been delivered before is flagged, and its counts are those of its records."""
+"""A lane: records that may have been delivered before are flagged, and its counts are right."""
 
 from itertools import pairwise
 
@@ -39,7 +39,7 @@ def test_what_an_earlier_run_may_have_delivered_is_flagged(
     cuts: list[int],
     other_cuts: list[int],
 ) -> None:
-    """However the broker cuts the lane into chunks this time, and whatever was acked before beyond the start."""
+    """Whatever the chunks are this time, and whatever was acked before beyond the start."""
     positions = sorted(position for position in log if position >= start)
     settings = WindowSettings(records=records, bytes=Bytes(1 << 30), span=span)
     before = Window(settings, start)
@@ -65,7 +65,7 @@ def test_nothing_is_flagged_in_a_lane_that_is_read_for_the_first_time(log: set[i
 
 
 class ItsCountsAreThoseOfItsRecords(RuleBasedStateMachine):
-    """The model is a list of what is unsettled and two sets of what is settled: told to the broker, and not."""
+    """The model is a list of unsettled records and two sets of settled ones: committed and not."""
 
     @initialize()
     def assign(self) -> None:

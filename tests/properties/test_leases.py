@@ -1,4 +1,4 @@
-"""Leases, pinned to a dictionary that knows of every record of every lease what became of it."""
+"""Leases, against a model that knows what became of each record of each lease."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,12 +17,12 @@ from tests.kit import positions_of, slice_of
 
 LATE_WORDS_THAT_COUNT = (Outcome.ACK, Outcome.REJECT)
 outcomes = st.sampled_from(Outcome)
-#: few different ones, so that times coincide
+#: few, so that times coincide
 seconds = st.sampled_from([1.0, 2.0, 5.0])
 
 
 class Fate(Enum):
-    """Of a record of a lease that is not settled."""
+    """The state of an unsettled record."""
 
     HELD = "the worker has it"
     WAITING = "the lease ended, and the record waits for its next delivery"
@@ -31,13 +31,13 @@ class Fate(Enum):
 
 @dataclass
 class Known:
-    """A lease as the model has it: for each of its records the outcome that counts, or its fate."""
+    """A lease in the model: for each of its records the outcome or the state."""
 
     lease: Lease[str]
     records: list[Outcome | Fate]
     deadline: float
     longest: float
-    #: the position of a record tells its index: each lease has its own chunk
+    #: the position of a record is its index, because each lease has its own chunk
     written: bool = False
     granted: float = 0.0
     limit: float = 0.0
@@ -135,7 +135,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         late = not known.is_held
 
         def breath_of(index: int) -> set[int]:
-            """The indexes that the worker spoke of in one breath with this one."""
+            """The indexes that the same statement of the worker covers."""
             named = [set(range(part.first, part.first + part.count)) for part in parts]
             rest = set(said).difference(*named)
             return next(each for each in [*named, rest] if index in each)
@@ -181,11 +181,11 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         self.end(data.draw(st.sampled_from([known for known in self.known if known.is_held]), "of"), data)
 
     def one_of(self, data: st.DataObject) -> Known:
-        """Any lease, with a liking for those that are held."""
+        """Any lease, mostly one that is held."""
         return data.draw(st.sampled_from([known for known in self.known if known.is_held] * 3 + self.known), "of")
 
     def end(self, known: Known, data: st.DataObject) -> None:
-        """Its records go into two groups, of which one may be put aside at once."""
+        """Its records go into two groups, one of which may be put aside at once."""
         slices = self.leases.end(known.lease)
         unsettled = [index for index, fate in enumerate(known.records) if fate is Fate.HELD]
         assert positions_of(slices) == unsettled

@@ -1,4 +1,4 @@
-"""The ledger, pinned to a list of records and a set of those that are settled."""
+"""The ledger, against a list of records and a set of settled ones."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -8,7 +8,7 @@ from sidecar.model.records import Commit, Run
 
 
 class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):
-    """The model is the broker's log, record by record, and the positions that someone settled."""
+    """The model is the broker's log, record by record, and the settled positions."""
 
     @initialize(
         start=st.integers(0, 5),
@@ -23,7 +23,7 @@ class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):
         #: what the broker will still deliver, in order
         self.log = sorted(position for position in log if position >= start)
         self.arrived: list[int] = []
-        #: positions each unsettled record settles
+        #: the positions that each unsettled record settles
         self.answers: dict[int, Run] = {}
         #: everything before it has arrived, or is known not to exist
         self.tracked = start
@@ -97,7 +97,7 @@ class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):
         return [p for p in self.arrived if p not in self.restored and p not in self.settled]
 
     def is_settled(self, position: int) -> bool:
-        """A position without a record shares the fate of the next record, unless the broker said that it is a gap."""
+        """A position without a record is settled with the next record, unless the broker has reported a gap."""
         if position < self.start or position in self.restored or position in self.gaps:
             return True
         record = next((each for each in self.arrived if each >= position), None)
@@ -129,7 +129,7 @@ class LedgerKnowsWhatMayBeCommitted(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_held_back_that_the_broker_does_not_know(self) -> None:
-        """While no commit is under way, a low watermark past the committed position is offered, either way."""
+        """While no commit is under way, a low watermark past the committed position can be committed."""
         if self.sent is None and self.ledger.low_watermark > self.ledger.committed:
             for with_beyond in (True, False):
                 commit = self.ledger.committable(with_beyond=with_beyond)

@@ -1,4 +1,4 @@
-"""Memory: a lane's own part is its own, whatever the others do, and all together stay within the limit."""
+"""Memory: each lane has its own part whatever the others do, and all together stay within the limit."""
 
 import math
 
@@ -11,7 +11,7 @@ from sidecar.settings import Bytes, MemorySettings
 
 
 class MemoryIsSharedFairly(RuleBasedStateMachine):
-    """The model is what each lane holds. A broker gives lanes that are not full as much as was asked for."""
+    """The model is what each lane has in memory. A fetch returns what was requested, of lanes that are not full."""
 
     @initialize(
         records=st.integers(16, 400),
@@ -22,7 +22,7 @@ class MemoryIsSharedFairly(RuleBasedStateMachine):
         retry_lanes=st.integers(0, 2),
     )
     def start(self, records: int, poll: int, record_size: int, memory: int, lanes: int, retry_lanes: int) -> None:
-        """All records are of one size, so that a limit in bytes is one in records too."""
+        """All records have one size, so that a limit of bytes limits records too."""
         self.record_size = record_size
         self.limits = (records, max(16, memory * records * record_size // 20))
         settings = MemorySettings(
@@ -77,7 +77,7 @@ class MemoryIsSharedFairly(RuleBasedStateMachine):
 
     @invariant()
     def looking_twice_changes_nothing(self) -> None:
-        """Or lanes would be paused and resumed for ever."""
+        """Otherwise lanes would be paused and resumed for ever."""
         self.regulate()
         once = self.full
         self.regulate()
@@ -85,7 +85,7 @@ class MemoryIsSharedFairly(RuleBasedStateMachine):
 
     @invariant()
     def all_together_stay_within_the_limit(self) -> None:
-        """But for the fetches that took lanes across their own line, and one record that is always asked for."""
+        """Except for the fetches that filled lanes, and the one record that is always requested."""
         total = sum(self.held.values())
         beyond = len(self.held) if len(self.held) > 1 else 0
         assert total <= self.limits[0] + beyond * self.fetch[0]
@@ -110,8 +110,8 @@ def test_a_lane_whose_records_are_never_settled_leaves_the_others_their_part(
         slow += memory.next_fetch(slow, 0)[0]
     own = records / 2 / lanes
     assert slow <= own + records / 2
-    assert slow > own + records / 2 * 0.8 - memory.next_fetch(0, 0)[0], "the common part is there to be used"
-    # The others are not full as long as they hold less than what is theirs, and there is room for it.
+    assert slow > own + records / 2 * 0.8 - memory.next_fetch(0, 0)[0], "the common part is not used"
+    # The others are not full while they have less than their own part, and there is room for it.
     theirs = max(0, math.ceil(own) - 1)
     assert memory.full(LaneUsage(lane, theirs if lane else slow, 0, False) for lane in range(lanes)) == {0}
     assert slow + theirs * (lanes - 1) < records

@@ -1,6 +1,6 @@
-"""The one rule of order, checked record by record.
+"""The orderings, against their one rule, checked record by record.
 
-Records may go together if every earlier record of the same key that is not settled goes with them.
+Records may be delivered if every earlier unsettled record of their key is delivered with them.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ KEYS = [None, b"a", b"a", b"b"]
 
 @dataclass
 class Known:
-    """A record as the model has it."""
+    """A record in the model."""
 
     position: int
     key: object
@@ -35,7 +35,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         self.ordering = make_ordering(order)
         self.state = lane_state()
         self.records: dict[int, Known] = {}
-        #: what a worker, or nobody, has: all the slices that are out
+        #: all slices that are out, whether a worker has them or they wait
         self.out: list[RecordSlice] = []
         self.next_position = 0
         self.window = 0
@@ -83,7 +83,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
             each.out = True
         self.out += slices
 
-        # Nothing is left without a reason: the batch is complete, or a record did not fit into it.
+        # Records are left only if the batch is complete, or the next one did not fit into it.
         if len(taken) < records:
             left = self.could_go(before, along_with=taken)
             room = size - used
@@ -125,7 +125,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         return [single for slice_ in self.out for single in slice_.singles()]
 
     def before(self, record: Known) -> list[Known]:
-        """Earlier ones of its key that are not settled."""
+        """Earlier unsettled records of its key."""
         return [
             each
             for each in self.records.values()
@@ -136,7 +136,7 @@ class OrderingKeepsTheRule(RuleBasedStateMachine):
         return [each for each in self.records.values() if not each.out and not each.settled]
 
     def could_go(self, before: int, along_with: Sequence[Known] = ()) -> list[Known]:
-        """Fresh records that wait for nobody but these."""
+        """Fresh records that wait for no others than these."""
         return [
             each
             for each in self.fresh()

@@ -1,4 +1,4 @@
-"""Backoff, the outage detector and the reject rate monitor, each against its rule written out."""
+"""Backoff, the outage detector and the reject rate monitor, each against a plain model of its rule."""
 
 import random
 from itertools import accumulate
@@ -33,7 +33,7 @@ def test_a_wait_grows_up_to_the_longest_and_only_the_jitter_is_random(
 
 
 class AnOutageIsToldFromPoison(RuleBasedStateMachine):
-    """The model is everything that happened so far."""
+    """The model is everything that has happened so far."""
 
     @initialize(enabled=st.booleans(), failures=st.integers(1, 4), lately=st.sampled_from([1.0, 3.0]))
     def start(self, enabled: bool, failures: int, lately: float) -> None:

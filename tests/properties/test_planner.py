@@ -1,4 +1,4 @@
-"""Plans against a naive model: one record at a time, each to the lane that is furthest behind its share."""
+"""The planner, against a naive model: one record at a time, to the lane that is furthest behind its share."""
 
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ turns = st.integers(0, 10**6)
 
 
 def naive(wants: list[int], limit: int, turn: int) -> list[int]:
-    """One each, in turn; then always to the one that has the least of what it wants."""
+    """One each, in turn; then always for the lane that is furthest behind its share."""
     order = [(index + turn) % len(wants) for index in range(len(wants))]
     shares = [0] * len(wants)
     for index in order:
@@ -40,7 +40,7 @@ def test_records_are_shared_as_one_by_one_would_give_them(wants: list[int], limi
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(1, 10**6)), min_size=1, max_size=6), turns, st.data())
-def test_what_is_given_fits_and_nobody_gets_more_than_is_there(
+def test_shares_fit_and_no_lane_gets_more_than_it_has(
     lanes: list[tuple[int, int]], turn: int, data: st.DataObject
 ) -> None:
     wants, sizes = [want for want, _ in lanes], [size for _, size in lanes]
@@ -48,13 +48,13 @@ def test_what_is_given_fits_and_nobody_gets_more_than_is_there(
     shares = allocate(wants, sizes, limit, turn)
     assert all(0 <= got <= want for got, want in zip(shares, wants, strict=True))
     used = sum(got * size for got, size in zip(shares, sizes, strict=True))
-    # One record alone may be too large, since without it nothing would ever go on.
+    # A single record may be too large: without it nothing would ever advance.
     assert used <= limit or sum(shares) == 1
     if any(wants):
         assert any(shares)
     if sum(size for want, size in lanes if want) <= limit:
         assert all(got > 0 for got, want in zip(shares, wants, strict=True) if want), "a lane starves"
-    # What is left over would not hold one more of any lane that was served.
+    # What is left is too little for one more record of any lane that got some.
     for got, want, size in zip(shares, wants, sizes, strict=True):
         if 0 < got < want and used <= limit:
             assert limit - used < size + max(sizes)
@@ -62,7 +62,7 @@ def test_what_is_given_fits_and_nobody_gets_more_than_is_there(
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 20))
 def test_lanes_take_turns_where_there_is_not_enough_for_all(lanes: int, limit: int, backlog: int) -> None:
-    """However small the limit is, all come to their ends."""
+    """However small the limit is, all lanes come to their ends."""
     ends = dict.fromkeys(LANES[:lanes], backlog)
     at = dict.fromkeys(ends, 0)
     for _ in range(lanes * backlog + 1):
@@ -79,7 +79,7 @@ def test_no_lane_starves_whatever_the_steps_are_in_which_positions_move(lanes: i
         first = sorted(at)[rotation_seed(at) % lanes]
         at[first] += step
         served[first] += 1
-    # One hundred each would be just; a lane that waits for its turn gets it soon all the same.
+    # One hundred each would be exactly fair; each lane gets its turn soon enough.
     assert min(served.values()) > 40
 
 

@@ -1,4 +1,4 @@
-"""What becomes of records that failed: poison is found in few calls, and only what happens to a record alone counts."""
+"""The redelivery policy: poison is found in few calls, and only failures of a record alone count."""
 
 import math
 from collections import deque
@@ -51,7 +51,7 @@ def calls_to_isolate(slices: Sequence[RecordSlice], bad: set[int], order: Order)
             failed = FailedRecords(batch, False, len(positions), 1, 0, True)
             for decision in policy.failed(failed, 1.0, reason="no"):
                 assert isinstance(decision, Redeliver)
-                assert decision.isolated, "halves must not travel with others"
+                assert decision.isolated, "halves must be isolated"
                 assert decision.after == 0.0
                 assert {slice_.history.failures for slice_ in decision.slices} == {0}, "a split is not an attempt"
                 waiting.append(decision.slices)
@@ -66,7 +66,7 @@ def most_calls(records: int, bad: int) -> int:
 
 @cache
 def worst(records: int, bad: int) -> tuple[int, tuple[int, ...]]:
-    """The most calls that any such batch can cost, and where its bad records stand then."""
+    """The most calls that any such batch can cost, and the positions of its bad records then."""
     if bad == 0 or records == 1:
         return 1, (0,) * bad
     left = (records + 1) // 2
@@ -106,7 +106,7 @@ def test_no_batch_costs_more_than_the_worst_one(records: int, bad: set[int], cut
 
 @given(st.lists(st.sampled_from(KEYS), min_size=1, max_size=64), st.data())
 def test_with_order_key_it_costs_one_round_more_at_the_most(keys: list[bytes | None], data: st.DataObject) -> None:
-    """The records of a key stay together until they are all that is left, so halves may be uneven."""
+    """The records of a key stay together as long as there are others, so halves may be uneven."""
     bad = data.draw(st.sets(st.integers(0, len(keys) - 1), max_size=4))
     calls = calls_to_isolate([slice_of(len(keys), keys=keys)], bad, Order.KEY)
     assert calls <= most_calls(len(keys), len(bad)) + 2 * len(bad)
@@ -144,7 +144,7 @@ def test_halves_are_all_of_it_in_order_and_do_not_share_a_key_unless_they_must(
 
 @dataclass(frozen=True)
 class Event:
-    """What happens to the record next, while so many others are with it."""
+    """What happens next to the record and so many others."""
 
     what: str
     others: int = 0
@@ -173,7 +173,7 @@ events = st.builds(
 def test_only_what_happens_to_a_record_alone_counts_against_it(
     history: list[Event], attempts: int, exhausted: Exhausted, guarded: bool
 ) -> None:
-    """One record is followed through everything that can happen to it."""
+    """Follows one record through everything that can happen to it."""
     retry = RetrySettings(
         attempts=attempts, first=Seconds(1.0), factor=2.0, max=Seconds(30.0), jitter=0.0, exhausted=exhausted
     )
@@ -235,7 +235,7 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
             event, failures, worker_crashes, decision.uncounted_failures, given_up=given_up
         )
         if event.what == "lost" and worker_crashes > 1:
-            assert [*decision.slices] == [mine], "a record whose worker died twice travels alone"
+            assert [*decision.slices] == [mine], "a record whose worker crashed twice is delivered alone"
         record, uncounted_failures = mine, decision.uncounted_failures
 
 
@@ -286,5 +286,5 @@ def _expected_wait(
         return asked
     if event.others == 0:
         return _backoff(failures)
-    # A batch that is split comes back at once; one that is not, for want of a success, waits.
+    # A batch that is split is redelivered at once; one that is not split, because nothing succeeded, waits.
     return _backoff(uncounted_failures) if uncounted_failures else 0.0

@@ -1,4 +1,4 @@
-"""Returned groups, pinned to a plain list of them."""
+"""The queue of returned groups, against a plain list."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -13,7 +13,7 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
         super().__init__()
         self.returns = _DueQueue()
         self.model: list[RedeliveryGroup] = []
-        #: seen to be due, oldest first: the order in which they must go
+        #: groups seen to be due, oldest first: the order in which they must be delivered
         self.order: list[RedeliveryGroup] = []
         self.now = 50.0
 
@@ -56,7 +56,7 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
         due = [group for group in there if group.state is RedeliveryState.WAITING]
         assert {*map(id, due)} == {id(group) for group in self.waiting() if group.due <= self.now}
         assert bool(there) == bool(due)
-        # Whoever was due at an earlier look goes before whoever became due since; those by their time.
+        # Groups that were due before come before those that became due since; the latter by their time.
         before = [group for group in self.order if group.state is RedeliveryState.WAITING]
         assert due[: len(before)] == before
         self.order = due

@@ -1,4 +1,4 @@
-"""What is put aside comes back as it was."""
+"""Records that are parked or dead-lettered come back unchanged."""
 
 import json
 
@@ -12,7 +12,7 @@ from sidecar.model.wire import decode_frame, encode_frame
 from tests.kit import lane_state
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
-#: some of them named as those that Offramp writes
+#: some with the names of those that Offramp writes
 names = texts | st.sampled_from([retry_topic.HEADER, *dead_letter_topic.HEADERS])
 headers = st.lists(st.builds(Header, names, st.none() | st.binary(max_size=30)), max_size=15).map(tuple)
 records = st.builds(
@@ -51,7 +51,7 @@ def slice_with(record: Record, topic: str, history: DeliveryHistory) -> RecordSl
 
 
 def as_stored(message: Message, topic: str, lane: int, position: int) -> Chunk:
-    """The message as the broker gives it again."""
+    """The message as the broker returns it."""
     frame = encode_frame(message.key, message.value, message.headers, lane, position, 1)
     return Chunk(Lane(topic, lane), [position], [frame])
 
@@ -74,12 +74,12 @@ def test_a_parked_record_comes_back_as_it_was(
     assert back.chunk.shown == Lane(topic, record.lane)
     assert (back.chunk.lane, [*back.chunk.positions]) == (stored.lane, [7])
     assert abs(back.not_before_ms - (wall_ms + wait * 1000)) <= 1
-    # It may have come from its own lane meanwhile, and nobody knows how that ended.
+    # It may have come from its own lane meanwhile, with an unknown outcome.
     assert back.history._replace(first_failed=None) == history._replace(first_failed=None, possibly_processed=True)
     if history.first_failed is None:
         assert back.history.first_failed is None
     else:
-        # However long it was parked, it failed when it failed.
+        # Parking does not change when it first failed.
         assert back.history.first_failed is not None
         assert abs(back.history.first_failed - history.first_failed) < 0.01
 
@@ -150,7 +150,7 @@ nonsense = st.one_of(
     st.none(),
     st.binary(max_size=40),
     json_values.map(lambda value: json.dumps(value).encode()),
-    # One thing is wrong with what it says, or is missing.
+    # One field of the header is wrong or missing.
     st.builds(lambda name, value: json.dumps(SAID | {name: value}).encode(), st.sampled_from([*SAID]), json_values),
     st.sampled_from([*SAID]).map(lambda name: json.dumps({k: v for k, v in SAID.items() if k != name}).encode()),
     st.just(b"[" * 5_000),
@@ -161,7 +161,7 @@ nonsense = st.one_of(
 def test_nonsense_in_the_retry_topic_is_delivered_and_not_tripped_over(
     record: Record, value: bytes | None, possibly_processed: bool
 ) -> None:
-    """Anyone may write to a topic. What Offramp did not write there is delivered as it is, at once."""
+    """Anyone may write to the topic. Records that Offramp did not write are delivered at once, unchanged."""
     message = Message(record.key, record.value, (*record.headers, Header(retry_topic.HEADER, value)))
     stored = as_stored(message, "retry", 0, 5)
     back = retry_topic.unpark(stored, 0, now=10.0, wall_ms=0, possibly_processed=possibly_processed)

@@ -1,4 +1,4 @@
-"""A RunSet is a set of positions, kept in runs."""
+"""RunSet, against a set of positions."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sidecar.model.records import Run
 from sidecar.model.run_set import RunSet
 
-#: few positions, so that edges meet
+#: few, so that edges meet
 positions = st.integers(0, 14)
 runs = st.builds(lambda start, length: Run(start, start + length), positions, st.integers(-1, 6))
 

@@ -1,4 +1,4 @@
-"""The window, pinned to a list of records that is measured one by one."""
+"""The window, against a list of records that is measured one by one."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -32,7 +32,7 @@ class WindowMeasuresFromTheCommittedPosition(RuleBasedStateMachine):
         repeated=st.integers(0, 3),
     )
     def records_arrive(self, gaps: list[int], sizes: list[int], repeated: int) -> None:
-        """Some of them for the second time: a lane that is resumed may give again what was prefetched."""
+        """Some of them for the second time: a resumed lane may return prefetched records again."""
         positions = [position for position, _ in self.records[-repeated or len(self.records) :]]
         again = len(positions)
         for gap in gaps:
@@ -55,7 +55,7 @@ class WindowMeasuresFromTheCommittedPosition(RuleBasedStateMachine):
         return [record for record in self.records if record[0] >= self.committed]
 
     def within(self) -> list[int]:
-        """Positions of the records that may go, one by one."""
+        """Positions of the records that may be delivered, one by one."""
         out: list[int] = []
         size = 0
         for position, bytes_ in self.past():
@@ -79,7 +79,7 @@ class WindowMeasuresFromTheCommittedPosition(RuleBasedStateMachine):
 
     @invariant()
     def a_record_that_may_go_always_may(self) -> None:
-        # Records that wait for their key rely on it.
+        # Ordering relies on it, for records that wait for their key.
         may_go = {position for position, _ in self.records if position < self.window.delivery_limit()}
         assert may_go >= self.could_go
         self.could_go = may_go

@@ -1,4 +1,4 @@
-"""What is written by hand is what the generated classes read."""
+"""What is encoded by hand can be read by the generated classes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,7 +84,7 @@ def measured(delivery: Delivery) -> Delivery:
 
 @given(st.lists(deliveries.map(measured), max_size=3))
 def test_batches_are_read_as_they_were_written(batches: list[Delivery]) -> None:
-    """In either response, with any number of them in one."""
+    """In either response, with any number of batches."""
     consumed = b"".join(_encoded(wire.CONSUME_BATCH_TAG, each) for each in batches)
     fetched = b"".join(_encoded(wire.FETCH_BATCH_TAG, each) for each in batches)
     read = consumer_pb2.ConsumeResponse.FromString(consumed).batches

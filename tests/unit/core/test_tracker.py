@@ -1,4 +1,4 @@
-"""The counts of a subscription, and the moves that keep them true."""
+"""The tracker: each record is in one place, and the counts are right."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def arrive(tracker: RecordTracker, records: int, number: int = 0) -> LaneState:
 
 
 def deliver(tracker: RecordTracker) -> Lease[Session]:
-    """All that is ready, to a worker."""
+    """Deliver all that is ready to a worker."""
     selection = tracker.dispatcher.select(ANY, 0.0)
     assert selection is not None
     session = Session(None, None, ClientInfo(), 1 << 20, None, 0.0)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_what_arrived_of_a_lane_that_is_gone_is_freed_though_a_worker_has_some_o
     (slice_,) = deliver(tracker).slices
     tracker.end_lanes([state])
     assert slice_.chunk.frames == [b""] * 3
-    assert state.window.first_from(0) is None, "nor does it refer to where it was"
+    assert state.window.first_from(0) is None, "the lane refers to its records"
 
 
 def test_leases_that_hold_records_of_a_lane_that_is_gone_are_named(tracker: RecordTracker) -> None:

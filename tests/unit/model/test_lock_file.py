@@ -1,4 +1,4 @@
-"""The lock file that one process holds."""
+"""The lock file."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A set of positions, kept in runs."""
+"""RunSet."""
 
 from sidecar.model.records import Run
 from sidecar.model.run_set import RunSet

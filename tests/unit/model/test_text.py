@@ -1,4 +1,4 @@
-"""Numbers, ages and text for people."""
+"""Text for people."""
 
 import pytest
 from hypothesis import given

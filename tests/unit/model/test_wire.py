@@ -1,4 +1,4 @@
-"""Between the model and protobuf bytes."""
+"""Encoding records and batches."""
 
 import pytest
 

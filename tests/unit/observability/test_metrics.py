@@ -94,7 +94,7 @@ def test_a_histogram_counts_up_to_each_bound_and_beyond_the_last() -> None:
     assert 'offramp_batch_records_count{subscription="orders"} 3\n' in text
 
 
-def test_why_batches_were_closed_is_told() -> None:
+def test_batches_are_counted_by_what_closed_them() -> None:
     assert 'offramp_batches_closed_total{subscription="orders",closed_by="records"} 3\n' in render(scrape())
 
 

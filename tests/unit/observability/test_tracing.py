@@ -1,4 +1,4 @@
-"""Spans: whether they are made, and what they say. With the real SDK, on a subscription that really works."""
+"""Tracing: whether there are spans, and what is in them. With the real SDK, on a real subscription."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def parent(number: int) -> Header:
 
 
 class Kit:
-    """A subscription on a broker in memory whose spans are kept."""
+    """A subscription on a broker in memory, and its spans."""
 
     def __init__(self, sampler: Any = None, **settings: Any) -> None:
         self.exporter = InMemorySpanExporter()
@@ -139,7 +139,7 @@ def _outcome(kit: Kit) -> Mapping[str, Any]:
     return {"status": first.status.status_code, **attributes(first)}
 
 
-def test_a_batch_that_fails_is_an_error_without_the_words_of_the_handler() -> None:
+def test_a_batch_that_fails_is_an_error_without_the_reason_of_the_handler() -> None:
     async def body() -> None:
         kit = Kit(retry=RetrySettings(first=Seconds(0.0)))
         async with kit.working() as subscription:
@@ -171,7 +171,7 @@ def test_a_worker_that_dies_ends_the_span_of_its_batch() -> None:
     run(body())
 
 
-def test_a_lease_that_expires_ends_the_span_of_its_batch_and_a_late_word_stands_for_itself() -> None:
+def test_a_lease_that_expires_ends_its_span_and_a_late_settlement_starts_a_trace_of_its_own() -> None:
     async def body() -> None:
         kit = Kit()
         async with kit.working() as subscription:
@@ -185,7 +185,7 @@ def test_a_lease_that_expires_ends_the_span_of_its_batch_and_a_late_word_stands_
     run(body())
 
 
-def test_a_batch_that_is_settled_in_parts_has_a_span_for_each_word() -> None:
+def test_a_batch_that_is_settled_in_parts_has_a_span_for_each_settlement() -> None:
     async def body() -> None:
         kit = Kit()
         async with kit.working() as subscription:
@@ -204,7 +204,7 @@ def test_a_batch_that_is_settled_in_parts_has_a_span_for_each_word() -> None:
     run(body())
 
 
-def test_what_is_under_way_when_the_sidecar_ends_is_told_as_unsettled() -> None:
+def test_a_batch_that_is_in_flight_when_the_sidecar_ends_has_the_outcome_unsettled() -> None:
     async def body() -> None:
         kit = Kit()
         async with kit.working() as subscription:
@@ -275,11 +275,11 @@ def test_a_payload_that_looks_like_a_header_is_no_context() -> None:
     assert producer_contexts(frames([], value=decoy)) == []
 
 
-# Whether spans are made at all
+# Whether there are spans at all
 
 
 def test_without_a_place_for_spans_nothing_of_opentelemetry_is_loaded() -> None:
-    """A whole sidecar is made and asked, in a process of its own."""
+    """In a process of its own that imports a whole sidecar."""
     program = """
 import sys
 from sidecar.observability import tracing
@@ -292,7 +292,7 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")], "
 
 
 def test_without_spans_the_hot_path_calls_nothing_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even a clock: `time_ns` is only read for spans."""
+    """Not even the clock: `time_ns` is read for spans only."""
 
     def never() -> int:
         raise AssertionError("the clock was read for spans that nobody wants")
@@ -350,7 +350,7 @@ def test_settings_that_want_what_is_not_installed_are_refused_and_variables_are_
 def test_an_exporter_that_is_not_there_is_named_with_those_that_are_and_is_no_reason_not_to_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The variables of a whole pod may name what only its app has."""
+    """The variables of a whole pod may name an exporter that only its app has."""
     caplog.set_level("INFO")
     assert tracing.start(TracingSettings(), {"OTEL_TRACES_EXPORTER": "zipkin"}) is None
     (said,) = caplog.messages

@@ -1,4 +1,4 @@
-"""Reading ranges of a lane that changes meanwhile, in a broker that answers as it is told."""
+"""Reading ranges of a lane that changes meanwhile, with a scripted broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,8 +27,8 @@ class Told(Clock):
 
 
 class Changing(MemoryBroker):
-    """Gives these chunks, and lets ten seconds go by before each. `becomes` has the ends of the lane, by the number
-    of chunks that were given before."""
+    """Returns these chunks, each after ten seconds. `becomes` has the ends of the lane, by the number of chunks that
+    were returned before."""
 
     def __init__(self, chunks: Sequence[Sequence[int]], becomes: Mapping[int, LaneEnd]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Changing(MemoryBroker):
 
 
 def read(broker: Changing, run: Run = RUN) -> int:
-    """How many records came."""
+    """The number of records that were read."""
 
     async def body() -> int:
         reading = LogReader(SETTINGS, broker, broker.clock)
@@ -65,7 +65,7 @@ def test_a_gap_that_retention_passes_after_it_was_read_is_no_loss() -> None:
     assert read(Changing(chunks, {0: LaneEnd(0, 100), 3: LaneEnd(50, 100), 4: LaneEnd(60, 100)})) == 98
 
 
-def test_what_is_removed_while_it_is_read_is_told_also_where_it_lies_within_a_chunk() -> None:
+def test_a_removal_during_a_read_is_reported_also_within_a_chunk() -> None:
     broker = Changing([[*range(20), *range(70, 90)], range(90, 100)], {0: LaneEnd(0, 100), 1: LaneEnd(70, 100)})
     with pytest.raises(Removed, match="removed 20 to 69"):
         read(broker)
@@ -76,7 +76,7 @@ def test_a_chunk_with_gaps_of_which_nothing_was_removed_is_no_loss() -> None:
     assert read(Changing(chunks, {0: LaneEnd(0, 100), 3: LaneEnd(50, 100)})) == 86
 
 
-def test_what_is_removed_while_it_is_read_is_told_where_it_is_met() -> None:
+def test_a_removal_during_a_read_is_reported_where_it_is_met() -> None:
     broker = Changing([range(10), range(11, 20), range(70, 100)], {0: LaneEnd(0, 100), 3: LaneEnd(70, 100)})
     with pytest.raises(Removed, match="removed 20 to 69") as caught:
         read(broker)
@@ -92,11 +92,11 @@ def test_a_lane_that_becomes_shorter_as_it_is_read_is_not_taken_for_read_to_its_
 
 
 def test_gaps_that_follow_fast_are_looked_at_together() -> None:
-    # As in a topic in which every transaction has one record: each chunk begins behind a gap.
+    # As in a topic where every transaction has one record: each chunk begins after a gap.
     broker = Changing([[at] for at in range(0, 100, 2)], {0: LaneEnd(0, 100)})
     broker.clock.now = lambda: 7.0  # type: ignore[method-assign]
     assert read(broker) == 50
-    assert broker.looks == 3, "for the bounds, at the first gap, and in the end"
+    assert broker.looks == 3, "for the bounds, at the first gap, and at the end"
 
 
 def test_a_lane_without_gaps_is_not_looked_at_while_it_is_read() -> None:
@@ -118,7 +118,7 @@ class Sparse(MemoryBroker):
 
 
 def test_the_size_of_records_is_learned_where_there_are_any() -> None:
-    # Behind what compaction, or a long transaction that was aborted, has left.
+    # After the gap of a compaction or of a long aborted transaction.
     bare = Lane("orders", 1)
     reading = LogReader(SETTINGS, Sparse(50_000), Told())
     sizes = asyncio.run(reading.sizes({bare: Run(0, 100_000), LANE: Run(0, 100_000)}))

@@ -1,4 +1,4 @@
-"""A subscription that is read by ranges, and what it asks of its broker."""
+"""Subscriptions with mode ranges, and their calls of the broker."""
 
 import asyncio
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class Retired(MemoryBroker):
 def test_what_was_removed_is_planned_also_when_there_is_nothing_else_to_read(
     ceiling: Mapping[Lane, int], until: int
 ) -> None:
-    """So that whoever reads it is told."""
+    """So that reading it reports the loss."""
 
     async def body() -> None:
         broker = Retired()

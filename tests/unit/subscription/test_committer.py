@@ -1,4 +1,4 @@
-"""What a seek that fails leaves behind."""
+"""Seeks that fail."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ TARGETS: Mapping[Lane, SeekTarget] = {ONE: AtPosition(70), OTHER: AtPosition(70)
 
 
 class Setup:
-    """Two lanes of which the broker has been told everything, and a broker that does not seek."""
+    """Two lanes that are committed, and a broker that does not seek. Also source, backoff and events."""
 
     def __init__(self, error: BrokerError) -> None:
         self.lanes = {
@@ -56,8 +56,8 @@ def play(body: Any) -> None:
     asyncio.run(asyncio.wait_for(body(), 5.0))
 
 
-def test_the_broker_is_told_again_where_lanes_are_after_a_seek_that_failed() -> None:
-    """It may have the target all the same; another life of the lane would start there."""
+def test_positions_are_committed_again_after_a_seek_that_failed() -> None:
+    """It may have stored the targets all the same; a restart would begin there."""
 
     async def body() -> None:
         setup = Setup(Unavailable("no answer"))
@@ -76,7 +76,7 @@ def test_lanes_are_moved_although_others_went_away_meanwhile() -> None:
         setup = Setup(LaneGone([OTHER]))
         with pytest.raises(LaneGone):
             await setup.committer.seek(TARGETS)
-        assert setup.lost == [ONE], "its old epoch ends; the other lane is told of by an event"
+        assert setup.lost == [ONE], "its old epoch ends; for the other lane an event follows"
         assert await setup.committer.commit(setup.lanes.values())
         assert setup.told.empty()
 

@@ -1,4 +1,4 @@
-"""Records that failed for good: how they are written, listed and sent back."""
+"""Dead letters: their format, listing them, and sending them back."""
 
 import asyncio
 import tracemalloc
@@ -82,7 +82,7 @@ def test_dead_letters_are_listed_oldest_first() -> None:
 
 
 def test_one_that_was_written_twice_is_listed_once() -> None:
-    """Its write and the commit are not one step, so a crash between them writes it again."""
+    """The write and the commit are not atomic: after a crash between them it is written again."""
 
     async def story() -> None:
         broker = MemoryBroker()
@@ -108,7 +108,7 @@ def test_without_a_dead_letter_topic_there_are_none() -> None:
 
 
 def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
-    """To the origin topic they would reach every other group."""
+    """In the original topic they would reach every other group."""
 
     async def story() -> None:
         broker = MemoryBroker()
@@ -118,7 +118,7 @@ def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
         back = retry_topic.unpark(chunk, 0, now=0.0, wall_ms=WALL, possibly_processed=False)
         record = decode_frame(back.chunk.frames[0])
         assert (back.chunk.shown, record.position) == (Lane("orders", 2), 7)
-        assert [header.name for header in record.headers] == ["h"], "what Offramp wrote is taken off again"
+        assert [header.name for header in record.headers] == ["h"], "headers of Offramp are removed"
 
     asyncio.run(story())
 
@@ -173,7 +173,7 @@ def test_large_dead_letters_are_redriven_a_few_megabytes_at_a_time() -> None:
 
 @contextmanager
 def measured() -> Iterator[Callable[[], int]]:
-    """Afterwards it tells how many bytes were in use at once."""
+    """Knows afterwards how many bytes were in use at once."""
     tracemalloc.start()
     try:
         yield lambda: peak
@@ -222,7 +222,7 @@ def test_a_look_into_a_topic_full_of_others_ends(monkeypatch: pytest.MonkeyPatch
         await bury(broker, *range(500), group="others")
         await bury(broker, *range(5))
         await bury(broker, *range(500), group="others")
-        # They are there, and it would take long to find them: `offramp dead-letters` does.
+        # There are some, but finding them would take long: `offramp dead-letters` finds them.
         assert (await latest(broker, 3))[0] == []
         assert broker.records_read < 200
 

@@ -1,4 +1,4 @@
-"""Writing records aside: what is not written holds the commit back."""
+"""Writing to side topics: until records are written their commit waits."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ TOPIC = "orders.offramp.dead"
 
 
 class FailingBroker(MemoryBroker):
-    """Raises what `failures` holds, one for each write, and then works. Never takes a record called `huge`.
+    """Raises the `failures`, one for each write, and then works. Never accepts the record `huge`.
 
     The same with `failures_to_make` for topics.
     """
@@ -30,7 +30,7 @@ class FailingBroker(MemoryBroker):
         self.failures_to_make: list[BrokerError] = []
         self.writes: list[tuple[str, list[bytes | None]]] = []
         self.made: list[tuple[str, int]] = []
-        #: what stands before a record that is refused is written
+        #: records before the one that is refused are written
         self.in_part = False
         self.takes_all = False
 
@@ -91,7 +91,7 @@ class Setup:
 
 
 def running(story: Callable[[Setup], Awaitable[None]], topic: SideTopic = SideTopic.DEAD_LETTERS) -> None:
-    """In virtual time: what waits is not waited for."""
+    """In virtual time."""
 
     async def run() -> None:
         setup = Setup(topic)
@@ -136,7 +136,7 @@ def test_a_write_is_tried_until_it_succeeds_and_only_then_is_it_done() -> None:
 
 
 def test_a_topic_is_made_before_the_first_write_to_it_with_the_lanes_it_should_have() -> None:
-    """A broker that makes topics on the fly would not make it as it should be."""
+    """A topic that the broker creates on the fly would have its default settings."""
 
     async def story(setup: Setup) -> None:
         for number in range(3):
@@ -173,7 +173,7 @@ def test_nothing_is_written_while_a_topic_cannot_be_made_for_the_moment() -> Non
 
 
 def test_a_topic_that_may_not_be_made_is_written_to_all_the_same() -> None:
-    """Somebody has made it, or the write tells what is wrong."""
+    """Somebody has created it, or the write fails."""
 
     async def story(setup: Setup) -> None:
         await setup.broker.ensure_topic(TOPIC, 8)
@@ -195,7 +195,7 @@ def test_where_nobody_can_be_asked_to_make_topics_records_are_written_in_the_end
         began = asyncio.get_running_loop().time()
         setup.add(b"2")
         await setup.written(2)
-        assert asyncio.get_running_loop().time() == began, "it is asked no more"
+        assert asyncio.get_running_loop().time() == began, "it is not asked again"
 
     running(story)
 
@@ -207,7 +207,7 @@ def test_a_record_that_the_broker_never_takes_does_not_keep_others_from_being_wr
         setup.add(b"3")
         await setup.written(2)
         assert sorted(filter(None, setup.done)) == [b"2", b"3"]
-        assert not setup.writer.busy, "nobody waits for it"
+        assert not setup.writer.busy, "a drain does not wait for it"
         assert any("larger than the topic takes" in trouble for trouble in setup.troubles)
 
     running(story)
@@ -294,7 +294,7 @@ def test_a_refused_record_is_forgotten_with_its_lane_also_behind_others() -> Non
 
 
 def test_beside_a_record_that_the_broker_never_takes_nothing_is_written_more_than_twice() -> None:
-    """A write that fails may have been done in part, and each part that is done again is a copy."""
+    """A write that fails may have been done in part, and repeating it makes copies."""
 
     async def story(setup: Setup) -> None:
         setup.broker.in_part = True
@@ -305,7 +305,7 @@ def test_beside_a_record_that_the_broker_never_takes_nothing_is_written_more_tha
         await setup.written(60)
         copies = Counter(value for _, values in setup.broker.writes for value in values)
         assert max(copies.values()) <= 2
-        assert copies[b"60"] == 1, "by now it is known which one to leave out"
+        assert copies[b"60"] == 1, "it is known now which record is refused"
         assert "" not in setup.troubles, "it is not over"
 
     running(story)
@@ -326,7 +326,7 @@ def test_trouble_with_a_record_that_was_never_taken_ends_with_its_lane() -> None
 
 
 def test_records_whose_lane_is_gone_are_forgotten() -> None:
-    """Whoever has the lane now will see them again."""
+    """The new owner of the lane reads them again."""
 
     async def story(setup: Setup) -> None:
         gone = lane_state(1)

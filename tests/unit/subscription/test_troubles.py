@@ -1,4 +1,4 @@
-"""What is wrong, as operators read it."""
+"""Current problems, for operators."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Backoff, splitting, and telling an outage from poison."""
+"""Backoff, splitting and the detection of outages."""
 
 import random
 
@@ -29,7 +29,7 @@ def test_what_failed_together_does_not_come_back_together() -> None:
 
 
 def outage(failures: int = 3) -> OutageDetector:
-    """Of a handler that succeeded at 100.0."""
+    """For a handler that succeeded at 100.0."""
     made = OutageDetector(OutageSettings(failures=failures, lately=Seconds(60.0)))
     made.success(100.0)
     return made
@@ -69,7 +69,7 @@ def test_a_success_ends_an_outage() -> None:
     handler.failure(1, 101.0)
     assert handler.success(102.0)
     assert not handler.down
-    assert not handler.success(103.0), "it is told once"
+    assert not handler.success(103.0), "it is reported once"
 
 
 def test_nothing_is_split_and_nothing_given_up_while_the_handler_is_down() -> None:
@@ -136,4 +136,4 @@ def test_records_stand_in_the_order_of_their_positions_lane_by_lane() -> None:
     d, e = slice_of(2, state=other).singles()
     ordered = sort_by_position([c, e, a, d, b])
     assert places_of(ordered) == [(one.lane, 0), (one.lane, 1), (one.lane, 2), (other.lane, 0), (other.lane, 1)]
-    assert len(ordered) == 2, "neighbours are one span again"
+    assert len(ordered) == 2, "neighbours are one slice again"

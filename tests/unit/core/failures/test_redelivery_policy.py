@@ -17,7 +17,7 @@ NOW = 1_000.0
 
 
 def a_policy(*, success: float | None = NOW, exhausted: Exhausted = Exhausted.DEAD_LETTER) -> RedeliveryPolicy:
-    """With three attempts, of a handler that succeeded last at that time."""
+    """With three attempts, for a handler that succeeded last at that time."""
     retry = RetrySettings(attempts=3, first=Seconds(1.0), factor=2.0, max=Seconds(60.0), exhausted=exhausted)
     outage = OutageDetector(OutageSettings())
     if success is not None:

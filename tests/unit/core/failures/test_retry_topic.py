@@ -1,4 +1,4 @@
-"""The group's retry topic: putting records aside that must wait long, and bringing them back."""
+"""The format of parked records."""
 
 import json
 
@@ -18,7 +18,7 @@ def park(slice_: RecordSlice, *, wait: float = 3_600.0, lanes: int = 8) -> Messa
 
 
 def stored(message: Message, position: int = 40) -> Chunk:
-    """The message as the broker gives it back from the retry topic."""
+    """The message as the broker returns it from the retry topic."""
     frame = encode_frame(message.key, message.value, message.headers, message.lane or 0, position, 1)
     return Chunk(Lane("orders.offramp.retry", message.lane or 0), [position], [frame])
 
@@ -52,19 +52,19 @@ def test_its_own_place_in_the_retry_topic_is_what_is_committed() -> None:
 
 
 def test_when_it_first_failed_survives_a_restart_as_time_of_day() -> None:
-    """The loop's clock begins anew with each life."""
+    """The loop's clock starts again with each process."""
     message = park(slice_of(1, history=DeliveryHistory(failures=1, first_failed=NOW - 10.0)))
     back = retry_topic.unpark(stored(message), 0, now=7.0, wall_ms=WALL + 60_000, possibly_processed=False)
     assert back.history.first_failed == 7.0 - 70.0
 
 
 def test_it_may_have_been_processed_meanwhile_from_where_it_was_parked() -> None:
-    """A crash between the write to the retry topic and the commit replays it from its lane, too."""
+    """After a crash between the write to the retry topic and the commit it is replayed from its lane, too."""
     assert unpark(stored(park(slice_of(1)))).history.possibly_processed
 
 
 def test_sidecars_of_an_earlier_version_can_read_it() -> None:
-    """They want to be told so by the header itself, while versions are mixed in a group."""
+    """They need the field in the header while a group has several versions."""
     assert json.loads(park(slice_of(1)).headers[-1].value or b"")["doubtful"] is True
 
 

@@ -1,4 +1,4 @@
-"""The number of batches at once at which most gets done is found, whatever is behind the handlers."""
+"""The adaptive limit finds the concurrency with the best throughput."""
 
 import heapq
 import random
@@ -8,18 +8,18 @@ import pytest
 
 from sidecar.core.scheduling.adaptive_limit import AdaptiveLimit
 
-#: seconds that a batch takes, by how many are there
+#: seconds for a batch, by the number in flight
 Service = Callable[[int], float]
 _UNLIMITED = float(1 << 40)
 
 
 def fragile(here: int) -> float:
-    """Serves 16 at once well; beyond that it gets slower by the cube of what is too much."""
+    """Serves 16 at once well; beyond that the time grows with the cube of the excess."""
     return 0.005 * max(1.0, here / 16) ** 3
 
 
 def queue(here: int) -> float:
-    """Serves 16 at once; the others wait."""
+    """Serves 16 at once; others queue."""
     return 0.005 * max(1.0, here / 16)
 
 
@@ -28,13 +28,13 @@ def ample(_here: int) -> float:
 
 
 def varying(service: Service, seed: int) -> Service:
-    """As likely to take little as much: the standard deviation is the mean."""
+    """Exponentially distributed: the standard deviation is the mean."""
     chance = random.Random(seed)
     return lambda here: service(here) * chance.expovariate(1.0)
 
 
 def play(climb: AdaptiveLimit, service: Service, *, workers: int, seconds: float, began: float = 0.0) -> list[int]:
-    """Workers with as much to do as they want. Answers the level after each batch of the second half."""
+    """Workers that always have work. Returns the level after each batch of the second half."""
     now = began
     flying: list[tuple[float, float]] = []
     levels: list[tuple[float, int]] = []
@@ -54,7 +54,7 @@ def median(levels: list[int]) -> int:
 def test_what_slows_down_when_it_is_pushed_is_not_pushed() -> None:
     levels = play(AdaptiveLimit(4.0, _UNLIMITED), fragile, workers=64, seconds=10.0)
     assert 12 <= median(levels) <= 17
-    assert levels[-1] < 24, "far too many, even if only for a try"
+    assert levels[-1] < 24, "far too many, even for a try"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,4 +1,4 @@
-"""How many batches may be in flight, and how many records a second may go."""
+"""Limits on concurrency and rate."""
 
 from sidecar.core.scheduling.budget import Budget
 from sidecar.settings import BudgetSettings
@@ -72,7 +72,7 @@ def test_an_adaptive_limit_starts_low_and_climbs_while_more_at_once_gets_more_do
 
 
 def test_after_a_stall_it_starts_low() -> None:
-    """So that the backlog does not flood what has just recovered."""
+    """So that the backlog does not flood a service that has just recovered."""
     budget = Budget(BudgetSettings(concurrency=100, adaptive=True))
     for batch in range(10_000):
         budget.success(1.0, budget.limit, now=float(batch))
@@ -93,7 +93,7 @@ def test_a_rate_spreads_records_over_time() -> None:
     assert budget.next_token(at + 0.001) is None
 
 
-def test_idle_time_buys_no_flood() -> None:
+def test_idle_time_allows_no_burst() -> None:
     budget = Budget(BudgetSettings(rate=10.0))
     assert budget.allows(0, 1_000_000.0)
     budget.sent(11)

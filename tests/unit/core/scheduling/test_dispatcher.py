@@ -16,7 +16,7 @@ FAILED = DeliveryHistory(failures=1)
 
 
 class Setup:
-    """A dispatcher with lanes whose records arrive when told to."""
+    """A dispatcher, and lanes whose records arrive on call."""
 
     def __init__(
         self, *, records: int = 10, linger: float = 0.0, order: Order = Order.NONE, window: WindowSettings = WIDE
@@ -201,7 +201,7 @@ def test_nothing_past_the_window_goes_until_the_window_moves() -> None:
     assert positions_of(setup.select().slices) == [3, 4]
 
 
-def test_an_incomplete_batch_lingers_for_company() -> None:
+def test_an_incomplete_batch_lingers_for_more_records() -> None:
     setup = Setup(records=10, linger=0.5)
     setup.arrive(setup.lane(0), 3, now=100.0)
     assert setup.dispatcher.select(ANY, 100.4) is None

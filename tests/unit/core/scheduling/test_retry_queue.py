@@ -1,4 +1,4 @@
-"""Records that came back and wait for their next delivery."""
+"""The queue of records that wait for their next delivery."""
 
 import gc
 import weakref

@@ -1,11 +1,11 @@
-"""What a broker says of earlier deliveries, as the records of a lane carry it."""
+"""What lanes do with a broker's counts of earlier deliveries."""
 
 from sidecar.core.state.record_slices import FRESH, POSSIBLY_PROCESSED, DeliveryHistory, redeliveries
 from sidecar.model.records import Chunk
 from tests.kit import frame, lane_state
 
 
-def test_what_the_broker_has_counted_shows_in_attempt_and_speaks_against_nobody() -> None:
+def test_deliveries_that_the_broker_counts_show_in_attempt_and_count_against_no_record() -> None:
     state = lane_state()
     frames = [frame(position) for position in range(4)]
     slices = state.track(Chunk(state.lane, range(4), frames, delivered_before=[0, 2, 2, 1]), 0.0)
@@ -16,7 +16,7 @@ def test_what_the_broker_has_counted_shows_in_attempt_and_speaks_against_nobody(
     ]
     told = [(one.first, one.count, one.attempt, one.possibly_processed) for one in redeliveries(slices)]
     assert told == [(1, 2, 3, True), (3, 1, 2, True)]
-    # Together they answer for all positions, as if they were one.
+    # Together they settle all positions.
     assert [slice_.run for slice_ in slices] == [(0, 1), (1, 3), (3, 4)]
 
 

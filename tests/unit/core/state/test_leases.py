@@ -1,4 +1,4 @@
-"""Batches in the hands of workers: granted, extended, settled, ended."""
+"""Leases: granted, extended, settled, ended."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def settled(leases: Leases[str], lease: Lease[str], outcome: Outcome | None, *pa
 
 
 def ended(leases: Leases[str], lease: Lease[str]) -> RedeliveryGroup:
-    """The lease ends without a word, and its records wait for their next delivery."""
+    """The lease ends without a settlement, and its records wait for their next delivery."""
     group = RedeliveryGroup([*leases.end(lease)], NOW, expired_lease=lease)
     lease.redeliveries.append(group)
     return group
@@ -36,7 +36,7 @@ def leases() -> Leases[str]:
     return Leases(b"boot-and-subscription")
 
 
-def test_what_was_said_record_by_record_is_remembered_as_little_as_one_word_for_all(leases: Leases[str]) -> None:
+def test_neighbours_with_one_outcome_are_remembered_as_one_entry(leases: Leases[str]) -> None:
     lease = granted(leases)
     for index in (3, 0, 4, 2, 1):
         settle(leases, lease, None, Part(index, 1, Outcome.ACK))
@@ -59,7 +59,7 @@ def test_a_lease_id_is_the_prefix_and_a_counter(leases: Leases[str]) -> None:
     assert granted(leases).id == b"boot-and-subscription" + bytes([0, 0, 0, 0, 0, 2])
 
 
-def test_one_word_settles_the_whole_batch(leases: Leases[str]) -> None:
+def test_one_outcome_settles_the_whole_batch(leases: Leases[str]) -> None:
     lease = granted(leases)
     result, whose, (done,) = leases.settle(Settlement(lease.id, Outcome.ACK))
     assert result == SettleResult(lease.id, SettleStatus.SETTLED)
@@ -69,7 +69,7 @@ def test_one_word_settles_the_whole_batch(leases: Leases[str]) -> None:
     assert len(leases) == 0
 
 
-def test_parts_are_settled_as_they_say_and_the_rest_as_the_batch(leases: Leases[str]) -> None:
+def test_parts_are_settled_by_their_outcome_and_the_rest_by_that_of_the_batch(leases: Leases[str]) -> None:
     done = settled(leases, granted(leases), Outcome.ACK, Part(1, 2, Outcome.NACK))
     assert [(each.part.outcome, positions_of(each.slices)) for each in done] == [
         (Outcome.ACK, [0]),
@@ -215,7 +215,7 @@ def test_parts_that_do_not_fit_are_refused_with_what_is_allowed(leases: Leases[s
         leases.check([Settlement(lease.id, Outcome.ACK, parts=(Part(2, 2, Outcome.NACK),))])
 
 
-def test_a_lease_that_can_be_settled_no_more_lets_its_records_go(leases: Leases[str]) -> None:
+def test_a_lease_that_cannot_be_settled_any_more_keeps_no_records(leases: Leases[str]) -> None:
     lease = granted(leases)
     group = ended(leases, lease)
     group.state = RedeliveryState.LEASED

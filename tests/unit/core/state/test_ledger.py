@@ -1,4 +1,4 @@
-"""What is settled in one lane, and so how far the broker may be told."""
+"""What is settled in one lane, and so what can be committed."""
 
 from sidecar.core.state.ledger import Ledger
 from sidecar.model.records import Commit, Run
@@ -13,7 +13,7 @@ def test_the_commit_waits_for_the_first_record_that_is_not_settled() -> None:
     assert ledger.committable(with_beyond=False) == Commit(4)
 
 
-def test_acks_beyond_the_first_unsettled_record_are_told_where_the_broker_keeps_them() -> None:
+def test_acks_beyond_the_first_unsettled_record_are_committed_where_the_broker_keeps_them() -> None:
     ledger = Ledger(10)
     ledger.track(range(10, 20))
     ledger.settle(Run(12, 14))
@@ -22,7 +22,7 @@ def test_acks_beyond_the_first_unsettled_record_are_told_where_the_broker_keeps_
 
 
 def test_a_record_settles_the_gap_before_it() -> None:
-    """Compaction and transaction markers leave gaps: nobody will ever settle what is not there."""
+    """Compaction and transaction markers leave gaps, which nobody settles."""
     ledger = Ledger(0)
     ((_, _, low),) = ledger.track([7, 9])
     assert low == 0
@@ -52,7 +52,7 @@ def test_what_an_earlier_run_settled_is_not_delivered_again() -> None:
     assert ledger.committable(with_beyond=False) == Commit(4)
 
 
-def test_settling_again_what_is_settled_is_no_news() -> None:
+def test_settling_again_changes_nothing() -> None:
     ledger = Ledger(0)
     ledger.track(range(3))
     ledger.settle(Run(0, 3))
@@ -71,7 +71,7 @@ def test_a_commit_that_failed_is_offered_again() -> None:
     assert ledger.committable(with_beyond=True) == Commit(3)
 
 
-def test_what_is_settled_while_a_commit_is_under_way_is_news() -> None:
+def test_what_is_settled_while_a_commit_is_under_way_needs_another_commit() -> None:
     ledger = Ledger(0)
     ledger.track(range(3))
     ledger.settle(Run(0, 1))
@@ -83,8 +83,8 @@ def test_what_is_settled_while_a_commit_is_under_way_is_news() -> None:
     assert ledger.committable(with_beyond=True) == Commit(2)
 
 
-def test_a_low_watermark_that_rises_over_records_settled_before_a_restart_is_news() -> None:
-    """Nothing is left to be settled here, so nothing else would ever cause the commit."""
+def test_a_low_watermark_that_rises_over_records_settled_before_a_restart_is_committed() -> None:
+    """Nothing is left to be settled, so nothing else would cause the commit."""
     ledger = Ledger(0, [Run(3, 5)])
     assert ledger.track([3, 4]) == []
     assert ledger.committable(with_beyond=True) == Commit(5)

@@ -1,16 +1,16 @@
-"""What records may hold in memory, and which lanes must be paused."""
+"""How much memory records may hold, and which lanes must be paused."""
 
 from sidecar.core.state.memory import LaneUsage, Memory
 from sidecar.settings import Bytes, MemorySettings
 
 
 def a_memory(records: int = 1_000) -> Memory:
-    """Of a thousand records: five hundred shared out, five hundred common."""
+    """For a thousand records: five hundred guaranteed, five hundred common."""
     return Memory(MemorySettings(records=records, poll_records=10))
 
 
 def held(**lanes: int) -> list[LaneUsage]:
-    """So many records of each lane; one whose name starts with `retry` is of the retry topic."""
+    """So many records of each lane; names of lanes of the retry topic start with `retry`."""
     return [LaneUsage(name, records, 0, name.startswith("retry")) for name, records in lanes.items()]
 
 
@@ -38,7 +38,7 @@ def test_a_lane_goes_on_when_the_common_part_is_down_to_four_fifths() -> None:
 
 
 def test_lanes_of_the_retry_topic_get_nothing_of_the_common_part() -> None:
-    """What only waits must not take the memory of what can be worked on."""
+    """Records that only wait must not take memory from those that can be processed."""
     assert a_memory().full(held(a=0, retry=250)) == {"retry"}
 
 

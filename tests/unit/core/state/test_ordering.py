@@ -1,4 +1,4 @@
-"""Which records of a lane may go now."""
+"""Which records of a lane may be delivered now."""
 
 from collections.abc import Sequence
 
@@ -98,7 +98,7 @@ def test_a_record_larger_than_a_batch_goes_alone_if_it_is_the_first(order: Order
 
 
 def test_records_of_a_key_come_back_in_order() -> None:
-    """Those that came back later, or first, wait for the earlier ones."""
+    """Whichever came back first: a record waits for the earlier ones of its key."""
     lane = ordering(Order.KEY, [b"a", b"a", b"b"])
     (out,) = take(lane)
     first, second, other = out.singles()
@@ -116,7 +116,7 @@ def test_records_of_a_lane_come_back_in_order() -> None:
     assert [positions_of(part) for part in lane.eligible([first])] == [[0, 1], []]
 
 
-def test_fresh_records_are_forgotten_when_the_lane_goes() -> None:
+def test_fresh_records_are_forgotten_with_their_lane() -> None:
     lane = ordering(Order.KEY, [b"a", b"a", b"b"])
     first = take(lane, 1)
     lane.clear()

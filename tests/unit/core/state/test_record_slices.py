@@ -1,4 +1,4 @@
-"""Records on the move."""
+"""Slices of chunks."""
 
 from sidecar.core.state.record_slices import (
     FRESH,
@@ -56,6 +56,6 @@ def test_a_redelivery_says_which_attempt_it_is_and_whether_it_may_have_been_proc
     )
 
 
-def test_neighbours_with_the_same_past_are_told_of_in_one_range() -> None:
+def test_neighbours_with_the_same_history_share_one_range() -> None:
     past = DeliveryHistory(failures=1)
     assert redeliveries([slice_of(2, history=past), slice_of(3, history=past)]) == (Redelivery(0, 5, 2, False),)

@@ -1,4 +1,4 @@
-"""Answering for records whose lane moved away."""
+"""Settling records whose lane has moved away."""
 
 from sidecar.core.state.lane import LanePhase
 from sidecar.core.state.leases import Lease, Leases
@@ -7,7 +7,7 @@ from tests.kit import lane_state, places_of, slice_of
 
 
 def lease_of_two_lanes(leases: Leases[str]) -> Lease[str]:
-    """Records 0 to 2 are of lane 0, records 3 and 4 of lane 1, which then moves away."""
+    """Records 0 to 2 are of lane 0, 3 and 4 of lane 1, which then moves away."""
     staying, going = lane_state(0), lane_state(1)
     lease = leases.grant("worker", [slice_of(3, state=staying), slice_of(2, state=going)], 0.0, 1.0, 1.0)
     going.phase = LanePhase.GONE
