@@ -30,7 +30,7 @@ class Format:
 
     #: what is allowed, for error messages: `a duration such as 200ms, 5s, 10m or 1h`
     takes: str
-    #: the same in a word or two, for tables
+    #: the same in one or two words, for tables
     short: str
     #: raises `FormatError`
     parse: Callable[[str], Any]

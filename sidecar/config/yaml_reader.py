@@ -198,14 +198,14 @@ def _syntax_error(error: yaml.MarkedYAMLError, locate: Callable[[int], Origin], 
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else 0
     # Quoted text may be part of a password that begins with * or !. Tokens such as '<stream end>' may stay.
-    said = re.sub(r"'([^']*)'", _token_only, (error.problem or error.context or "cannot be read").rstrip("."))
-    if "but found another document" in said:
-        said = "holds more than one document"
-    elif "undefined alias" in said:
-        said = "there is no such alias; a text that begins with * needs quotes"
-    elif "but found '<block mapping start>'" in said:
-        said = "keys of one level begin in one column, and this one does not"
-    sentence = f"{locate(line).text}: is not YAML: {said}"
+    problem = re.sub(r"'([^']*)'", _token_only, (error.problem or error.context or "cannot be read").rstrip("."))
+    if "but found another document" in problem:
+        problem = "holds more than one document"
+    elif "undefined alias" in problem:
+        problem = "there is no such alias; a text that begins with * needs quotes"
+    elif "but found '<block mapping start>'" in problem:
+        problem = "keys of one level begin in one column, and this one does not"
+    sentence = f"{locate(line).text}: is not YAML: {problem}"
     lines = text.splitlines()
     written = lines[line - 1] if 0 < line <= len(lines) else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:

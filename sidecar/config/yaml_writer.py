@@ -120,9 +120,9 @@ def comment(text: str, indent: str) -> Iterator[str]:
 
 def _takes_remark(field: Field[Any], hint: Any) -> str:
     """What a key takes, unless its value or its description says so already."""
-    said = takes(field, hint)
-    named = all(f"`{word}`" in field.metadata["doc"] for word in re.split(", | or ", said))
-    return "" if named or said.startswith(_OBVIOUS) else f" ({said})"
+    remark = takes(field, hint)
+    named = all(f"`{word}`" in field.metadata["doc"] for word in re.split(", | or ", remark))
+    return "" if named or remark.startswith(_OBVIOUS) else f" ({remark})"
 
 
 def _written(hint: Any, value: Any) -> str:

@@ -73,7 +73,7 @@ class ConsumeStream:
         self._outbox.close()
 
     async def run(self, first: pb.ConsumeRequest, welcome: Callable[[bytes], pb.Welcome]) -> None:
-        """Returns when the client has left in order; is cancelled when it is gone."""
+        """Returns when the client has ended its stream in order; is cancelled when the client is gone."""
         how = SessionEnd.LOST
         tasks: list[asyncio.Task[None]] = []
         try:

@@ -182,8 +182,8 @@ _LOCAL_KEEPALIVE = [
 
 
 def _network_keepalive(silence: float) -> list[tuple[str, int]]:
-    """A client on another machine may vanish without a word: ping it after half of `silence` (seconds), and close the
-    connection if the other half passes without an answer. A connection without calls is closed after `silence`, too."""
+    """For clients on other machines, which may vanish without closing their connections: ping after half of `silence`
+    (seconds), and close a connection if the other half passes without a response, or after `silence` without calls."""
     half = max(int(silence * 500), 1)
     return [
         ("grpc.keepalive_time_ms", half),

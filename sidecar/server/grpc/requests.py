@@ -12,7 +12,7 @@ from sidecar.model.records import Credit, Outcome, Part, Settlement
 MAX_REASON = 1_024
 #: seconds; due times are stored in milliseconds and must stay representable
 MAX_RETRY_AFTER = 366 * 86_400.0
-#: bytes; what gRPC clients accept unless told otherwise
+#: bytes; what gRPC clients accept by default
 DEFAULT_MESSAGE_BYTES = 4 << 20
 #: bytes; below this hardly any record would fit, and a record that fits no client is dead-lettered
 MIN_MESSAGE_BYTES = 4_096

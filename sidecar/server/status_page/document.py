@@ -104,9 +104,9 @@ def _header(facts: Facts) -> Html:
 
 def _troubles(found: Sequence[Advice], facts: Facts) -> Html:
     if not found:
-        look = [one.status.name for one in facts.subscriptions if hint(one)]
-        names = ", ".join(look[:3]) + (" and others" if len(look) > 3 else "")
-        verdict = f"Nothing is wrong, but have a look at {names}" if look else "All is well – nothing needs you"
+        notable = [one.status.name for one in facts.subscriptions if hint(one)]
+        names = ", ".join(notable[:3]) + (" and others" if len(notable) > 3 else "")
+        verdict = f"Nothing is wrong, but have a look at {names}" if notable else "All is well – nothing needs you"
         if facts.status.draining:
             verdict = "Stopping in order"
         return tag("section", tag("h2", f"{verdict}."), class_="calm", id="verdict")
