@@ -11,7 +11,7 @@ from sidecar.brokers.local.retention import Retention
 from sidecar.model.records import Commit, Lane, Message, Run
 from tests.brokers.harness import numbered
 from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
-from tests.promises.timing import until
+from tests.promises.adjustable_time import until
 
 LANE = Lane("topic", 0)
 #: so large that each publish makes a block of its own

@@ -14,7 +14,7 @@ from sidecar.subscription import dead_letters
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.pulsar import name, running
 from tests.promises.audit import Audit
-from tests.promises.timing import until
+from tests.promises.adjustable_time import until
 from tests.promises.worker import Worker
 from tests.servers.pulsar import PulsarServer
 

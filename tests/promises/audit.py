@@ -1,4 +1,4 @@
-"""Holds every commit of every test against promise 1, from outside: by what workers said and what the broker took."""
+"""Checks every commit of every test against promise 1, by what workers settled and what the broker stored."""
 
 import json
 from bisect import bisect_left, insort
@@ -8,35 +8,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from sidecar.core.failures import retry_topic
 from sidecar.model.records import Commit, Lane, Message, Place, Run
 
-#: a record by its lane and position
-Spot = tuple[Lane, int]
+#: lane and position of a record
+RecordId = tuple[Lane, int]
 
 
 class Audit:
-    """What was published, what became of it, and every commit that ran ahead of that."""
+    """What was published, how it was settled, and every commit that covers a record which is not settled."""
 
     def __init__(self) -> None:
         #: values by position
         self.published: dict[Lane, dict[int, bytes | None]] = defaultdict(dict)
-        self.acked: set[Spot] = set()
-        self.dead: set[Spot] = set()
+        self.acked: set[RecordId] = set()
+        self.dead: set[RecordId] = set()
         #: where each record was parked, oldest first
-        self.parked: dict[Spot, list[Spot]] = defaultdict(list)
-        #: what the user chose to lose: dropped, or skipped by a seek
-        self.given_up: set[Spot] = set()
+        self.parked: dict[RecordId, list[RecordId]] = defaultdict(list)
+        #: lost by the choice of the user: discarded, or skipped by a seek
+        self.given_up: set[RecordId] = set()
         self.violations: list[str] = []
-        self._origins: dict[Spot, Spot] = {}
+        self._origins: dict[RecordId, RecordId] = {}
         #: positions that no commit has covered yet, ascending
         self._unchecked: dict[Lane, list[int]] = defaultdict(list)
-        self._unsettled: dict[str, list[Spot]] = defaultdict(list)
+        self._unsettled: dict[str, list[RecordId]] = defaultdict(list)
 
-    def published_to(self, topic: str, messages: Sequence[Message], places: Sequence[Place]) -> None:
-        """The broker has these."""
+    def record_published(self, topic: str, messages: Sequence[Message], places: Sequence[Place]) -> None:
+        """The broker has stored these."""
         for message, place in zip(messages, places, strict=True):
-            spot = Lane(topic, place.lane), place.position
-            self.published[spot[0]][spot[1]] = message.value
-            insort(self._unchecked[spot[0]], spot[1])
-            self._unsettled[topic].append(spot)
+            record_id = Lane(topic, place.lane), place.position
+            self.published[record_id[0]][record_id[1]] = message.value
+            insort(self._unchecked[record_id[0]], record_id[1])
+            self._unsettled[topic].append(record_id)
             headers = {header.name: header.value or b"" for header in message.headers}
             if "offramp-id" in headers:
                 origin, lane, position = headers["offramp-id"].decode().rsplit("/", 2)
@@ -44,18 +44,18 @@ class Audit:
             elif retry_topic.HEADER in headers:
                 said = json.loads(headers[retry_topic.HEADER])
                 came_from = Lane(said["topic"], said["lane"]), said["position"]
-                self._origins[spot] = came_from
-                self.parked[came_from].append(spot)
+                self._origins[record_id] = came_from
+                self.parked[came_from].append(record_id)
 
-    def skipped(self, lane: Lane, position: int) -> None:
-        """A seek went there: what lies before is the user's choice."""
+    def record_skipped(self, lane: Lane, position: int) -> None:
+        """A seek went to the position: the user gave up what lies before it."""
         self.given_up.update((lane, before) for before in self.published[lane] if before < position)
 
-    def dropped(self, spots: Iterable[Spot]) -> None:
-        self.given_up.update(spots)
+    def record_dropped(self, record_ids: Iterable[RecordId]) -> None:
+        self.given_up.update(record_ids)
 
-    def commits(self, commits: Mapping[Lane, Commit]) -> None:
-        """The broker is told so now."""
+    def check_commit(self, commits: Mapping[Lane, Commit]) -> None:
+        """Call before the broker is given the commits."""
         for lane, commit in commits.items():
             unchecked = self._unchecked[lane]
             for start, stop in reversed((Run(0, commit.position), *commit.beyond)):
@@ -63,22 +63,22 @@ class Audit:
                 early = [position for position in unchecked[covered] if not self.is_settled((lane, position))]
                 if early:
                     self.violations.append(f"{lane}: {commit} covers records that are not settled: {early}")
-                # What is settled stays so.
+                # Settled records stay settled: they need no second check.
                 del unchecked[covered]
 
-    def is_settled(self, spot: Spot) -> bool:
-        origin = self._origins.get(spot, spot)
-        if origin in self.acked or origin in self.dead or spot in self.given_up:
+    def is_settled(self, record_id: RecordId) -> bool:
+        origin = self._origins.get(record_id, record_id)
+        if origin in self.acked or origin in self.dead or record_id in self.given_up:
             return True
         parked = self.parked.get(origin, [])
-        # A parked record settles its origin. A record of the retry topic itself must have got further than that.
-        return bool(parked) if origin == spot else spot in parked[:-1]
+        # Parking settles the original. A record of the retry topic is settled only by being parked once more.
+        return bool(parked) if origin == record_id else record_id in parked[:-1]
 
-    def unsettled(self, topic: str) -> list[Spot]:
-        """Records of a topic of which nobody knows what became of them in the end."""
+    def unsettled(self, topic: str) -> list[RecordId]:
+        """Records of a topic that are not acked, dead-lettered or given up yet. Parked ones are still to come."""
         self._unsettled[topic] = [
-            spot
-            for spot in self._unsettled[topic]
-            if spot not in self.acked and spot not in self.dead and spot not in self.given_up
+            record_id
+            for record_id in self._unsettled[topic]
+            if record_id not in self.acked and record_id not in self.dead and record_id not in self.given_up
         ]
         return self._unsettled[topic]

@@ -4,14 +4,14 @@ import pytest
 
 from sidecar.brokers.kafka.options import GroupProtocol
 from tests.brokers.kafka import KafkaHarness
-from tests.promises.rebalance import RebalanceIsSafe
-from tests.promises.stage import Harness
+from tests.promises.harnesses import Harness
 from tests.promises.suite import Promises
+from tests.promises.suite.rebalance_is_safe import RebalanceIsSafe
 from tests.servers.kafka import KafkaServer
 
 
 class TestKafka(Promises):
-    """With groups that the broker shares out (KIP-848)."""
+    """With groups that the broker assigns (KIP-848)."""
 
     @pytest.fixture
     def harness(self, kafka: KafkaServer) -> Harness:
@@ -19,7 +19,7 @@ class TestKafka(Promises):
 
 
 class TestClassicKafka(RebalanceIsSafe):
-    """With groups that share out themselves."""
+    """With groups that assign themselves."""
 
     @pytest.fixture
     def harness(self, kafka: KafkaServer) -> Harness:

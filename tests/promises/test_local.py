@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises.harnesses import LocalHarness
-from tests.promises.stage import Harness
+from tests.promises.harnesses import Harness, LocalHarness
 from tests.promises.suite import Promises
 
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.promises.harnesses import MemoryHarness, shared_memory
-from tests.promises.rebalance import RebalanceIsSafe
-from tests.promises.stage import Harness
+from tests.promises.harnesses import Harness, MemoryHarness, rebalancing_memory
 from tests.promises.suite import Promises
+from tests.promises.suite.rebalance_is_safe import RebalanceIsSafe
 
 
 class TestMemory(Promises):
@@ -19,4 +18,4 @@ class TestSharedMemory(RebalanceIsSafe):
 
     @pytest.fixture
     def harness(self) -> Harness:
-        return shared_memory()
+        return rebalancing_memory()

@@ -7,18 +7,18 @@ import pytest
 
 from sidecar.brokers.pulsar.options import SubscriptionType
 from tests.brokers.pulsar import PulsarHarness
-from tests.promises.drains import DrainIsOrderly
-from tests.promises.nothing_is_lost import NothingIsLost
-from tests.promises.order import OrderAsChosen
-from tests.promises.rebalance import RebalanceIsSafe
-from tests.promises.restarts import ARestartForgetsLittle
-from tests.promises.stage import Harness
+from tests.promises.harnesses import Harness
 from tests.promises.suite import Promises
+from tests.promises.suite.drain_is_orderly import DrainIsOrderly
+from tests.promises.suite.nothing_is_lost import NothingIsLost
+from tests.promises.suite.order_as_chosen import OrderAsChosen
+from tests.promises.suite.rebalance_is_safe import RebalanceIsSafe
+from tests.promises.suite.restart_forgets_little import RestartForgetsLittle
 from tests.servers.pulsar import PulsarServer
 
 
-class WhoGetsWhat(NothingIsLost, OrderAsChosen, RebalanceIsSafe, ARestartForgetsLittle, DrainIsOrderly):
-    """The promises that depend on it. The others are the same with all types: all of them are long."""
+class WhoGetsWhat(NothingIsLost, OrderAsChosen, RebalanceIsSafe, RestartForgetsLittle, DrainIsOrderly):
+    """The promises that depend on the type of subscription. The others are the same for all types."""
 
 
 Some: Any = Promises if os.environ.get("OFFRAMP_TEST_LONG") else WhoGetsWhat

@@ -1,4 +1,4 @@
-"""A worker that does what the test says."""
+"""A worker that a test controls."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,11 +21,11 @@ from sidecar.model.records import (
 )
 from sidecar.model.wire import decode_frame
 from sidecar.subscription.subscription import Subscription
-from tests.promises.audit import Audit, Spot
-from tests.promises.timing import now, until
+from tests.promises.adjustable_time import now, until
+from tests.promises.audit import Audit, RecordId
 
-#: the value of records that only go around: every worker acks them, and no test sees them
-AROUND = b"around"
+#: the value of records of `Environment.round_trip`: every worker acks them, and no test sees them
+ROUND_TRIP = b"around"
 
 Handler = Callable[["Batch"], object]
 
@@ -38,9 +38,9 @@ class Batch:
     audit: Audit
     delivery: Delivery
     records: list[Record]
-    #: when it came
+    #: time of arrival on the clock of the loop
     at: float
-    #: what was said of it, and the answers
+    #: the results of each settle
     results: list[SettleResult] = field(default_factory=list)
 
     @property
@@ -48,7 +48,7 @@ class Batch:
         return [record.value or b"" for record in self.records]
 
     @property
-    def spots(self) -> list[Spot]:
+    def record_ids(self) -> list[RecordId]:
         return [(Lane(self.delivery.topic, record.lane), record.position) for record in self.records]
 
     @property
@@ -57,7 +57,7 @@ class Batch:
 
     @property
     def attempts(self) -> list[int]:
-        """Of each record."""
+        """The attempt of each record."""
         attempts = [1] * len(self.records)
         for told in self.delivery.redeliveries:
             attempts[told.first : told.first + told.count] = [told.attempt] * told.count
@@ -65,22 +65,22 @@ class Batch:
 
     @property
     def attempt(self) -> int:
-        """Of all records, which must be alike."""
+        """The attempt of all records, which must be equal."""
         (attempt,) = set(self.attempts)
         return attempt
 
     @property
-    def doubts(self) -> list[bool]:
-        """Whether each record may have been processed before."""
-        doubts = [False] * len(self.records)
+    def possibly_processed_flags(self) -> list[bool]:
+        """Of each record."""
+        possibly_processed_flags = [False] * len(self.records)
         for told in self.delivery.redeliveries:
-            doubts[told.first : told.first + told.count] = [told.possibly_processed] * told.count
-        return doubts
+            possibly_processed_flags[told.first : told.first + told.count] = [told.possibly_processed] * told.count
+        return possibly_processed_flags
 
     @property
-    def is_doubtful(self) -> bool:
-        """All records may have been processed before, or none."""
-        (doubt,) = set(self.doubts)
+    def possibly_processed(self) -> bool:
+        """The flag of all records, which must be equal."""
+        (doubt,) = set(self.possibly_processed_flags)
         return doubt
 
     def ack(self) -> SettleResult:
@@ -112,13 +112,15 @@ class Batch:
                 outcomes[part.first : part.first + part.count] = [part.outcome] * part.count
             for stale in result.stale:
                 outcomes[stale.first : stale.first + stale.count] = [None] * stale.count
-            acked = (spot for spot, said in zip(self.spots, outcomes, strict=True) if said is Outcome.ACK)
+            acked = (
+                record_id for record_id, said in zip(self.record_ids, outcomes, strict=True) if said is Outcome.ACK
+            )
             self.audit.acked.update(acked)
         return result
 
 
 class Worker:
-    """One session. Batches wait to be taken by `next`, or go to a handler."""
+    """One session. Batches go to the handler, if there is one; `next` returns them in order in any case."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class Worker:
     ) -> None:
         self.subscription = subscription
         self.handler = handler
-        #: all that ever came
+        #: all that were delivered
         self.batches: list[Batch] = []
         self.notices: list[Notice] = []
         self._audit = audit
@@ -149,25 +151,25 @@ class Worker:
     def deliver(self, delivery: Delivery) -> None:
         records = [decode_frame(frame) for frame in delivery.frames]
         batch = Batch(self.subscription, self._audit, delivery, records, now())
-        if records[0].value != AROUND:
+        if records[0].value != ROUND_TRIP:
             self.batches.append(batch)
-        # As a stream does: it is handed over in one turn of the loop and written in another.
+        # As a stream does: delivered in one turn of the loop, written in another.
         asyncio.get_running_loop().call_soon(self._got, batch)
 
     def notify(self, notice: Notice) -> None:
         self.notices.append(notice)
 
-    def told(self, kind: NoticeKind) -> list[Notice]:
+    def notices_of(self, kind: NoticeKind) -> list[Notice]:
         return [notice for notice in self.notices if notice.kind is kind]
 
     @property
-    def untaken(self) -> int:
-        """Batches that came and that no test has looked at."""
+    def unread(self) -> int:
+        """How many batches `next` has not returned yet."""
         return len(self.batches) - self._taken
 
     async def next(self) -> Batch:
-        """The next batch, also one that came long ago."""
-        await until(lambda: self.untaken, "a batch comes")
+        """The next batch, whenever it was delivered."""
+        await until(lambda: self.unread, "a batch comes")
         self._taken += 1
         return self.batches[self._taken - 1]
 
@@ -175,12 +177,12 @@ class Worker:
         return [await self.next() for _ in range(batches)]
 
     def forget(self) -> None:
-        """Look only at what comes from now on."""
+        """Drop the batches delivered so far."""
         self.batches.clear()
         self._taken = 0
 
     def die(self) -> None:
-        """As with kill -9."""
+        """End the session as kill -9 does."""
         self.session.end(SessionEnd.LOST)
 
     def leave(self) -> None:
@@ -188,7 +190,7 @@ class Worker:
 
     def _got(self, batch: Batch) -> None:
         self.subscription.written([batch.lease])
-        if batch.records[0].value == AROUND:
+        if batch.records[0].value == ROUND_TRIP:
             batch.ack()
         elif self.handler is not None and not self.session.ended:
             self.handler(batch)

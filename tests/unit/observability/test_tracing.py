@@ -23,7 +23,7 @@ from sidecar.settings import BatchSettings, RetrySettings, Seconds, Subscription
 from sidecar.subscription.subscription import Subscription
 from tests.memory_broker import MemoryBroker
 from tests.promises.audit import Audit
-from tests.promises.timing import until
+from tests.promises.adjustable_time import until
 from tests.promises.worker import Worker
 from tests.unit.server.grpc.service_kit import run
 

@@ -14,7 +14,7 @@ from sidecar.settings import BrokerSettings, HttpSettings, ListenSettings, Setti
 from sidecar.subscription.subscription import Subscription
 from tests.memory_broker import MemoryBroker, MemorySource
 from tests.promises.audit import Audit
-from tests.promises.timing import until
+from tests.promises.adjustable_time import until
 from tests.promises.worker import Worker
 from tests.unit.server.grpc.service_kit import in_loop
 

@@ -18,7 +18,7 @@ from sidecar.subscription import dead_letters
 from sidecar.subscription.subscription import Subscription
 from tests.kit import subscription_settings
 from tests.memory_broker import MemoryBroker
-from tests.promises.timing import until
+from tests.promises.adjustable_time import until
 from tests.unit.server.grpc.service_kit import in_loop
 
 

@@ -1,4 +1,4 @@
-"""A broker with somebody who watches what is asked of it, and who can make it fail."""
+"""A broker that records what is asked of it, and fails when a test says so."""
 
 import asyncio
 from collections import defaultdict
@@ -7,34 +7,34 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from sidecar.brokers.base import Broker, LaneEnd, Polled, SeekTarget, Source, SourceSpec
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Chunk, Commit, Lane, Message, Place, Run
+from tests.promises.adjustable_time import hold_time
 from tests.promises.audit import Audit
-from tests.promises.timing import standing_still
 
 
-class WatchedBroker(Broker):
-    """Everything goes to the broker behind it, unless a fault was put in its way."""
+class InstrumentedBroker(Broker):
+    """Passes everything to the broker behind it, unless a test injected a fault."""
 
     def __init__(self, inner: Broker, audit: Audit) -> None:
         self.traits = inner.traits
         self.facts = inner.facts
         self.inner = inner
         self.audit = audit
-        #: publishing to these topics fails so
+        #: by topic, the error that publishing to it raises
         self.publish_faults: dict[str, BrokerError] = {}
-        #: every commit fails so
+        #: the error that every commit raises
         self.commit_fault: BrokerError | None = None
-        #: publishes that failed, by topic
+        #: failed publishes by topic
         self.failed_publishes: dict[str, int] = defaultdict(int)
         self.failed_commits = 0
-        #: the newest for each lane that the broker has
+        #: the newest commit of each lane that the broker has
         self.committed: dict[Lane, Commit] = {}
-        self.sources: list[WatchedSource] = []
+        self.sources: list[InstrumentedSource] = []
 
     async def open(self) -> None:
         await self.inner.open()
 
-    def subscribe(self, spec: SourceSpec) -> "WatchedSource":
-        source = WatchedSource(self, self.inner.subscribe(spec))
+    def subscribe(self, spec: SourceSpec) -> "InstrumentedSource":
+        source = InstrumentedSource(self, self.inner.subscribe(spec))
         self.sources.append(source)
         return source
 
@@ -42,13 +42,13 @@ class WatchedBroker(Broker):
         if topic in self.publish_faults:
             self.failed_publishes[topic] += 1
             raise self.publish_faults[topic]
-        with standing_still():
+        with hold_time():
             places = await self.inner.publish(topic, messages)
-        self.audit.published_to(topic, messages, places)
+        self.audit.record_published(topic, messages, places)
         return places
 
     async def ensure_topic(self, topic: str, lanes: int) -> None:
-        with standing_still():
+        with hold_time():
             await self.inner.ensure_topic(topic, lanes)
 
     async def lane_ends(self, topic: str) -> Mapping[Lane, LaneEnd]:
@@ -61,38 +61,38 @@ class WatchedBroker(Broker):
         await self.inner.close()
 
 
-class WatchedSource(Source):
-    def __init__(self, broker: WatchedBroker, inner: Source) -> None:
+class InstrumentedSource(Source):
+    def __init__(self, broker: InstrumentedBroker, inner: Source) -> None:
         self._broker = broker
         self.inner = inner
-        #: what was asked, in order
+        #: names of the calls, in order
         self.calls: list[str] = []
-        #: records that came, by lane
+        #: polled records by lane
         self.polled: dict[Lane, int] = defaultdict(int)
         self.paused: set[Lane] = set()
-        #: whether what the broker says reaches the sidecar
-        self.hears = asyncio.Event()
-        self.hears.set()
+        #: cleared: what the broker sends does not reach the sidecar
+        self.connected = asyncio.Event()
+        self.connected.set()
 
     async def open(self) -> None:
         self.calls.append("open")
-        with standing_still():
+        with hold_time():
             await self.inner.open()
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
         self.calls.append("poll")
         polled = await self.inner.poll(max_records, max_bytes, timeout)
-        await self.hears.wait()
+        await self.connected.wait()
         for chunk in polled.chunks:
             self.polled[chunk.lane] += len(chunk.frames)
         return polled
 
     async def commit(self, commits: Mapping[Lane, Commit]) -> None:
-        self._broker.audit.commits(commits)
+        self._broker.audit.check_commit(commits)
         if self._broker.commit_fault is not None:
             self._broker.failed_commits += 1
             raise self._broker.commit_fault
-        with standing_still():
+        with hold_time():
             await self.inner.commit(commits)
         self.calls.append("commit")
         self._broker.committed.update(commits)
@@ -112,10 +112,10 @@ class WatchedSource(Source):
         await self.inner.resume(lanes)
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        with standing_still():
+        with hold_time():
             positions = await self.inner.seek(lanes)
         for lane, position in positions.items():
-            self._broker.audit.skipped(lane, position)
+            self._broker.audit.record_skipped(lane, position)
             self._broker.committed[lane] = Commit(position)
         return positions
 

@@ -1,4 +1,4 @@
-"""The broker in memory with sidecars that share the lanes of a group: what a rebalance does, without a server."""
+"""The broker in memory with lanes that move between the sidecars of a group, as in a rebalance of Kafka."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -9,16 +9,16 @@ from sidecar.model.errors import LaneGone
 from sidecar.model.records import Commit, Lane
 from tests.memory_broker import MemoryBroker, MemoryOptions, MemorySource
 
-#: seconds that a revoked lane may be kept
+#: seconds for which a revoked lane may be kept
 GRACE = 3.0
 
 
-class SharedSource(MemorySource):
+class RebalancingSource(MemorySource):
     """A member of its group."""
 
-    broker: "SharedBroker"
+    broker: "RebalancingBroker"
 
-    def __init__(self, broker: "SharedBroker", spec: SourceSpec) -> None:
+    def __init__(self, broker: "RebalancingBroker", spec: SourceSpec) -> None:
         super().__init__(broker, spec)
         self.broker = broker
         #: revoked and not yet released
@@ -54,7 +54,7 @@ class SharedSource(MemorySource):
         asyncio.get_running_loop().call_later(GRACE, self.let_go, lanes)
 
     def lose(self) -> None:
-        """All lanes go to the others at once, and this member hears of it afterwards: it is thought dead, for good."""
+        """Give all lanes to the others at once, as if this member were dead; it is told afterwards."""
         self.broker.members.remove(self)
         others = self.broker.members
         lanes = sorted({*self.readings, *self.leaving})
@@ -72,8 +72,8 @@ class SharedSource(MemorySource):
         self.broker.share_out(self.spec.group)
 
 
-class SharedBroker(MemoryBroker):
-    """Lanes of one group are shared out evenly among its sources, as with a consumer group of Kafka.
+class RebalancingBroker(MemoryBroker):
+    """Shares the lanes of its one group out evenly among its sources, as a consumer group of Kafka does.
 
     One group for each broker is enough for a test.
     """
@@ -82,14 +82,14 @@ class SharedBroker(MemoryBroker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.members: list[SharedSource] = []
-        self.owners: dict[Lane, SharedSource] = {}
+        self.members: list[RebalancingSource] = []
+        self.owners: dict[Lane, RebalancingSource] = {}
 
-    def subscribe(self, spec: SourceSpec) -> SharedSource:
-        return SharedSource(self, spec)
+    def subscribe(self, spec: SourceSpec) -> RebalancingSource:
+        return RebalancingSource(self, spec)
 
     def enter(self, source: MemorySource) -> None:
-        assert isinstance(source, SharedSource)
+        assert isinstance(source, RebalancingSource)
         self._sources.append(source)
         self.members.append(source)
 
@@ -99,7 +99,7 @@ class SharedBroker(MemoryBroker):
             self.members.remove(source)
 
     def share_out(self, group: str) -> None:
-        """Every lane to its member, as soon as the one that has it lets go."""
+        """Give every lane to its member as soon as its present owner releases it."""
         if not self.members:
             return
         topics = self.members[0].topics
@@ -113,6 +113,6 @@ class SharedBroker(MemoryBroker):
             if lane not in self.owners:
                 self.give(lane, member)
 
-    def give(self, lane: Lane, member: SharedSource) -> None:
+    def give(self, lane: Lane, member: RebalancingSource) -> None:
         self.owners[lane] = member
         member.assign(self.lane(lane))

@@ -1,31 +1,31 @@
-"""The twelve promises, and which of them a broker gives up and why. `docs/semantics.md` shows the same table."""
+"""The twelve promises, and which of them a broker cannot keep and why. `docs/semantics.md` shows the same table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.brokers.base import Traits
 
-#: the numbers are those of docs/semantics.md; the file is where the tests are
+#: by their number in docs/semantics.md: name, and module of `tests.promises.suite`
 PROMISES = {
     1: ("nothing is lost", "nothing_is_lost"),
-    2: ("a nack replays", "a_nack_replays"),
-    3: ("truthful answers", "settles"),
-    4: ("order as chosen", "order"),
-    5: ("one slow record holds up nobody", "slow_records"),
-    6: ("workers are not bound to lanes", "workers"),
-    7: ("bounded memory", "bounds"),
-    8: ("rebalance is safe", "rebalance"),
-    9: ("a restart forgets little", "restarts"),
-    10: ("orderly drain", "drains"),
-    11: ("poison is isolated", "poison"),
-    12: ("an outage is not poison", "outage"),
+    2: ("a nack replays", "nack_replays"),
+    3: ("truthful answers", "settle_is_truthful"),
+    4: ("order as chosen", "order_as_chosen"),
+    5: ("one slow record holds up nobody", "slow_record_holds_up_nobody"),
+    6: ("workers are not bound to lanes", "workers_not_bound_to_lanes"),
+    7: ("bounded memory", "memory_is_bounded"),
+    8: ("rebalance is safe", "rebalance_is_safe"),
+    9: ("a restart forgets little", "restart_forgets_little"),
+    10: ("orderly drain", "drain_is_orderly"),
+    11: ("poison is isolated", "poison_is_isolated"),
+    12: ("an outage is not poison", "outage_is_not_poison"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class Exemption:
     promises: tuple[int, ...]
-    #: what is given up of them, and why
+    #: what is not kept of them, and why
     reason: str
 
 
@@ -34,32 +34,32 @@ _SHARED = (
 )
 _SOUGHT = "A lane that is shared cannot be moved by one of its sidecars."
 
-#: by the trait that a broker would need
-GIVEN_UP = {
-    "keeps_acks_beyond": GivenUp(
+#: by the trait that a broker lacks
+EXEMPTIONS = {
+    "keeps_acks_beyond": Exemption(
         (9,),
         "The broker keeps one position for each lane: a restart forgets acks beyond it, and replays those records.",
     ),
-    "rebalances": GivenUp(
+    "rebalances": Exemption(
         (8,),
         "A lane never moves to another sidecar. The rules of the core are tested all the same, on a broker in memory "
         "whose lanes move, and in the simulation.",
     ),
-    "lanes_are_exclusive": GivenUp(
+    "lanes_are_exclusive": Exemption(
         (4,), "Sidecars share a lane, so that order `key` and `lane` hold within one sidecar only."
     ),
-    "seeks": GivenUp((8,), "A lane cannot be moved, so that there is no earlier epoch to commit for."),
-    "reads_ranges": GivenUp((1,), "Dead letters are written and can be consumed, but not listed."),
-    "tells_first_deliveries": GivenUp(
+    "seeks": Exemption((8,), "A lane cannot be moved, so that there is no earlier epoch to commit for."),
+    "reads_ranges": Exemption((1,), "Dead letters are written and can be consumed, but not listed."),
+    "tells_first_deliveries": Exemption(
         (2,),
         "The broker does not tell what another sidecar had in hand before, so that `possibly_processed` is set for "
         "every record.",
     ),
     # Nothing is given up: the window is measured in records and bytes.
-    "positions_count_records": GivenUp((), "A distance of positions says nothing about the records in between."),
+    "positions_count_records": Exemption((), "A distance of positions says nothing about the records in between."),
 }
-#: what to say of a broker instead
-OTHER_REASONS = {
+#: reasons that differ by broker
+REASONS_BY_BROKER = {
     ("pulsar failover", "rebalances"): (
         "Pulsar moves a lane to another sidecar without telling the first: what that had in hand comes again at the "
         "second, flagged, and its late acks still count."
@@ -75,28 +75,28 @@ OTHER_REASONS = {
         "Sidecars share a lane: order `lane` is refused by `offramp lint`. Order `key` is kept across sidecars."
     ),
 }
-#: by the broker that keeps nothing when it stops; to its suite, the process is what a server is to others
-NOT_DURABLE = {"memory": GivenUp((1, 9), "It forgets everything when its process ends. It is for tests.")}
+#: brokers that keep nothing when their process ends. In their suite the process goes on, as a server would
+NOT_DURABLE = {"memory": Exemption((1, 9), "It forgets everything when its process ends. It is for tests.")}
 
 
-def why_not(traits: Traits, needed: str) -> str:
-    """Why a broker with these traits is let off a test that needs one; empty if it is not."""
-    return "" if getattr(traits, needed) else GIVEN_UP[needed].reason
+def exemption_reason(traits: Traits, needed: str) -> str:
+    """Why a broker with these traits skips a test that needs one; empty if it does not."""
+    return "" if getattr(traits, needed) else EXEMPTIONS[needed].reason
 
 
 def table(brokers: Mapping[str, Traits]) -> str:
-    """Promise by broker, with the reasons as footnotes, as docs/semantics.md shows it."""
+    """Promises by broker, with the reasons as footnotes, as docs/semantics.md shows them."""
     reasons: list[str] = []
 
     def cell(promise: int, broker: str, traits: Traits) -> str:
         missing = [
-            replace(given_up, reason=OTHER_REASONS.get((broker, trait), given_up.reason))
-            for trait, given_up in GIVEN_UP.items()
+            replace(exemption, reason=REASONS_BY_BROKER.get((broker, trait), exemption.reason))
+            for trait, exemption in EXEMPTIONS.items()
             if not getattr(traits, trait)
         ]
         if broker in NOT_DURABLE:
             missing.append(NOT_DURABLE[broker])
-        notes = [given_up.reason for given_up in missing if promise in given_up.promises]
+        notes = [exemption.reason for exemption in missing if promise in exemption.promises]
         reasons.extend(reason for reason in notes if reason not in reasons)
         return "– " + " ".join(_NOTES[reasons.index(reason)] for reason in notes) if notes else "✓"
 

@@ -1,4 +1,4 @@
-"""What docs/semantics.md says of the promises is what the suite does."""
+"""docs/semantics.md agrees with the suite."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from sidecar.brokers.kafka import KafkaOptions
 from sidecar.brokers.local import LocalOptions
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
 from tests.memory_broker import MemoryOptions
-from tests.promises.traits import PROMISES, table
+from tests.promises.exemptions import PROMISES, table
 
 ROOT = Path(__file__).parents[2]
 BROKERS = {
@@ -34,6 +34,6 @@ def test_every_promise_has_a_section_that_names_its_tests() -> None:
     sections = dict(re.findall(r"^## (\d+)\. (.*?)(?=^## |\Z)", _semantics(), flags=re.MULTILINE | re.DOTALL))
     assert [int(number) for number in sections] == [*PROMISES]
     for number, (_, module) in PROMISES.items():
-        file = f"tests/promises/{module}.py"
+        file = f"tests/promises/suite/{module}.py"
         assert (ROOT / file).is_file()
         assert f"`{file}`" in sections[str(number)]
