@@ -5,8 +5,8 @@ import sys
 
 from sidecar.model.records import Order
 from tests.simulation.campaign import ENOUGH, LEAST_SHARE, campaign
-from tests.simulation.exercises import EXPECTED
-from tests.simulation.history import Told, run
+from tests.simulation.coverage import EXPECTED
+from tests.simulation.history import Result, run
 
 #: events of a failed history that are shown
 _TAIL = 60
@@ -31,8 +31,8 @@ def main() -> int:
         progress=_Progress(arguments.histories),
     )
     print(findings.table())
-    for told in findings.failures:
-        _show(told, order)
+    for result in findings.failures:
+        _show(result, order)
     neglected = findings.neglected(EXPECTED) if order is None and findings.histories >= ENOUGH else []
     for name in neglected:
         print(f"exercised in less than {LEAST_SHARE:.0%} of the histories: {name}")
@@ -43,25 +43,25 @@ def main() -> int:
 
 
 def _one(seed: int, order: Order | None) -> int:
-    told = run(seed, order)
-    if told.violation:
-        _show(told, order)
+    result = run(seed, order)
+    if result.violation:
+        _show(result, order)
         return 1
-    print(f"seed {seed}: {told.events} events, all promises kept")
+    print(f"seed {seed}: {result.events} events, all promises kept")
     return 0
 
 
-def _show(told: Told, order: Order | None) -> None:
-    print(f"\nFAILED with seed {told.seed}: {told.violation}")
-    print(told.plan)
-    for event in told.trace[-_TAIL:]:
+def _show(result: Result, order: Order | None) -> None:
+    print(f"\nFAILED with seed {result.seed}: {result.violation}")
+    print(result.plan)
+    for event in result.trace[-_TAIL:]:
         print("  ", *event)
-    again = f"python -m tests.simulation --seed {told.seed}" + (f" --order {order.value}" if order else "")
+    again = f"python -m tests.simulation --seed {result.seed}" + (f" --order {order.value}" if order else "")
     print(f"once more: {again}")
 
 
 class _Progress:
-    """A bar on a terminal; now and then a line elsewhere."""
+    """A bar on a terminal; elsewhere ten lines."""
 
     def __init__(self, histories: int) -> None:
         self._histories = histories

@@ -1,4 +1,4 @@
-"""Many histories on all cores: what they exercised, and what they found."""
+"""Runs many histories on all cores: what they exercised, and what they found."""
 
 import gc
 import multiprocessing
@@ -8,38 +8,38 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sidecar.model.records import Order
-from tests.simulation.history import Told, run
+from tests.simulation.history import Result, run
 
-#: the first seed of the tests: the simulation must not depend on where it starts
+#: the first seed of the tests; any other would do
 SEED = 1_000_000
-#: what fewer histories than this share have exercised counts as not tested
+#: what less than this share of the histories has exercised counts as not tested
 LEAST_SHARE = 0.01
-#: below so many histories a share says nothing
+#: shares are only judged from so many histories on
 ENOUGH = 1_000
-#: histories that a process runs at a time
+#: histories in one task of a process
 _STRIDE = 5
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a campaign has seen."""
+    """What the histories exercised, and those that failed."""
 
     histories: int = 0
     events: int = 0
     seen: Counter[str] = field(default_factory=Counter)
-    failures: list[Told] = field(default_factory=list)
+    failures: list[Result] = field(default_factory=list)
 
-    def add(self, told: Told) -> None:
+    def add(self, result: Result) -> None:
         self.histories += 1
-        self.events += told.events
-        self.seen.update(told.seen)
-        if told.violation:
-            self.failures.append(told)
+        self.events += result.events
+        self.seen.update(result.seen)
+        if result.violation:
+            self.failures.append(result)
 
     @property
     def raised(self) -> list[str]:
         """Exceptions of the code under test that came before any broken promise."""
-        return [told.raised for told in self.failures if told.raised]
+        return [result.raised for result in self.failures if result.raised]
 
     def neglected(self, expected: frozenset[str]) -> list[str]:
         """What was exercised too rarely to have been tested."""
@@ -54,7 +54,7 @@ class Findings:
 
 
 def _by_name(item: tuple[str, int]) -> tuple[bool, int, str]:
-    """The promises first, in their order."""
+    """The promises first, by number."""
     name = item[0]
     number = name.partition(" ")[0]
     return (not number.isdigit(), int(number) if number.isdigit() else 0, name)
@@ -66,14 +66,14 @@ def campaign(
     seed: int = 0,
     jobs: int = 0,
     order: Order | None = None,
-    until: Callable[[Told], bool] = lambda told: bool(told.violation),
+    until: Callable[[Result], bool] = lambda result: bool(result.violation),
     progress: Callable[[int, float], None] = lambda done, seconds: None,
 ) -> Findings:
-    """Run so many histories, with the seeds from `seed` on. Ends early after a history for which `until` is true."""
+    """Run so many histories with the seeds from `seed` on, up to the first for which `until` is true."""
     findings = Findings()
     began = time.monotonic()
-    for told in _told(histories, seed, jobs or multiprocessing.cpu_count(), order):
-        for each in told:
+    for results in _results(histories, seed, jobs or multiprocessing.cpu_count(), order):
+        for each in results:
             findings.add(each)
             if until(each):
                 return findings
@@ -81,25 +81,25 @@ def campaign(
     return findings
 
 
-def _told(histories: int, seed: int, jobs: int, order: Order | None) -> Iterator[list[Told]]:
+def _results(histories: int, seed: int, jobs: int, order: Order | None) -> Iterator[list[Result]]:
     last = seed + histories
     strides = [(start, min(start + _STRIDE, last), order) for start in range(seed, last, _STRIDE)]
     if jobs == 1:
         yield from map(_stride, strides)
         return
-    # Forked, so that the children test the code as it is here, mutated or not.
+    # Forked, so that the children test the code as it is in this process, mutated or not.
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap(_stride, strides)
 
 
-def _portable(told: Told) -> Told:
-    """As text: what a trace refers to cannot leave its process."""
-    return replace(told, trace=tuple(tuple(map(str, event)) for event in told.trace))
+def _portable(result: Result) -> Result:
+    """With the trace as text: the objects in it cannot be sent to another process."""
+    return replace(result, trace=tuple(tuple(map(str, event)) for event in result.trace))
 
 
-def _stride(stride: tuple[int, int, Order | None]) -> list[Told]:
+def _stride(stride: tuple[int, int, Order | None]) -> list[Result]:
     start, stop, order = stride
-    # A history leaves cycles behind; collecting them in its midst costs a tenth of its time.
+    # Histories leave reference cycles; collecting them in between costs a tenth of the time.
     gc.disable()
     try:
         return [_portable(run(seed, order)) for seed in range(start, stop)]

@@ -1,4 +1,4 @@
-"""Plausible mistakes, made in the shipped code while a simulation runs. Each must be found."""
+"""Plausible mistakes that are patched into the shipped code while a simulation runs. Each must be found."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -38,16 +38,16 @@ class Mutation:
     where: Any
     method: str
     #: makes the wrong method from the right one
-    spoil: Callable[[Any], Any]
-    #: another promise that it breaks as well, and as plainly
+    mutate: Callable[[Any], Any]
+    #: another promise that it breaks as directly
     also: int = 0
 
-    def made(self) -> Any:
+    def applied(self) -> Any:
         """A context in which the shipped code has this mistake."""
-        return patch.object(self.where, self.method, self.spoil(getattr(self.where, self.method)))
+        return patch.object(self.where, self.method, self.mutate(getattr(self.where, self.method)))
 
     def is_found_by(self, violation: str) -> bool:
-        """Not by falling over, and not by what follows from it in the end: by the promise that it breaks."""
+        """By the promise that it breaks: not by an exception, nor by a later consequence."""
         return violation.startswith((f"{self.promise} ", f"{self.also} "))
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ def _never_possibly_processed(failed: Any) -> Any:
     return wrong
 
 
-def _parked_is_forgotten(unpark: Any) -> Any:
+def _unparked_is_not_flagged(unpark: Any) -> Any:
     def wrong(*args: Any, **more: Any) -> retry_topic.Unparked:
         back: retry_topic.Unparked = unpark(*args, **more)
         return replace(back, history=back.history._replace(possibly_processed=False))
@@ -144,7 +144,7 @@ def _never_full(full: Any) -> Any:
     return wrong
 
 
-def _revoked_goes_unsaid(leave: Any) -> Any:
+def _revoked_without_notice(leave: Any) -> Any:
     async def wrong(self: AssignmentHandler, states: Sequence[LaneState], event: Revoked) -> None:
         await self._source.release(event.lanes)
 
@@ -153,7 +153,7 @@ def _revoked_goes_unsaid(leave: Any) -> Any:
 
 def _lost_stays_alive(end_lanes: Any) -> Any:
     def wrong(self: RecordTracker[Any], states: Sequence[LaneState]) -> Any:
-        # Whole, so that what comes of it is a wrong delivery or commit.
+        # Keeping the frames, so that a wrong delivery or commit follows rather than an exception.
         with patch.object(Chunk, "drop"):
             touched = end_lanes(self, states)
         for state in states:
@@ -163,7 +163,7 @@ def _lost_stays_alive(end_lanes: Any) -> Any:
     return wrong
 
 
-def _beyond_is_forgotten(committable: Any) -> Any:
+def _commits_nothing_beyond(committable: Any) -> Any:
     def wrong(self: Ledger, *, with_beyond: bool) -> Commit | None:
         commit = committable(self, with_beyond=with_beyond)
         return None if commit is None else Commit(commit.position)
@@ -171,7 +171,7 @@ def _beyond_is_forgotten(committable: Any) -> Any:
     return wrong
 
 
-def _settled_runs_are_forgotten(init: Any) -> Any:
+def _ignores_settled_runs(init: Any) -> Any:
     def wrong(self: Ledger, start: int, settled: Iterable[Run] = ()) -> None:
         init(self, start)
 
@@ -285,33 +285,31 @@ MUTATIONS = (
         "failed",
         _never_possibly_processed,
     ),
-    Mutation(2, "a record that was parked is not flagged either", retry_topic, "unpark", _parked_is_forgotten),
+    Mutation(2, "a record that was parked is not flagged either", retry_topic, "unpark", _unparked_is_not_flagged),
     Mutation(2, "a lost session does not count as an attempt", RedeliveryPolicy, "abandoned", _lost_is_released),
     Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
-    Mutation(3, "leases of another life are taken for this one's", Leases, "__init__", _no_boot_id),
-    Mutation(3, "every settlement is said to count", SettlementHandler, "_settle", _accepts_everything),
+    Mutation(3, "leases of an earlier process are taken for this one's", Leases, "__init__", _no_boot_id),
+    Mutation(3, "every settlement is reported as settled", SettlementHandler, "_settle", _accepts_everything),
     Mutation(3, "an ack after the expiry is always refused", Lease, "still_waiting", _late_is_too_late),
     Mutation(4, "a lane does not wait for the batch before", LaneOrder, "take", _lane_does_not_wait),
     Mutation(4, "a retry does not wait for earlier records of its key", KeyOrder, "eligible", _key_does_not_wait),
     Mutation(
         5,
-        "a lane that waited for its window is not looked at again",
+        "a lane that waited for its window is not woken",
         Subscription,
         "lane_committed",
         _commit_wakes_nobody,
     ),
-    Mutation(5, "the window is not looked at", Window, "delivery_limit", _no_window),
+    Mutation(5, "the window is ignored", Window, "delivery_limit", _no_window),
     Mutation(6, "a lane feeds one worker at a time", Dispatcher, "wake", _settled_wakes_nobody),
     Mutation(6, "who came last is served first", Deliverer, "session_changed", _last_come_first_served),
     Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
     Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
-    Mutation(8, "a revoked lane is let go, and nobody is told", AssignmentHandler, "_leave", _revoked_goes_unsaid),
+    Mutation(8, "a revoked lane is released without a notice", AssignmentHandler, "_leave", _revoked_without_notice),
     Mutation(8, "a lane that is gone still takes settlements", RecordTracker, "end_lanes", _lost_stays_alive),
     Mutation(8, "a seek does not end what was before", Committer, "seek", _seek_ends_no_epoch),
-    Mutation(9, "acks beyond the position are not told to the broker", Ledger, "committable", _beyond_is_forgotten),
-    Mutation(
-        9, "acks beyond the position are forgotten by the next life", Ledger, "__init__", _settled_runs_are_forgotten
-    ),
+    Mutation(9, "acks beyond the position are not committed", Ledger, "committable", _commits_nothing_beyond),
+    Mutation(9, "acks beyond the position are forgotten after a restart", Ledger, "__init__", _ignores_settled_runs),
     Mutation(10, "the last commit of a drain is left out", Subscription, "drain", _drains_without_a_commit),
     Mutation(10, "a drain does not stop deliveries", Subscription, "drain", _delivers_while_draining),
     Mutation(

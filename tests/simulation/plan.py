@@ -1,4 +1,4 @@
-"""A random choice of settings for one history, drawn so that limits are met often."""
+"""Random settings for one history, chosen so that limits are often reached."""
 
 import random
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ class Plan:
     #: lanes of each topic
     lanes: dict[str, int]
     workers: int
-    #: share of the workers that fetch
+    #: share of the workers that use `Fetch`
     fetchers: float
     keeps_acks_beyond: bool
     #: share of records with a gap before them
     gaps: float
     poison: float
     killers: float
-    #: bytes of a value, at most
+    #: largest size of a value in bytes
     largest: int
-    #: records with a value of this size too, now and then
+    #: a few values have this size in bytes (0: none)
     huge: int
     keys: int
 
@@ -59,9 +59,7 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
             linger=Seconds(pick((0.0, 0.0, 0.02, 0.3))),
         ),
         window=WindowSettings(
-            records=pick((1, 3, 8, 20, 1000)),
-            bytes=Bytes(pick((1024, 4096, 1 << 20))),
-            span=pick((5, 20, 100, 1000)),
+            records=pick((1, 3, 8, 20, 1000)), bytes=Bytes(pick((1024, 4096, 1 << 20))), span=pick((5, 20, 100, 1000))
         ),
         memory=MemorySettings(
             records=pick((16, 40, 100, 1000)),

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.simulation.campaign import SEED, campaign
-from tests.simulation.exercises import EXPECTED
+from tests.simulation.coverage import EXPECTED
 from tests.simulation.history import run
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))

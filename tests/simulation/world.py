@@ -1,18 +1,18 @@
-"""What all parts of one history share: its dice, its trace, and what it has exercised."""
+"""What all parts of one history share: random numbers, time, the trace, and what was exercised."""
 
 import random
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tests.simulation.loop import VirtualClock, VirtualLoop
+from tests.simulation.virtual_time import VirtualClock, VirtualLoop
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A promise is broken."""
 
 
 class World:
-    """One history. `happened` notes what took place; `exercised` notes which fault or promise was put to the test."""
+    """One history. `happened` adds an event to the trace; `exercised` notes which fault or promise was tested."""
 
     def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.seed = seed
@@ -22,10 +22,10 @@ class World:
         #: (time, what, details), in order
         self.trace: list[tuple[Any, ...]] = []
         self.seen: set[str] = set()
-        #: what to call sessions in the trace
+        #: names of sessions in the trace
         self.names: dict[Any, str] = {}
         self.violation: Violation | None = None
-        #: the exception that was raised before any promise was broken
+        #: the exception that the code under test raised before any promise was broken
         self.raised_before: BaseException | None = None
         self.exercised: Callable[[str], None] = self.seen.add
 
@@ -37,13 +37,10 @@ class World:
         self.trace.append((self.loop._now, what, *details))
 
     def broken(self, promise: str, text: str) -> NoReturn:
-        """A promise does not hold. Remembered, because the code under test may swallow what is raised in it."""
+        """A promise does not hold. Kept in `violation`, because the code under test may swallow the exception."""
         violation = Violation(f"{promise}: {text}")
         if self.violation is None:
             self.violation = violation
             self.raised_before = next(iter(self.loop.errors), None)
             self.happened("BROKEN", promise, text)
         raise violation
-
-    def chance(self, share: float) -> bool:
-        return self.rng.random() < share

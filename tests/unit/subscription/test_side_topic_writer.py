@@ -13,7 +13,7 @@ from sidecar.subscription.events import SideTopic
 from sidecar.subscription.side_topic_writer import PendingWrite, SideTopicWriter
 from tests.kit import NoJitter, lane_state, slice_of
 from tests.memory_broker import MemoryBroker
-from tests.simulation.loop import VirtualLoop
+from tests.simulation.virtual_time import VirtualLoop
 
 TOPIC = "orders.offramp.dead"
 

@@ -1,4 +1,4 @@
-"""The simulated group membership of one life of the sidecar."""
+"""The simulated source of one life of the sidecar: its membership in the group."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -19,23 +19,21 @@ from sidecar.brokers.base import (
 )
 from sidecar.model.errors import LaneGone, Unavailable
 from sidecar.model.records import Assigned, Chunk, Commit, Lane
-from tests.simulation.storage import Copy, LaneLog
+from tests.simulation.broker.storage import LaneLog, StoredRecord
 
 if TYPE_CHECKING:
-    from tests.simulation.broker import SimBroker
+    from tests.simulation.broker.simulated_broker import SimulatedBroker
 
 
 class Lanes(frozenset[Lane]):
-    """A set of lanes whose order does not depend on the hash seed, so that a seed reproduces a history anywhere."""
+    """A set of lanes that iterates in sorted order, so that a seed reproduces its history with any hash seed."""
 
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(sorted(super().__iter__()))
 
 
-class Reading:
-    """Where this life is in one lane that it has."""
-
-    __slots__ = ("leaving", "log", "next", "paused", "paused_at", "start", "told")
+class LaneReader:
+    """How far one life has read a lane that it has."""
 
     def __init__(self, log: LaneLog) -> None:
         self.log = log
@@ -44,38 +42,38 @@ class Reading:
         self.paused_at = 0.0
         #: its Assigned was polled
         self.told = False
-        #: revoked: nothing more is sent; gone as soon as it is released, or when the grace is over
+        #: revoked: nothing more is sent; taken away when it is released or the grace period is over
         self.leaving = False
 
 
-class SimSource(Source):
-    """Dies with `crash`: from then on it answers nothing and changes nothing."""
+class SimulatedSource(Source):
+    """After `crash` its calls never return and change nothing."""
 
-    def __init__(self, broker: "SimBroker", spec: SourceSpec) -> None:
+    def __init__(self, broker: "SimulatedBroker", spec: SourceSpec) -> None:
         self._broker = broker
         self._world = broker.world
-        self._truth = broker.truth
+        self._truth = broker.checker
         self._faults = broker.faults
         self._spec = spec
         self.dead = False
         self.opened = False
-        self.readings: dict[Lane, Reading] = {}
+        self.readers: dict[Lane, LaneReader] = {}
         self._events: list[LaneEvent] = []
         self._waiter: asyncio.Future[None] | None = None
         self._turn = 0
-        #: the next poll may still bring records of these
+        #: paused lanes of which the next poll may still return records
         self._leaks: set[Lane] = set()
 
-    # What the world does to it
+    # Events from outside
 
     def crash(self) -> None:
         self.dead = True
-        for reading in self.readings.values():
-            if reading.log.owner is self:
-                reading.log.owner = None
+        for reader in self.readers.values():
+            if reader.log.owner is self:
+                reader.log.owner = None
 
     def look(self) -> None:
-        """There may be something to poll."""
+        """Wake a poll that waits: there may be something to return."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -89,21 +87,21 @@ class SimSource(Source):
         self._begin(log, first=first)
 
     def _begin(self, log: LaneLog, *, first: bool) -> None:
-        before = self.readings.get(log.lane)
-        self.readings[log.lane] = Reading(log)
+        before = self.readers.get(log.lane)
+        self.readers[log.lane] = LaneReader(log)
         if before is not None:
-            # A seek moves a lane; whether it was paused is another matter.
-            self.readings[log.lane].paused = before.paused
-            self.readings[log.lane].paused_at = self._world.now
+            # A seek moves a lane but does not resume it.
+            self.readers[log.lane].paused = before.paused
+            self.readers[log.lane].paused_at = self._world.now
         self._events = [event for event in self._events if getattr(event, "lane", None) != log.lane]
         self._events.append(Assigned(log.lane, log.committed, log.beyond, first))
         self.look()
 
     def revoke(self, lanes: Collection[Lane], grace: float) -> None:
-        mine = [lane for lane in lanes if lane in self.readings and not self.readings[lane].leaving]
+        mine = [lane for lane in lanes if lane in self.readers and not self.readers[lane].leaving]
         for lane in mine:
-            self.readings[lane].leaving = True
-        told = [lane for lane in mine if self.readings[lane].told]
+            self.readers[lane].leaving = True
+        told = [lane for lane in mine if self.readers[lane].told]
         for lane in mine:
             if lane not in told:
                 self._take_away(lane)
@@ -113,8 +111,8 @@ class SimSource(Source):
         self.look()
 
     def lose(self, lanes: Collection[Lane]) -> None:
-        mine = [lane for lane in lanes if lane in self.readings]
-        told = [lane for lane in mine if self.readings[lane].told]
+        mine = [lane for lane in lanes if lane in self.readers]
+        told = [lane for lane in mine if self.readers[lane].told]
         for lane in mine:
             self._take_away(lane)
         if told:
@@ -122,12 +120,12 @@ class SimSource(Source):
         self.look()
 
     def _take_away(self, lane: Lane) -> None:
-        reading = self.readings.pop(lane)
-        reading.log.owner = "other"
+        reader = self.readers.pop(lane)
+        reader.log.owner = "other"
         self._events = [event for event in self._events if getattr(event, "lane", None) != lane]
 
     def _grace_is_over(self, lanes: Collection[Lane]) -> None:
-        late = [lane for lane in lanes if lane in self.readings and self.readings[lane].leaving]
+        late = [lane for lane in lanes if lane in self.readers and self.readers[lane].leaving]
         if late and not self.dead:
             self._world.exercised("grace is over before the release")
             self.lose(late)
@@ -136,7 +134,7 @@ class SimSource(Source):
 
     async def open(self) -> None:
         await self._pause_a_moment()
-        if self._faults.counted_failures("open fails"):
+        if self._faults.occurs("open fails"):
             raise Unavailable("the broker does not answer")
         self.opened = True
         for log in self.logs():
@@ -145,11 +143,11 @@ class SimSource(Source):
 
     async def poll(self, max_records: int, max_bytes: int, timeout: float) -> Polled:
         rng = self._world.rng
-        await self._living()
-        if self._faults.counted_failures("poll fails"):
-            self._truth.flow.poll_trouble = self._world.now
+        await self._block_if_dead()
+        if self._faults.occurs("poll fails"):
+            self._truth.progress.poll_trouble = self._world.now
             raise Unavailable("the broker does not answer")
-        if self._faults.counted_failures("poll is slow"):
+        if self._faults.occurs("poll is slow"):
             await asyncio.sleep(rng.uniform(0.0, timeout))
         polled = self._collect(max_records, max_bytes)
         if polled is None:
@@ -160,7 +158,7 @@ class SimSource(Source):
             finally:
                 timer.cancel()
                 self._waiter = None
-            await self._living()
+            await self._block_if_dead()
             polled = self._collect(max_records, max_bytes)
         if polled is None:
             return Polled()
@@ -172,19 +170,19 @@ class SimSource(Source):
         events, self._events = self._events, []
         for event in events:
             if isinstance(event, Assigned):
-                self.readings[event.lane].told = True
+                self.readers[event.lane].told = True
         chunks: list[Chunk] = []
-        readings = [reading for reading in self.readings.values() if reading.told and not reading.leaving]
-        if readings and not (events and rng.random() < 0.3):
+        readers = [reader for reader in self.readers.values() if reader.told and not reader.leaving]
+        if readers and not (events and rng.random() < 0.3):
             self._turn += 1
-            turn = self._turn % len(readings)
-            share = max(1, max_records // len(readings)) if rng.random() < 0.7 else max_records
-            for reading in readings[turn:] + readings[:turn]:
+            turn = self._turn % len(readers)
+            share = max(1, max_records // len(readers)) if rng.random() < 0.7 else max_records
+            for reader in readers[turn:] + readers[:turn]:
                 if max_records < 1 or (chunks and max_bytes < 1):
                     break
-                if reading.paused and reading.log.lane not in self._leaks:
+                if reader.paused and reader.log.lane not in self._leaks:
                     continue
-                chunk = self._read(reading, min(share, max_records), max_bytes, events, force=not chunks)
+                chunk = self._read(reader, min(share, max_records), max_bytes, events, force=not chunks)
                 if chunk is not None:
                     chunks.append(chunk)
                     max_records -= len(chunk.positions)
@@ -194,88 +192,90 @@ class SimSource(Source):
             self._world.exercised("events come before the records of the same poll")
         return Polled(chunks, events) if chunks or events else None
 
-    def _read(self, reading: Reading, records: int, size: int, events: list[LaneEvent], *, force: bool) -> Chunk | None:
-        log, rng = reading.log, self._world.rng
-        if reading.next > reading.start and self._faults.counted_failures("poll repeats records"):
-            reading.next = max(reading.start, reading.next - rng.randrange(1, 6))
-        at = log.from_(reading.next)
+    def _read(
+        self, reader: LaneReader, records: int, size: int, events: list[LaneEvent], *, force: bool
+    ) -> Chunk | None:
+        log, rng = reader.log, self._world.rng
+        if reader.next > reader.start and self._faults.occurs("poll repeats records"):
+            reader.next = max(reader.start, reader.next - rng.randrange(1, 6))
+        at = log.from_(reader.next)
         upto = log.positions[at] if at < len(log.positions) else log.end
-        if upto > reading.next and (at == len(log.positions) or rng.random() < 0.3):
-            # A gap: what is told first may not pass what is in the same answer.
+        if upto > reader.next and (at == len(log.positions) or rng.random() < 0.3):
+            # A gap. Events come first, so it may not pass records of the same poll.
             events.append(Advanced(log.lane, upto))
             self._world.exercised("a gap is told")
-            reading.next = upto
-        copies: list[Copy] = []
+            reader.next = upto
+        copies: list[StoredRecord] = []
         used = 0
         skips = self._broker.skips_settled
         most = min(records, rng.choice((1, 5, 1000, 1000)))
         for position in log.positions[at:]:
             if skips and log.has_settled(position):
-                reading.next = position + 1
+                reader.next = position + 1
                 continue
             copy = log.copies[position]
             used += len(copy.frame)
             if len(copies) == most or (used > size and (copies or not force)):
                 break
             copies.append(copy)
-            reading.next = position + 1
+            reader.next = position + 1
         if not copies:
             return None
         return Chunk(log.lane, [copy.position for copy in copies], [copy.frame for copy in copies])
 
     async def commit(self, commits: Mapping[Lane, Commit]) -> None:
-        await self._living()
+        await self._block_if_dead()
         world, faults = self._world, self._faults
         epochs = self._truth.commit_begins(self, commits)
-        # One that was assigned again, and was not told so yet, is another epoch.
-        readings = {lane: reading for lane in commits if (reading := self.readings.get(lane)) and reading.told}
+        # A lane that was assigned again, and whose event was not polled yet, is in another epoch.
+        readers = {lane: reader for lane in commits if (reader := self.readers.get(lane)) and reader.told}
         applied = False
         try:
-            if faults.counted_failures("commit hangs"):
-                self._truth.flow.commit_trouble = world.now + 1000.0
+            if faults.occurs("commit hangs"):
+                self._truth.progress.commit_trouble = world.now + 1000.0
                 await asyncio.sleep(1000.0)
-            elif faults.counted_failures("commit is slow"):
+            elif faults.occurs("commit is slow"):
                 delay = world.rng.uniform(0.05, 2.0)
-                self._truth.flow.commit_trouble = world.now + delay
+                self._truth.progress.commit_trouble = world.now + delay
                 await asyncio.sleep(delay)
             elif world.rng.random() < 0.5:
                 await asyncio.sleep(world.rng.uniform(0.0, 0.02))
-            if faults.counted_failures("commit fails"):
-                self._truth.flow.commit_trouble = world.now
+            if faults.occurs("commit fails"):
+                self._truth.progress.commit_trouble = world.now
                 raise Unavailable("the commit failed")
             applied = True
-            gone = self._apply(commits, readings, epochs)
+            gone = self._apply(commits, readers, epochs)
         except asyncio.CancelledError:
-            # Nobody waits for the answer any more; the broker may have got it all the same.
-            self._truth.flow.commit_trouble = world.now
+            # Nobody waits for the answer any more; the broker may have applied the commit all the same.
+            self._truth.progress.commit_trouble = world.now
             if not applied and faults.on and world.rng.random() < 0.5:
                 world.exercised("a commit is applied that nobody waits for")
-                self._apply(commits, readings, epochs)
+                self._apply(commits, readers, epochs)
             raise
-        if faults.counted_failures("commit fails after it was applied"):
-            self._truth.flow.commit_trouble = world.now
+        if faults.occurs("commit fails after it was applied"):
+            self._truth.progress.commit_trouble = world.now
             raise Unavailable("no answer to the commit")
         self._truth.committed({lane: commit for lane, commit in commits.items() if lane not in gone})
         if gone:
             world.exercised("a commit meets a lane that is gone")
-            self._truth.flow.commit_trouble = world.now
+            self._truth.progress.commit_trouble = world.now
             self._truth.lanes_gone([lane for lane in gone if self._truth.epochs.get(lane) is epochs[lane]], "commit")
             raise LaneGone(gone)
 
     def _apply(
-        self, commits: Mapping[Lane, Commit], readings: Mapping[Lane, Reading], epochs: Mapping[Lane, object]
+        self, commits: Mapping[Lane, Commit], readers: Mapping[Lane, LaneReader], epochs: Mapping[Lane, object]
     ) -> list[Lane]:
         gone = []
         for lane, commit in commits.items():
-            reading = readings.get(lane)
-            if reading is None or self.readings.get(lane) is not reading:
+            reader = readers.get(lane)
+            if reader is None or self.readers.get(lane) is not reader:
                 gone.append(lane)
                 continue
-            if self.dead and reading.log.owner is not None:
+            if self.dead and reader.log.owner is not None:
                 gone.append(lane)
                 continue
             self._truth.check_commit(lane, commit, epochs[lane])
-            reading.log.commit(commit)
+            reader.log.commit(commit)
             self._world.happened("committed", lane, commit.position, commit.beyond)
         return gone
 
@@ -284,42 +284,42 @@ class SimSource(Source):
             return
         self._truth.released(self, lanes)
         for lane in lanes:
-            reading = self.readings.get(lane)
-            if reading is not None and reading.leaving:
-                del self.readings[lane]
-                reading.log.owner = "other"
+            reader = self.readers.get(lane)
+            if reader is not None and reader.leaving:
+                del self.readers[lane]
+                reader.log.owner = "other"
 
     async def pause(self, lanes: Collection[Lane]) -> None:
-        await self._living()
-        if self._faults.counted_failures("pause is slow"):
+        await self._block_if_dead()
+        if self._faults.occurs("pause is slow"):
             await asyncio.sleep(self._world.rng.uniform(0.0, 0.5))
         for lane in sorted(lanes):
-            if lane in self.readings:
-                self.readings[lane].paused = True
-                self.readings[lane].paused_at = self._world.now
-                if self._faults.counted_failures("poll leaks a paused lane"):
+            if lane in self.readers:
+                self.readers[lane].paused = True
+                self.readers[lane].paused_at = self._world.now
+                if self._faults.occurs("poll leaks a paused lane"):
                     self._leaks.add(lane)
 
     async def resume(self, lanes: Collection[Lane]) -> None:
-        await self._living()
-        if self._faults.counted_failures("pause is slow"):
+        await self._block_if_dead()
+        if self._faults.occurs("pause is slow"):
             await asyncio.sleep(self._world.rng.uniform(0.0, 0.5))
         for lane in lanes:
-            if lane in self.readings:
-                self.readings[lane].paused = False
+            if lane in self.readers:
+                self.readers[lane].paused = False
         self.look()
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
-        await self._living()
+        await self._block_if_dead()
         await self._pause_a_moment()
-        if self._faults.counted_failures("seek fails"):
+        if self._faults.occurs("seek fails"):
             raise Unavailable("the seek failed")
-        missing = [lane for lane in lanes if lane not in self.readings or self.readings[lane].leaving]
+        missing = [lane for lane in lanes if lane not in self.readers or self.readers[lane].leaving]
         positions = {}
         for lane, target in lanes.items():
             if lane in missing:
                 continue
-            log = self.readings[lane].log
+            log = self.readers[lane].log
             if isinstance(target, AtPosition):
                 position = min(max(target.position, log.start), log.end)
             elif target is SeekTo.START:
@@ -334,7 +334,7 @@ class SimSource(Source):
             self._begin(log, first=False)
             self._truth.sought(lane)
         if self._world.rng.random() < 0.5:
-            # The new epoch may begin while the answer is on its way.
+            # The new epoch may begin before the answer arrives.
             await self._pause_a_moment()
         self._truth.lanes_gone_before_seek_returns(positions)
         if missing:
@@ -342,7 +342,7 @@ class SimSource(Source):
         return positions
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:
-        return {lane: LaneEnd(reading.log.start, reading.log.end) for lane, reading in self.readings.items()}
+        return {lane: LaneEnd(reader.log.start, reader.log.end) for lane, reader in self.readers.items()}
 
     async def close(self) -> None:
         if self.dead:
@@ -350,7 +350,7 @@ class SimSource(Source):
         self._truth.closed(self)
         self.crash()
 
-    async def _living(self) -> None:
+    async def _block_if_dead(self) -> None:
         if self.dead:
             await asyncio.get_running_loop().create_future()
 

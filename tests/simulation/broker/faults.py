@@ -1,8 +1,8 @@
-"""What may go wrong in a history, and how often."""
+"""Random faults of the broker."""
 
 from tests.simulation.world import World
 
-#: every fault that strikes by itself, and the largest share of calls that it strikes
+#: every fault, and the largest share of calls in which it occurs
 RATES = {
     "open fails": 0.5,
     "poll fails": 0.05,
@@ -28,7 +28,7 @@ RATES = {
 
 
 class Faults:
-    """A random choice of the above, each with a rate of its own, so that some histories are calm and some are not."""
+    """A random choice of `RATES`, each with a random rate: some histories have few faults and some have many."""
 
     def __init__(self, world: World) -> None:
         rng = world.rng
@@ -37,11 +37,12 @@ class Faults:
         share = rng.choice((0.0, 0.2, 0.5))
         self._rates = {name: rate * rng.random() for name, rate in RATES.items() if rng.random() < share}
         if rng.random() < 0.3:
-            # Records are seldom written aside together, so this one has to be helped.
+            # Batches with several records for a side topic are rare, so make this one certain.
             self._rates["dead letter is written in part"] = 1.0
         self._until: dict[str, float] = {}
 
-    def counted_failures(self, name: str) -> bool:
+    def occurs(self, name: str) -> bool:
+        """Whether the fault occurs in this call."""
         rate = self._rates.get(name, 0.0)
         if not self.on or (rate == 0.0 and self._until.get(name, 0.0) <= self._world.now):
             return False
@@ -50,13 +51,6 @@ class Faults:
         self._world.exercised(name)
         return True
 
-    def strike_until(self, name: str, time: float) -> None:
-        """From now on it strikes every time, for a while."""
+    def force_until(self, name: str, time: float) -> None:
+        """Until then, the fault occurs in every call."""
         self._until[name] = time
-
-    def calm(self) -> bool:
-        """Nothing goes wrong by itself any more."""
-        return not self.on
-
-    def names(self) -> list[str]:
-        return sorted(self._rates)

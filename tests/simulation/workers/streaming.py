@@ -1,32 +1,20 @@
-"""Simulated workers: mostly they do their work, and now and then they do everything that a worker can do wrong."""
+"""Workers on the `Consume` stream."""
 
 from collections.abc import Callable, Sequence
 
 from sidecar.model.errors import InvalidRequest, Stopping
-from sidecar.model.records import (
-    ClientInfo,
-    Credit,
-    Delivery,
-    Notice,
-    NoticeKind,
-    Outcome,
-    Part,
-    SessionEnd,
-    Settlement,
-    SettleResult,
-    SettleStatus,
-)
+from sidecar.model.records import ClientInfo, Credit, Delivery, Notice, NoticeKind, SessionEnd, Settlement, SettleResult
 from sidecar.subscription.session import Session
-from tests.simulation.handler import Handler
-from tests.simulation.storage import Copy
-from tests.simulation.watched import WatchedSubscription
+from tests.simulation.broker.storage import StoredRecord
+from tests.simulation.checked_subscription import CheckedSubscription
+from tests.simulation.workers.handler import Handler
 from tests.simulation.world import World
 
 
 class Worker:
-    """One app process. Connects again after everything that ends its session."""
+    """One app process. Connects again whenever its session ends."""
 
-    def __init__(self, world: World, handler: Handler, name: str, current: Callable[[], WatchedSubscription | None]):
+    def __init__(self, world: World, handler: Handler, name: str, current: Callable[[], CheckedSubscription | None]):
         rng = world.rng
         self.world = world
         self.handler = handler
@@ -36,7 +24,7 @@ class Worker:
         self.credit = Credit(rng.choice((1, 1, 2, 4)), rng.choice((0, 0, 0, 600, 3000)))
         self.max_message_bytes = rng.choice((1 << 22, 1 << 22, 4096, 5120))
         self.lease = rng.choice((None, None, 1.0, 5.0, 20.0))
-        self.busy: dict[bytes, list[Copy]] = {}
+        self.busy: dict[bytes, list[StoredRecord]] = {}
         #: leases of all lives, with the number of their records
         self.old: list[tuple[bytes, int]] = []
         self._life = 0
@@ -75,7 +63,7 @@ class Worker:
             self.later(self.world.rng.uniform(0.0, 1.0), self.connect)
 
     def leave_soon(self) -> None:
-        """Start over with a fresh session, as a worker that behaves."""
+        """Start again with a new session and ordinary settings."""
         self.credit = Credit(2)
         self.max_message_bytes = 1 << 22
         self.lease = None
@@ -84,7 +72,7 @@ class Worker:
         self.leave(SessionEnd.ORDERLY)
 
     def sidecar_died(self) -> None:
-        """Its leases are still in hand: it will try to settle them."""
+        """The worker goes on: it will try to settle the leases that it holds."""
         self.session = None
         self.later(self.world.rng.uniform(0.0, 0.5), self.connect)
 
@@ -103,7 +91,7 @@ class Worker:
             for lease in notice.leases:
                 self.busy.pop(lease, None)
 
-    def _start(self, lease: bytes, copies: Sequence[Copy], life: int) -> None:
+    def _start(self, lease: bytes, copies: Sequence[StoredRecord], life: int) -> None:
         subscription = self._current()
         if subscription is None or life != self._life or self.session is None:
             return
@@ -112,7 +100,7 @@ class Worker:
 
     # Working
 
-    def _finish(self, lease: bytes, copies: Sequence[Copy], life: int) -> None:
+    def _finish(self, lease: bytes, copies: Sequence[StoredRecord], life: int) -> None:
         if lease not in self.busy:
             return
         self.handler.finish(self, lease, copies, alive=life == self._life and self.session is not None)
@@ -127,6 +115,3 @@ class Worker:
             self.world.exercised("an invalid settlement")
             return None
         return result
-
-
-__all__ = ["Outcome", "Part", "SettleStatus", "Worker"]

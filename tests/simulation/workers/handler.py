@@ -1,16 +1,16 @@
-"""The business code behind the workers: what it takes long for, fails at, and dies of."""
+"""The business code of the workers: how long it takes, what it fails at, and what kills it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sidecar.model.records import Outcome, Part, SessionEnd, Settlement
-from tests.simulation.storage import Copy
+from tests.simulation.broker.storage import StoredRecord
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from tests.simulation.workers import Worker
+    from tests.simulation.workers.streaming import Worker
 
-#: things that workers do now and then, and the largest share of batches that they do them with
+#: what workers may do, and the largest share of batches with which they do it
 HABITS = {
     "nacks": 0.3,
     "nacks with retry_after": 0.2,
@@ -34,15 +34,15 @@ HABITS = {
 
 
 class Handler:
-    """Shared by all workers. `behave` ends all bad habits."""
+    """Shared by all workers. After `behave` every batch is processed normally."""
 
-    def __init__(self, world: World, by_frame: dict[tuple[str, bytes], Copy]) -> None:
+    def __init__(self, world: World, by_frame: dict[tuple[str, bytes], StoredRecord]) -> None:
         self.world = world
         self.rng = rng = world.rng
         self.by_frame = by_frame
         self.outage = False
         self.behaves = False
-        #: records that always fail, and how: whole batches are nacked, or the worker names the bad ones
+        #: whether the worker names the poison, or nacks the whole batch
         self.names_poison = rng.random() < 0.4
         share = rng.choice((0.0, 0.2, 0.5))
         self.habits = {name: most * rng.random() for name, most in HABITS.items() if rng.random() < share}
@@ -66,13 +66,13 @@ class Handler:
             return self.rng.uniform(1.0, 15.0)
         return self.rng.expovariate(1.0) * self.speed
 
-    def finish(self, worker: "Worker", lease: bytes, copies: Sequence[Copy], *, alive: bool) -> None:
+    def finish(self, worker: "Worker", lease: bytes, copies: Sequence[StoredRecord], *, alive: bool) -> None:
         """A worker has worked on a batch. `alive`: the session that got it lives."""
         rng = self.rng
         if alive and (any(copy.kind == "killer" for copy in copies) or self.has("dies")):
             worker.leave(SessionEnd.LOST)
             if rng.random() < 0.3:
-                # Its last words arrive after all.
+                # A settlement that it sent before arrives after all.
                 worker.later(rng.uniform(0.0, 0.5), lambda: worker.settle(self.outcome(lease, copies)))
             return
         if alive and self.has("leaves"):
@@ -91,13 +91,13 @@ class Handler:
             return
         self._settle(worker, lease, copies)
 
-    def _extend(self, worker: "Worker", lease: bytes, copies: Sequence[Copy]) -> None:
+    def _extend(self, worker: "Worker", lease: bytes, copies: Sequence[StoredRecord]) -> None:
         subscription = worker._current()
         if subscription is not None:
             subscription.extend(lease, self.rng.uniform(0.5, 30.0))
         worker.later(self.rng.uniform(0.1, 5.0), lambda: self._settle(worker, lease, copies))
 
-    def _settle(self, worker: "Worker", lease: bytes, copies: Sequence[Copy]) -> None:
+    def _settle(self, worker: "Worker", lease: bytes, copies: Sequence[StoredRecord]) -> None:
         worker.busy.pop(lease, None)
         settlement = self.outcome(lease, copies)
         if len(copies) > 1 and settlement.outcome is not None and self.has("settles in parts"):
@@ -120,7 +120,7 @@ class Handler:
             outcome = self.rng.choice((Outcome.ACK, Outcome.ACK, Outcome.NACK, Outcome.RELEASE))
             worker.settle(Settlement(old, outcome))
 
-    def outcome(self, lease: bytes, copies: Sequence[Copy]) -> Settlement:
+    def outcome(self, lease: bytes, copies: Sequence[StoredRecord]) -> Settlement:
         rng = self.rng
         if self.outage:
             self.world.exercised("the handler is down")

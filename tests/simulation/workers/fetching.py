@@ -1,4 +1,4 @@
-"""Workers that fetch: the shipped code behind `Fetch`, with calls and answers that get lost on the way."""
+"""Workers that use `Fetch`: the shipped code behind the call, with requests and answers that get lost."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,13 +10,14 @@ from sidecar.model.records import ClientInfo, SessionEnd, Settlement
 from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
 from sidecar.server.grpc.sessions import Terms
 from sidecar.server.subscriptions import SubscriptionRegistry
-from tests.simulation.handler import Handler
-from tests.simulation.truth import Truth
-from tests.simulation.watched import WatchedSubscription
+from tests.simulation.checked_subscription import CheckedSubscription
+from tests.simulation.checker.checker import Checker
+from tests.simulation.checker.promises import Promise
+from tests.simulation.workers.handler import Handler
 from tests.simulation.world import World
 
-#: what happens to calls on the way, and the largest share of calls that it happens to
-TROUBLE = {
+#: what happens to calls, and the largest share of calls to which it happens
+CALL_FAULTS = {
     "a reply is lost": 0.2,
     "a call is cut": 0.2,
     "a call is repeated while it waits": 0.2,
@@ -26,25 +27,30 @@ TROUBLE = {
 
 
 class Fetcher:
-    """One process that blocks while it works. With a session it counts its calls; without one it just calls."""
+    """One process that blocks while it works. Its calls are numbered in a session, or stand alone."""
 
     def __init__(
-        self, world: World, handler: Handler, truth: Truth, name: str, current: Callable[[], WatchedSubscription | None]
+        self,
+        world: World,
+        handler: Handler,
+        checker: Checker,
+        name: str,
+        current: Callable[[], CheckedSubscription | None],
     ) -> None:
         rng = world.rng
         self.world = world
         self.name = name
         self._handler = handler
-        self._truth = truth
+        self._truth = checker
         self._current = current
         self._alone = rng.random() < 0.3
         self._want = rng.choice((1, 1, 3))
         self._lease = rng.choice((0, 0, 2_000, 10_000))
-        self._trouble = {what: most * rng.random() for what, most in TROUBLE.items() if rng.random() < 0.4}
+        self._trouble = {what: most * rng.random() for what, most in CALL_FAULTS.items() if rng.random() < 0.4}
         self._task: asyncio.Task[None] | None = None
         self._session: FetchSession | None = None
-        #: said of batches of any life, and not yet sent
-        self._words: list[Settlement] = []
+        #: settlements of batches of any life that are not sent yet
+        self._unsent: list[Settlement] = []
         self._seq = 0
 
     def connect(self) -> None:
@@ -55,7 +61,7 @@ class Fetcher:
         self.world.loop.call_later(seconds, action)
 
     def sidecar_died(self) -> None:
-        """The call ends with an error; what it holds it will settle in the next life."""
+        """The call ends with an error; what the worker holds it will settle in the next life."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -63,7 +69,7 @@ class Fetcher:
         self.later(self.world.rng.uniform(0.0, 0.5), self.connect)
 
     def leave_soon(self) -> None:
-        """Start over as a worker that behaves."""
+        """Start again with ordinary settings and no faults."""
         self._trouble = {}
         self._lease = 0
         if self._task is not None:
@@ -97,28 +103,28 @@ class Fetcher:
                 continue
             for batch in answer.batches:
                 await asyncio.sleep(handler.work())
-                hand = self._truth.hands.get(batch.lease)
-                if hand is None or handler.has("never settles"):
+                grant = self._truth.grants.get(batch.lease)
+                if grant is None or handler.has("never settles"):
                     continue
-                copies = [item.copy for item in hand.items]
+                copies = [item.copy for item in grant.items]
                 if self._session is not None and (handler.has("dies") or any(copy.kind == "killer" for copy in copies)):
                     self._end(SessionEnd.LOST)
                     await asyncio.sleep(rng.uniform(0.0, 0.5))
                     break
-                self._words.append(handler.outcome(batch.lease, copies))
+                self._unsent.append(handler.outcome(batch.lease, copies))
             if not answer.batches:
                 await asyncio.sleep(rng.uniform(0.0, 0.3))
 
-    async def _fetch(self, subscription: WatchedSubscription) -> pb.FetchResponse:
+    async def _fetch(self, subscription: CheckedSubscription) -> pb.FetchResponse:
         request = pb.FetchRequest(
             subscription=subscription.settings.name,
-            settlements=[_to_proto(word) for word in self._words],
+            settlements=[_as_proto(settlement) for settlement in self._unsent],
             want=pb.Credit(batches=self._want),
             wait_ms=self.world.rng.choice((0, 200, 5_000)),
             lease_ms=self._lease,
             client=pb.Client(name=self.name),
         )
-        words, self._words = self._words, []
+        words, self._unsent = self._unsent, []
         directory = subscription.directory
         try:
             if self._alone:
@@ -131,13 +137,13 @@ class Fetcher:
             request.seq = self._seq
             return await self._call(request, self._session)
         except (asyncio.CancelledError, Stopping):
-            # Nobody knows whether it was heard: settling twice is harmless.
-            self._words = words + self._words
+            # Unknown whether it arrived: settling twice is harmless.
+            self._unsent = words + self._unsent
             self._seq -= 1
             raise
 
     async def _call_alone(
-        self, request: pb.FetchRequest, subscription: WatchedSubscription, directory: SubscriptionRegistry
+        self, request: pb.FetchRequest, subscription: CheckedSubscription, directory: SubscriptionRegistry
     ) -> pb.FetchResponse:
         answer = await fetch_alone(request, subscription, directory, _all_is_read)
         if self._has("a reply is lost"):
@@ -157,7 +163,7 @@ class Fetcher:
         if self._has("a reply is lost"):
             again = await session.fetch(request, _all_is_read)
             if again != answer:
-                self.world.broken("the protocol", f"seq {request.seq} was answered otherwise the second time")
+                self.world.broken(Promise.PROTOCOL, f"seq {request.seq} was answered otherwise the second time")
         if self._has("an answer is given up"):
             return pb.FetchResponse()
         return pb.FetchResponse.FromString(answer)
@@ -169,12 +175,12 @@ class Fetcher:
             await asyncio.sleep(self.world.rng.uniform(0.0, 0.3))
         finally:
             call.cancel()
-            call.add_done_callback(_hear)
+            call.add_done_callback(_retrieve_exception)
 
     async def _twice(self, request: pb.FetchRequest, session: FetchSession) -> bytes:
         """A call, and the same again while the first one still waits."""
         first = self.world.loop.create_task(session.fetch(request, _all_is_read))
-        first.add_done_callback(_hear)
+        first.add_done_callback(_retrieve_exception)
         try:
             await asyncio.sleep(self.world.rng.uniform(0.0, 0.3))
             answer = await session.fetch(request, _all_is_read)
@@ -184,9 +190,9 @@ class Fetcher:
                 first.cancel()
         error = first.exception() if first.done() and not first.cancelled() else None
         if not first.done() or (error is not None and not isinstance(error, Superseded)):
-            self.world.broken("the protocol", f"the first call of seq {request.seq} did not give way: {error!r}")
+            self.world.broken(Promise.PROTOCOL, f"the first call of seq {request.seq} did not give way: {error!r}")
         if error is None and first.result() != answer:
-            self.world.broken("the protocol", f"two calls of seq {request.seq} had two answers")
+            self.world.broken(Promise.PROTOCOL, f"two calls of seq {request.seq} had two answers")
         return answer
 
     async def _out_of_turn(self, request: pb.FetchRequest, session: FetchSession) -> None:
@@ -197,21 +203,23 @@ class Fetcher:
             await session.fetch(wrong, _all_is_read)
         except OutOfTurn:
             return
-        self.world.broken("the protocol", f"seq {wrong.seq} was answered, the turn was {self._seq}")
+        self.world.broken(Promise.PROTOCOL, f"seq {wrong.seq} was answered, the turn was {self._seq}")
 
 
-def _hear(call: "asyncio.Task[bytes]") -> None:
-    """Take note of how a call ended: nobody else may."""
+def _retrieve_exception(call: "asyncio.Task[bytes]") -> None:
+    """Retrieve the exception of a call that nobody awaits."""
     if not call.cancelled():
         call.exception()
 
 
-def _to_proto(word: Settlement) -> record_pb2.Settlement:
-    outcome = record_pb2.Outcome.Name(word.outcome or 0)
-    out = record_pb2.Settlement(lease=word.lease, outcome=outcome, reason=word.reason, partial=word.outcome is None)
-    if word.retry_after is not None:
-        out.retry_after_ms = round(word.retry_after * 1_000)
-    for part in word.parts:
+def _as_proto(settlement: Settlement) -> record_pb2.Settlement:
+    outcome = record_pb2.Outcome.Name(settlement.outcome or 0)
+    out = record_pb2.Settlement(
+        lease=settlement.lease, outcome=outcome, reason=settlement.reason, partial=settlement.outcome is None
+    )
+    if settlement.retry_after is not None:
+        out.retry_after_ms = round(settlement.retry_after * 1_000)
+    for part in settlement.parts:
         piece = out.parts.add(first=part.first, count=part.count, outcome=part.outcome.value, reason=part.reason)
         if part.retry_after is not None:
             piece.retry_after_ms = round(part.retry_after * 1_000)
@@ -219,4 +227,4 @@ def _to_proto(word: Settlement) -> record_pb2.Settlement:
 
 
 def _all_is_read() -> None:
-    """No answer lies unread, so there may be another."""
+    """No answer is unread, so another may be sent."""

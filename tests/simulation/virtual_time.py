@@ -1,4 +1,4 @@
-"""Virtual time: an event loop that jumps to the next timer when nothing is ready. No files, sockets or threads."""
+"""An event loop in virtual time: it jumps to the next timer when nothing is ready. No files, sockets or threads."""
 
 import asyncio
 from typing import Any
@@ -7,18 +7,16 @@ from sidecar.model.clock import Clock
 
 #: milliseconds since 1970 at which every history begins
 EPOCH_MS = 1_700_000_000_000
-
-
-#: turns of the loop within which time must pass
+#: turns of the loop after which time must have passed
 _MOST_TURNS = 50_000
 
 
 class Stuck(Exception):
-    """Nothing is ready and no timer is set, or time does not pass any more."""
+    """Nothing is ready and no timer is set, or the loop is busy and time stands still."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Deterministic: what is ready runs first come, first served; timers run by time, then as they were set."""
+    """Deterministic: ready callbacks run in order; timers run by time, then in the order in which they were set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +24,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._turns = 0
         self._selector = self
         self._clock_resolution = 1e-9
-        #: what went wrong in callbacks and in tasks that nobody awaited
+        #: exceptions of callbacks and of tasks that nobody awaited
         self.errors: list[BaseException] = []
         self.set_exception_handler(self._note_error)
 
@@ -34,15 +32,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def select(self, timeout: float | None) -> tuple[()]:
-        """What the base class asks instead of the operating system: it costs no time to wait."""
+        """Called by the base class in place of the operating system's select. Waiting takes no time."""
         if timeout is None:
-            raise Stuck("nobody will ever do anything again")
+            raise Stuck("nothing is ready and no timer is set")
         self._turns += 1
         if timeout > 0:
             self._now = self._scheduled[0].when()  # type: ignore[attr-defined]
             self._turns = 0
         elif self._turns > _MOST_TURNS:
-            raise Stuck("it is busy for ever in one moment")
+            raise Stuck("the loop is busy and time stands still")
         return ()
 
     def _process_events(self, _events: object) -> None:
@@ -56,7 +54,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock(Clock):
-    """The loop's time, also as time of day."""
+    """The time of the loop, also as time of day."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop

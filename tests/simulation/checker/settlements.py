@@ -1,57 +1,64 @@
-"""What workers say of their leases, what they are answered, and what follows from it."""
+"""Checks the results of settlements, and tracks what follows from settlements, expiries and ended sessions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sidecar.model.records import Extended, Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
 from sidecar.settings import Exhausted, SubscriptionSettings
-from tests.simulation.deliveries import Deliveries
-from tests.simulation.flow import Flow
-from tests.simulation.items import Doubt, Hand, Item, Phase
+from tests.simulation.checker.deliveries import DeliveryChecks
+from tests.simulation.checker.promises import Promise
+from tests.simulation.checker.state import Flag, Grant, Phase, TrackedRecord
 from tests.simulation.world import World
 
-TRUTHFUL = "3 a settle is answered truthfully"
+
+class Statement(NamedTuple):
+    """What a settlement says of some records of a batch."""
+
+    indexes: Sequence[int]
+    outcome: Outcome
+    reason: str
+    retry_after: float | None
 
 
-class Answers(Deliveries):
+class SettlementChecks(DeliveryChecks):
     """Settlements, extensions, expiries and the ends of sessions."""
 
     def __init__(self, world: World, settings: SubscriptionSettings) -> None:
         super().__init__(world, settings)
         #: sessions that want no more
         self.stopped: set[Any] = set()
-        #: leases that live on without their session
-        self.detached: dict[bytes, Hand] = {}
+        #: leases that outlive their session
+        self.detached: dict[bytes, Grant] = {}
 
     # Sessions
 
     def connected(self, session: Any) -> None:
         self.sessions[session] = {}
         self._note_largest()
-        self.flow.session_changed(session)
+        self.progress.session_changed(session)
 
     def session_ended(self, session: Any, how: SessionEnd, *, down: bool) -> None:
-        """`down`: the subscription says that the handler is."""
+        """`down`: the subscription considers the handler down."""
         self.catch_up()
         self.world.happened("session ends", self.world.names[session], how.value)
         held = self.sessions.pop(session, {})
-        self.flow.session_changed(session)
+        self.progress.session_changed(session)
         self._note_largest()
         if how is SessionEnd.DETACHED:
             self.detached.update(held)
             return
-        alone = sum(len(hand.unsaid()) for hand in held.values()) == 1
-        for hand in [*held.values()]:
-            hand.live = False
-            hand.how = how.value
-            self.isolation.disturb(hand)
-            self._let_go(hand)
-            unit = [hand.items[index] for index in hand.unsaid()]
+        alone = sum(len(grant.unsettled()) for grant in held.values()) == 1
+        for grant in [*held.values()]:
+            grant.live = False
+            grant.how = how.value
+            self.isolation.disturb(grant)
+            self._forget(grant)
+            unit = [grant.items[index] for index in grant.unsettled()]
             if how is SessionEnd.LOST:
                 self.exercised("a worker dies")
                 self._died(unit, alone=alone, down=down)
             else:
-                self._came_back(unit, 0.0)
+                self._returned(unit, 0.0)
 
     def _note_largest(self) -> None:
         largest = max((session.hard_bytes for session in self.sessions), default=0)
@@ -59,159 +66,158 @@ class Answers(Deliveries):
 
     def written(self, leases: Sequence[bytes]) -> None:
         for lease in leases:
-            hand = self.hands.get(lease)
-            if hand is not None and hand.live and hand.written is None:
-                hand.written = self.world.now
-                hand.deadline = self.world.now + hand.limit
+            grant = self.grants.get(lease)
+            if grant is not None and grant.live and grant.written is None:
+                grant.written = self.world.now
+                grant.deadline = self.world.now + grant.limit
 
-    def lapse(self, hand: Hand) -> None:
-        """Its time is over and nobody said anything."""
-        hand.live = False
-        hand.how = "expired"
+    def expire(self, grant: Grant) -> None:
+        """The deadline of a grant has passed."""
+        grant.live = False
+        grant.how = "expired"
         self.exercised("a lease expires")
-        self.isolation.disturb(hand)
-        self._let_go(hand)
-        unit = [hand.items[index] for index in hand.unsaid()]
+        self.isolation.disturb(grant)
+        self._forget(grant)
+        unit = [grant.items[index] for index in grant.unsettled()]
         if unit:
             for item in unit:
                 item.reason = "EXPIRED"
-            self._failed(unit, hand.deadline, None, possibly_processed=True, known_down=None)
+            self._failed(unit, grant.deadline, None, possibly_processed=True)
 
     def extended(self, lease: bytes, seconds: float, answer: Extended) -> None:
-        hand = self.hands.get(lease)
+        grant = self.grants.get(lease)
         now = self.world.now
-        if hand is None:
+        if grant is None:
             if answer.status is not SettleStatus.UNKNOWN:
-                self.world.broken(TRUTHFUL, f"an unknown lease was extended: {answer}")
+                self.world.broken(Promise.TRUTHFUL, f"an unknown lease was extended: {answer}")
             return
-        if not hand.live or hand.deadline <= now:
+        if not grant.live or grant.deadline <= now:
             if answer.status is not SettleStatus.STALE:
-                self.world.broken(TRUTHFUL, f"{hand}, which ended, was extended: {answer}")
+                self.world.broken(Promise.TRUTHFUL, f"{grant}, which ended, was extended: {answer}")
             return
         if answer.status is not None:
-            self.world.broken(TRUTHFUL, f"{hand} is live and was not extended: {answer}")
+            self.world.broken(Promise.TRUTHFUL, f"{grant} is live and was not extended: {answer}")
         self.exercised("a lease is extended")
         longest = float(self.settings.lease.max)
-        if hand.written is None:
-            hand.limit = min(max(hand.limit, seconds), longest)
+        if grant.written is None:
+            grant.limit = min(max(grant.limit, seconds), longest)
             return
-        hand.deadline = max(hand.deadline, min(now + seconds, hand.written + longest))
-        if abs(hand.deadline - now - answer.lease_for) > 1e-6:
-            self.world.broken(TRUTHFUL, f"{hand} lasts {hand.deadline - now} s and was said to last {answer.lease_for}")
+        grant.deadline = max(grant.deadline, min(now + seconds, grant.written + longest))
+        if abs(grant.deadline - now - answer.lease_for) > 1e-6:
+            self.world.broken(
+                Promise.TRUTHFUL, f"{grant} lasts {grant.deadline - now} s and was said to last {answer.lease_for}"
+            )
 
     # Settlements
 
     def settled(self, settlement: Settlement, result: SettleResult, *, down: tuple[bool, bool]) -> None:
-        """A worker said how it went, and was answered. `down`: the subscription thought that the handler is, before
+        """A worker settled, and got this result. `down`: whether the subscription considered the handler down, before
         and after."""
         world = self.world
-        hand = self.hands.get(settlement.lease)
-        world.happened("settled", hand or settlement.lease, _said(settlement), result.status.name, result.stale)
-        if hand is None:
+        grant = self.grants.get(settlement.lease)
+        world.happened("settled", grant or settlement.lease, _said(settlement), result.status.name, result.stale)
+        if grant is None:
             if result.status is not SettleStatus.UNKNOWN:
-                world.broken(TRUTHFUL, f"a lease of another life was answered {result}")
+                world.broken(Promise.TRUTHFUL, f"a lease of another life was answered {result}")
             self.exercised("a lease from before a restart")
             return
         if result.status is SettleStatus.UNKNOWN:
-            world.broken(TRUTHFUL, f"{hand} was answered {result}")
+            world.broken(Promise.TRUTHFUL, f"{grant} was answered {result}")
         if (result.status is SettleStatus.STALE) is not bool(result.stale):
-            world.broken(TRUTHFUL, f"{hand}: {result} says stale and does not say what, or the other way round")
+            world.broken(
+                Promise.TRUTHFUL, f"{grant}: {result} says stale and does not say what, or the other way round"
+            )
         self.catch_up()
         stale = {index for each in result.stale for index in range(each.first, each.first + each.count)}
-        self.isolation.settled(hand, settlement, down=any(down))
-        statements = _statements(len(hand.items), settlement)
-        named = {index for indexes, *_ in statements for index in indexes}
+        self.isolation.settled(grant, settlement, down=any(down))
+        statements = _statements(len(grant.items), settlement)
+        named = {index for statement in statements for index in statement.indexes}
         if not stale <= named:
-            world.broken(TRUTHFUL, f"{hand}: stale {sorted(stale)} names what was not settled: {sorted(named)}")
+            world.broken(
+                Promise.TRUTHFUL, f"{grant}: stale {sorted(stale)} names what was not settled: {sorted(named)}"
+            )
         successes = self.success_in_life
-        # What succeeds counts for all that is said in one breath, whatever the order of its parts.
-        statements.sort(key=lambda statement: statement[1] is not Outcome.ACK)
-        for indexes, outcome, reason, retry_after in statements:
-            self._statement(hand, indexes, outcome, reason, retry_after, stale, successes, down=down)
-        if hand.live and not hand.unsaid():
-            hand.live = False
-            hand.how = "settled"
-            self._let_go(hand)
-        self.exercised(TRUTHFUL)
+        # An ack counts for all parts of the same settlement, whatever their order.
+        statements.sort(key=lambda statement: statement.outcome is not Outcome.ACK)
+        for statement in statements:
+            self._statement(grant, statement, stale, successes, down=down)
+        if grant.live and not grant.unsettled():
+            grant.live = False
+            grant.how = "settled"
+            self._forget(grant)
+        self.exercised(Promise.TRUTHFUL)
 
     def _statement(
-        self,
-        hand: Hand,
-        indexes: Sequence[int],
-        outcome: Outcome,
-        reason: str,
-        retry_after: float | None,
-        stale: set[int],
-        successes: float | None,
-        *,
-        down: tuple[bool, bool],
+        self, grant: Grant, statement: Statement, stale: set[int], successes: float | None, *, down: tuple[bool, bool]
     ) -> None:
-        world = self.world
-        unit: list[Item] = []
+        world, outcome = self.world, statement.outcome
+        unit: list[TrackedRecord] = []
         fresh = 0
-        for index in indexes:
-            item, before = hand.items[index], hand.said[index]
+        for index in statement.indexes:
+            item, before = grant.items[index], grant.said[index]
             if before is None:
                 fresh += 1
-            must, may = self._expected(hand, item, before, outcome)
+            must, may = self._expected(grant, item, before, outcome)
             if index in stale and must is False:
-                world.broken(TRUTHFUL, f"{item} of {hand} ({hand.how or 'live'}) was refused: {outcome.name}")
+                world.broken(Promise.TRUTHFUL, f"{item} of {grant} ({grant.how or 'live'}) was refused: {outcome.name}")
             if index not in stale and may is False:
-                world.broken(TRUTHFUL, f"{item} of {hand} ({hand.how or 'live'}) was accepted: {outcome.name}")
+                world.broken(
+                    Promise.TRUTHFUL, f"{item} of {grant} ({grant.how or 'live'}) was accepted: {outcome.name}"
+                )
             if index in stale:
                 self.exercised("a stale answer")
-                if before is None and hand.live:
-                    hand.said[index] = "stale"
+                if before is None and grant.live:
+                    grant.said[index] = "stale"
                 continue
             if before is not None:
                 self.exercised("a settlement is repeated")
                 continue
-            if hand.live:
-                hand.said[index] = outcome
+            if grant.live:
+                grant.said[index] = outcome
                 unit.append(item)
             elif outcome in (Outcome.ACK, Outcome.REJECT):
                 self.exercised("a late settlement is accepted")
-                hand.said[index] = outcome
+                grant.said[index] = outcome
                 unit.append(item)
         if unit:
-            if outcome is Outcome.NACK and hand.fresh and not retry_after:
-                self.failing.add(hand.id)
-            self._apply(unit, fresh, outcome, reason, retry_after, successes, down=down)
+            if outcome is Outcome.NACK and grant.fresh and not statement.retry_after:
+                self.failing.add(grant.id)
+            self._apply(unit, fresh, statement, successes, down=down)
 
-    def _expected(self, hand: Hand, item: Item, before: object, outcome: Outcome) -> tuple[bool | None, bool | None]:
-        """(False: it must not be refused, False: it must not be accepted)."""
+    def _expected(
+        self, grant: Grant, item: TrackedRecord, before: object, outcome: Outcome
+    ) -> tuple[bool | None, bool | None]:
+        """Two values: False if it must not be refused, and False if it must not be accepted."""
         if before == "stale":
             return None, False
         if before is not None:
             return (False, None) if before is outcome else (None, False)
         if item.epoch.phase is Phase.GONE:
             return None, False
-        if hand.live:
+        if grant.live:
             return False, None
-        if item.hand is not hand or item.done:
+        if item.grant is not grant or item.done:
             return None, False
         if item.waits or item.can_end or item.must_end or item.rejected or item.epoch.phase is Phase.LEAVING:
-            # It may be on its way to the dead letters or to the retry topic, which is as good as given out.
+            # It may be on its way to the dead-letter or retry topic, which counts as delivered again.
             return None, None
         if any(0 < largest < item.copy.size for _, largest in self.largest):
-            # Nobody else may be able to take it: the same.
+            # It may be too large for all others, and so on its way to the dead-letter topic.
             return None, None
         return False, None
 
     def _apply(
         self,
-        unit: Sequence[Item],
+        unit: Sequence[TrackedRecord],
         stated: int,
-        outcome: Outcome,
-        reason: str,
-        retry_after: float | None,
+        statement: Statement,
         successes: float | None,
         *,
         down: tuple[bool, bool],
     ) -> None:
-        now = self.world.now
-        self.exercised(outcome.name)
-        match outcome:
+        now, retry_after = self.world.now, statement.retry_after
+        self.exercised(statement.outcome.name)
+        match statement.outcome:
             case Outcome.ACK:
                 self.last_success = self.success_in_life = now
                 self.failing.clear()
@@ -220,21 +226,13 @@ class Answers(Deliveries):
                     self._settled(item)
             case Outcome.NACK:
                 for item in unit:
-                    item.reason = reason
-                self._failed(
-                    unit,
-                    now,
-                    retry_after,
-                    possibly_processed=False,
-                    known_down=down,
-                    stated=stated,
-                    successes=successes,
-                )
+                    item.reason = statement.reason
+                self._failed(unit, now, retry_after, known_down=down, stated=stated, successes=successes)
             case Outcome.RELEASE:
-                self._came_back(unit, 0.0)
+                self._returned(unit, 0.0)
             case Outcome.OVERLOADED:
-                self.flow.overloaded()
-                self._came_back(unit, self._shortest(1) if retry_after is None else retry_after)
+                self.progress.overloaded()
+                self._returned(unit, self._shortest(1) if retry_after is None else retry_after)
                 for item in unit:
                     item.waits = True
                     item.ready = now + self._longest(retry_after)
@@ -242,9 +240,9 @@ class Answers(Deliveries):
                 for item in unit:
                     item.rejected = True
 
-    # What follows
+    # Consequences
 
-    def _settled(self, item: Item) -> None:
+    def _settled(self, item: TrackedRecord) -> None:
         if item.done:
             return
         item.done = True
@@ -257,33 +255,33 @@ class Answers(Deliveries):
             if item in mine:
                 mine.remove(item)
 
-    def _perhaps_dropped(self, item: Item) -> None:
-        """Lost by choice, unless it is seen again."""
+    def _may_be_dropped(self, item: TrackedRecord) -> None:
+        """It counts as dropped, unless it is delivered again."""
         if not item.dropped:
             item.dropped = True
             item.epoch.held_records -= 1
             item.epoch.held_bytes -= item.copy.size
 
-    def _let_go(self, hand: Hand) -> None:
-        self.live.pop(hand.id, None)
-        held = self.sessions.get(hand.session)
+    def _forget(self, grant: Grant) -> None:
+        self.live.pop(grant.id, None)
+        held = self.sessions.get(grant.session)
         if held is not None:
-            held.pop(hand.id, None)
-            self.flow.session_changed(hand.session)
+            held.pop(grant.id, None)
+            self.progress.session_changed(grant.session)
 
-    def _came_back(self, unit: Sequence[Item], after: float) -> None:
+    def _returned(self, unit: Sequence[TrackedRecord], after: float) -> None:
         for item in unit:
             item.not_before = item.ready = self.world.now + after
 
-    def _died(self, unit: Sequence[Item], *, alone: bool, down: bool) -> None:
-        """Its worker is gone. Only a record that was in its hands with nothing else can be blamed for that, and none
-        while the handler is down: what fails then says nothing about a record."""
+    def _died(self, unit: Sequence[TrackedRecord], *, alone: bool, down: bool) -> None:
+        """The worker died. Only a record that it held alone can be blamed, and none while the handler is down: failures
+        then say nothing about a record."""
         now = self.world.now
         for item in unit:
             item.failures += 1
             item.counted_failures += not down
             item.worker_crashes += not down
-            item.doubt = Doubt.MUST
+            item.flag = Flag.MUST
             item.reason = "WORKER_DIED"
             if item.first_failed is None:
                 item.first_failed = now
@@ -298,25 +296,25 @@ class Answers(Deliveries):
             if item.worker_crashes >= 3 and alone and not down:
                 item.can_end = self._others_succeed(item, self._success_at_most())
                 if self.settings.retry.exhausted is Exhausted.DROP and item.can_end:
-                    self._perhaps_dropped(item)
+                    self._may_be_dropped(item)
 
     def _failed(
         self,
-        unit: Sequence[Item],
+        unit: Sequence[TrackedRecord],
         now: float,
         retry_after: float | None,
         *,
-        possibly_processed: bool,
-        known_down: tuple[bool, bool] | None,
+        possibly_processed: bool = False,
+        known_down: tuple[bool, bool] | None = None,
         stated: int | None = None,
         successes: float | None = None,
     ) -> None:
-        """A nack or an expiry. Only a record that the worker can mean alone is counted; others are looked for first."""
+        """A nack or an expiry. It counts only for a record alone; a batch is split first."""
         for item in unit:
             if item.first_failed is None:
                 item.first_failed = now
             if possibly_processed:
-                item.doubt = Doubt.MUST
+                item.flag = Flag.MUST
             item.waits = True
             item.not_before = now + (retry_after or 0.0)
             item.ready = now + self._longest(retry_after)
@@ -334,22 +332,20 @@ class Answers(Deliveries):
         if retry.exhausted is Exhausted.HOLD:
             item.can_end = False
         elif known_down is not None and not known_down[1] and item.counted_failures >= retry.attempts:
-            # What is said in one breath may be taken in any order, so only earlier successes are sure to count.
+            # Settlements of one call may be applied in any order, so only earlier successes are sure to count.
             item.must_end = self._others_succeed(item, None if successes is None else successes - 0.003)
         if retry.exhausted is Exhausted.DROP and item.can_end:
-            self._perhaps_dropped(item)
+            self._may_be_dropped(item)
 
     def _success_at_most(self) -> float | None:
-        # A parked record knows only to the millisecond when it first failed.
+        # The first failure of a parked record is stored in milliseconds.
         return None if self.last_success is None else self.last_success + 0.003
 
-    def _others_succeed(self, item: Item, success: float | None) -> bool:
-        """An outage is not poison: a record is given up only if something succeeded since it first failed."""
+    def _others_succeed(self, item: TrackedRecord, success: float | None) -> bool:
+        """Whether something succeeded since the record first failed; otherwise it may be an outage."""
         if not self.settings.outage.enabled:
             return True
         return success is not None and item.first_failed is not None and success >= item.first_failed
-
-    flow: Flow
 
     def _longest(self, retry_after: float | None) -> float:
         return float(self.settings.retry.max) if retry_after is None else max(retry_after, self.settings.retry.max)
@@ -360,18 +356,16 @@ class Answers(Deliveries):
         return full * (1.0 - retry.jitter)
 
 
-def _statements(records: int, settlement: Settlement) -> list[tuple[list[int], Outcome, str, float | None]]:
-    """What is said of which records: each part is one statement, and so is the word for all the others."""
-    out = []
-    named: set[int] = set()
-    for part in settlement.parts:
-        indexes = list(range(part.first, part.first + part.count))
-        named.update(indexes)
-        out.append((indexes, part.outcome, part.reason, part.retry_after))
-    if settlement.outcome is not None:
-        rest = [index for index in range(records) if index not in named]
-        if rest:
-            out.append((rest, settlement.outcome, settlement.reason, settlement.retry_after))
+def _statements(records: int, settlement: Settlement) -> list[Statement]:
+    """A statement for each part, and one for the rest."""
+    out = [
+        Statement(range(part.first, part.first + part.count), part.outcome, part.reason, part.retry_after)
+        for part in settlement.parts
+    ]
+    named = {index for statement in out for index in statement.indexes}
+    rest = [index for index in range(records) if index not in named]
+    if settlement.outcome is not None and rest:
+        out.append(Statement(rest, settlement.outcome, settlement.reason, settlement.retry_after))
     return out
 
 

@@ -1,0 +1,38 @@
+"""What a campaign must have exercised, so that finding nothing means something."""
+
+from tests.simulation.broker.faults import RATES
+from tests.simulation.checker.promises import PROMISES
+from tests.simulation.workers.fetching import CALL_FAULTS
+from tests.simulation.workers.handler import HABITS
+
+#: besides random faults of the broker, faults of calls and habits of workers
+HAPPENINGS = (
+    "a commit is applied that nobody waits for",
+    "a commit meets a lane that is gone",
+    "a gap is told",
+    "a late settlement is accepted",
+    "a lease expires",
+    "a lease from before a restart",
+    "a lease is extended",
+    "a settlement is repeated",
+    "a stale answer",
+    "a worker dies",
+    "an invalid settlement",
+    "another sidecar works on a lane",
+    "dead letter",
+    "grace is over before the release",
+    "lanes are lost",
+    "lanes are revoked",
+    "park",
+    "pause",
+    "poison",
+    "possibly processed",
+    "records are removed by retention",
+    "redrive",
+    "seek",
+    "the handler is down",
+    "the sidecar crashes",
+)
+
+#: each of them must occur in some share of the histories
+EXPECTED = frozenset((*PROMISES, *RATES, *HABITS, *CALL_FAULTS, *HAPPENINGS))
