@@ -12,8 +12,8 @@ from sidecar.settings import BatchSettings, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import WAIT_TIMEOUT, numbered
 from tests.brokers.local import consuming, play, publish, running
-from tests.promises.audit import Audit
 from tests.promises.adjustable_time import until
+from tests.promises.audit import Audit
 from tests.promises.worker import Worker
 
 

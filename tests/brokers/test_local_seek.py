@@ -18,8 +18,8 @@ from sidecar.settings import Seconds, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import numbered
 from tests.brokers.local import consuming, play, publish
-from tests.promises.audit import Audit
 from tests.promises.adjustable_time import until
+from tests.promises.audit import Audit
 from tests.promises.worker import Worker
 
 P = ParamSpec("P")

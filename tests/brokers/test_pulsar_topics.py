@@ -13,8 +13,8 @@ from sidecar.settings import SubscriptionSettings
 from sidecar.subscription import dead_letters
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.pulsar import name, running
-from tests.promises.audit import Audit
 from tests.promises.adjustable_time import until
+from tests.promises.audit import Audit
 from tests.promises.worker import Worker
 from tests.servers.pulsar import PulsarServer
 

@@ -22,8 +22,8 @@ from sidecar.observability.tracing.spans import SubscriptionTracer, producer_con
 from sidecar.settings import BatchSettings, RetrySettings, Seconds, SubscriptionSettings, TracingSettings
 from sidecar.subscription.subscription import Subscription
 from tests.memory_broker import MemoryBroker
-from tests.promises.audit import Audit
 from tests.promises.adjustable_time import until
+from tests.promises.audit import Audit
 from tests.promises.worker import Worker
 from tests.unit.server.grpc.service_kit import run
 

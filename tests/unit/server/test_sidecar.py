@@ -13,8 +13,8 @@ from sidecar.server.sidecar import Sidecar
 from sidecar.settings import BrokerSettings, HttpSettings, ListenSettings, Settings, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
 from tests.memory_broker import MemoryBroker, MemorySource
-from tests.promises.audit import Audit
 from tests.promises.adjustable_time import until
+from tests.promises.audit import Audit
 from tests.promises.worker import Worker
 from tests.unit.server.grpc.service_kit import in_loop
 
