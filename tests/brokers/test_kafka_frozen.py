@@ -8,68 +8,65 @@ from sidecar.model.errors import BrokerError
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
 from tests.brokers.kafka import consuming, name, running
-from tests.brokers.local import play
+from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewKafka
 
 #: seconds: much longer than the grace
 SOON = 25.0
 
 
-def test_a_broker_that_freezes_while_a_lane_is_revoked_blocks_neither_polls_nor_closing(new_kafka: NewKafka) -> None:
-    async def body() -> None:
-        kafka, topic, group = new_kafka(), name("topic"), name("group")
-        kafka.make_topic(topic, 4)
-        for lane in range(4):
-            kafka.publish(topic, *numbered(50, f"{lane}-"), lane=lane)
-        async with running(kafka) as one, running(kafka) as other:
-            first, second = _consumer(one, group, topic), _consumer(other, group, topic)
-            await first.source.open()
-            await first.take(200)
-            await second.source.open()
-            joining = asyncio.create_task(_poll(second))
-            await first.until(lambda: any(isinstance(event, Revoked) for event in first.events))
-            (moving,) = (event.lanes for event in first.events if isinstance(event, Revoked))
-            kafka.freeze()
-            try:
-                async with asyncio.timeout(SOON):
-                    committing = asyncio.create_task(_commit(first, moving))
-                    await committing
-                    await first.source.release(moving)
-                # The poll thread has returned from the revoke and runs commands.
-                async with asyncio.timeout(SOON):
-                    for _ in range(3):
-                        await _poll_once(first)
-                async with asyncio.timeout(SOON):
-                    joining.cancel()
-                    await asyncio.wait([joining])
-                    await asyncio.gather(first.close(), second.close())
-            finally:
-                kafka.thaw()
-        # Whether the commit arrived or not, nothing is skipped that was not committed.
-        stored = kafka.committed(group, topic, range(4))
-        assert {offset for offset, _ in stored.values()} <= {0, 20, -1001}
-        async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
-            wanted = [value for lane in range(4) for value in numbered(50, f"{lane}-")[max(0, stored[lane][0]) :]]
-            await consumer.take_values(wanted)
+@on_event_loop
+async def test_a_broker_that_freezes_while_a_lane_is_revoked_blocks_neither_polls_nor_closing(
+    new_kafka: NewKafka,
+) -> None:
+    kafka, topic, group = new_kafka(), name("topic"), name("group")
+    kafka.make_topic(topic, 4)
+    for lane in range(4):
+        kafka.publish(topic, *numbered(50, f"{lane}-"), lane=lane)
+    async with running(kafka) as one, running(kafka) as other:
+        first, second = _consumer(one, group, topic), _consumer(other, group, topic)
+        await first.source.open()
+        await first.take(200)
+        await second.source.open()
+        joining = asyncio.create_task(_poll(second))
+        await first.until(lambda: any(isinstance(event, Revoked) for event in first.events))
+        (moving,) = (event.lanes for event in first.events if isinstance(event, Revoked))
+        kafka.freeze()
+        try:
+            async with asyncio.timeout(SOON):
+                committing = asyncio.create_task(_commit(first, moving))
+                await committing
+                await first.source.release(moving)
+            # The poll thread has returned from the revoke and runs commands.
+            async with asyncio.timeout(SOON):
+                for _ in range(3):
+                    await _poll_once(first)
+            async with asyncio.timeout(SOON):
+                joining.cancel()
+                await asyncio.wait([joining])
+                await asyncio.gather(first.close(), second.close())
+        finally:
+            kafka.thaw()
+    # Whether the commit arrived or not, nothing is skipped that was not committed.
+    stored = kafka.committed(group, topic, range(4))
+    assert {offset for offset, _ in stored.values()} <= {0, 20, -1001}
+    async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
+        wanted = [value for lane in range(4) for value in numbered(50, f"{lane}-")[max(0, stored[lane][0]) :]]
+        await consumer.take_values(wanted)
 
-    play(body)
 
-
-def test_a_broker_that_knows_of_no_brokers_is_waited_for(new_kafka: NewKafka) -> None:
+@on_event_loop
+async def test_a_broker_that_knows_of_no_brokers_is_waited_for(new_kafka: NewKafka) -> None:
     """Another request made the library end the process."""
-
-    async def body() -> None:
-        # Its controller considers it dead half of the time: after two seconds without a heartbeat, which it sends every
-        # four.
-        kafka = new_kafka(properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "4000"})
-        async with running(kafka) as broker, asyncio.timeout(WAIT_TIMEOUT):
-            text = ""
-            while "knows of no brokers" not in text:
-                text = await _trouble(broker)
-            while text:
-                text = await _trouble(broker)
-
-    play(body)
+    # Its controller considers it dead half of the time: after two seconds without a heartbeat, which it sends every
+    # four.
+    kafka = new_kafka(properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "4000"})
+    async with running(kafka) as broker, asyncio.timeout(WAIT_TIMEOUT):
+        text = ""
+        while "knows of no brokers" not in text:
+            text = await _trouble(broker)
+        while text:
+            text = await _trouble(broker)
 
 
 async def _trouble(broker: KafkaBroker) -> str:

@@ -12,69 +12,62 @@ from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.model.records import Lane
 from tests.brokers.harness import numbered
 from tests.brokers.kafka import consuming, name, running, transaction
-from tests.brokers.local import play
 from tests.e2e.harness import Sidecar, eventually
 from tests.e2e.kafka.stock import progress, read
+from tests.event_loop import on_event_loop
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.process import await_
 
 
-def test_aborted_records_are_never_delivered_and_committed_ones_are(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        topic = name("topic")
-        kafka.make_topic(topic)
-        transaction(kafka, topic, *numbered(5, "a"))
-        transaction(kafka, topic, *numbered(5, "b"), commit=False)
-        kafka.publish(topic, b"between")
-        transaction(kafka, topic, *numbered(5, "c"))
-        async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
-            assert await consumer.take(11) == [*numbered(5, "a"), b"between", *numbered(5, "c")]
-            await consumer.stays_silent()
-
-    play(body)
+@on_event_loop
+async def test_aborted_records_are_never_delivered_and_committed_ones_are(kafka: KafkaServer) -> None:
+    topic = name("topic")
+    kafka.make_topic(topic)
+    transaction(kafka, topic, *numbered(5, "a"))
+    transaction(kafka, topic, *numbered(5, "b"), commit=False)
+    kafka.publish(topic, b"between")
+    transaction(kafka, topic, *numbered(5, "c"))
+    async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
+        assert await consumer.take(11) == [*numbered(5, "a"), b"between", *numbered(5, "c")]
+        await consumer.stays_silent()
 
 
-def test_records_of_an_open_transaction_wait_for_its_end(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        topic = name("topic")
-        kafka.make_topic(topic)
-        producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        producer.produce(topic, b"within", partition=0)
-        assert producer.flush(20) == 0
-        kafka.publish(topic, b"after")
-        async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
-            await consumer.until(consumer.assigned)
-            await consumer.stays_silent()
-            await asyncio.to_thread(producer.commit_transaction, 20)
-            assert await consumer.take(2) == [b"within", b"after"]
-
-    play(body)
+@on_event_loop
+async def test_records_of_an_open_transaction_wait_for_its_end(kafka: KafkaServer) -> None:
+    topic = name("topic")
+    kafka.make_topic(topic)
+    producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"within", partition=0)
+    assert producer.flush(20) == 0
+    kafka.publish(topic, b"after")
+    async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
+        await consumer.until(consumer.assigned)
+        await consumer.stays_silent()
+        await asyncio.to_thread(producer.commit_transaction, 20)
+        assert await consumer.take(2) == [b"within", b"after"]
 
 
-def test_a_position_within_an_open_transaction_is_not_taken_for_one_of_another_log(kafka: KafkaServer) -> None:
+@on_event_loop
+async def test_a_position_within_an_open_transaction_is_not_taken_for_one_of_another_log(kafka: KafkaServer) -> None:
     """Kafka's own tools move groups to the end of the log, whether or not its transactions are committed."""
-
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        kafka.make_topic(topic)
-        kafka.publish(topic, b"seen")
-        producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        producer.produce(topic, b"within", partition=0)
-        assert producer.flush(20) == 0
-        tool = Consumer({**kafka.settings(), "group.id": group}, logger=QUIET)
-        tool.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
-        tool.close()
-        async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
-            await consumer.until(consumer.assigned)
-            await asyncio.to_thread(producer.commit_transaction, 20)
-            kafka.publish(topic, b"after")
-            assert await consumer.take(1) == [b"after"]
-
-    play(body)
+    topic, group = name("topic"), name("group")
+    kafka.make_topic(topic)
+    kafka.publish(topic, b"seen")
+    producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"within", partition=0)
+    assert producer.flush(20) == 0
+    tool = Consumer({**kafka.settings(), "group.id": group}, logger=QUIET)
+    tool.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    tool.close()
+    async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
+        await consumer.until(consumer.assigned)
+        await asyncio.to_thread(producer.commit_transaction, 20)
+        kafka.publish(topic, b"after")
+        assert await consumer.take(1) == [b"after"]
 
 
 def _sidecar(folder: Path, kafka: KafkaServer, topic: str, **settings: object) -> Sidecar:
@@ -153,41 +146,39 @@ def test_a_compacted_topic_is_consumed_to_its_end(kafka: KafkaServer, tmp_path: 
 
 
 @pytest.mark.parametrize("out_of_range", OutOfRange)
-def test_records_that_retention_removes_under_a_paused_lane_are_counted(
+@on_event_loop
+async def test_records_that_retention_removes_under_a_paused_lane_are_counted(
     kafka: KafkaServer, out_of_range: OutOfRange
 ) -> None:
-    async def body() -> None:
-        topic = name("topic")
-        kafka.make_topic(topic)
-        kafka.publish(topic, *numbered(20_000))
-        lane = Lane(topic, 0)
-        async with (
-            running(kafka, out_of_range=out_of_range) as broker,
-            consuming(broker, topic, group=name("group")) as consumer,
-        ):
-            await consumer.take(10, max_records=10)
-            await consumer.source.pause([lane])
-            await consumer.poll(timeout=0.05)
-            read_to = consumer.records[-1].position + 1
-            consumer.forget()
-            kafka.admin.delete_records([TopicPartition(topic, 0, 19_990)])
-            await_(lambda: _start(kafka, topic) == 19_990, "the records are removed")
-            await consumer.source.resume([lane])
-            if out_of_range is OutOfRange.EARLIEST:
-                await consumer.until(lambda: consumer.values[-1:] == [b"19999"])
-                end = 19_990
-            else:
-                await consumer.until(lambda: [e for e in consumer.events if isinstance(e, Advanced) and e.lost])
-                end = 20_000
-                kafka.publish(topic, b"new")
-                await consumer.until(lambda: consumer.values[-1:] == [b"new"])
-            lost = sum(event.lost for event in consumer.events if isinstance(event, Advanced))
-            delivered = [r.position for r in consumer.records if r.position < end]
-            # Records that were fetched before may come; all others are counted as lost.
-            assert delivered == [*range(read_to, read_to + len(delivered))]
-            assert read_to + len(delivered) + lost == end
-
-    play(body)
+    topic = name("topic")
+    kafka.make_topic(topic)
+    kafka.publish(topic, *numbered(20_000))
+    lane = Lane(topic, 0)
+    async with (
+        running(kafka, out_of_range=out_of_range) as broker,
+        consuming(broker, topic, group=name("group")) as consumer,
+    ):
+        await consumer.take(10, max_records=10)
+        await consumer.source.pause([lane])
+        await consumer.poll(timeout=0.05)
+        read_to = consumer.records[-1].position + 1
+        consumer.forget()
+        kafka.admin.delete_records([TopicPartition(topic, 0, 19_990)])
+        await_(lambda: _start(kafka, topic) == 19_990, "the records are removed")
+        await consumer.source.resume([lane])
+        if out_of_range is OutOfRange.EARLIEST:
+            await consumer.until(lambda: consumer.values[-1:] == [b"19999"])
+            end = 19_990
+        else:
+            await consumer.until(lambda: [e for e in consumer.events if isinstance(e, Advanced) and e.lost])
+            end = 20_000
+            kafka.publish(topic, b"new")
+            await consumer.until(lambda: consumer.values[-1:] == [b"new"])
+        lost = sum(event.lost for event in consumer.events if isinstance(event, Advanced))
+        delivered = [r.position for r in consumer.records if r.position < end]
+        # Records that were fetched before may come; all others are counted as lost.
+        assert delivered == [*range(read_to, read_to + len(delivered))]
+        assert read_to + len(delivered) + lost == end
 
 
 def test_a_sidecar_reports_how_many_records_retention_removed_while_it_was_down(

@@ -20,7 +20,7 @@ from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from tests.brokers.harness import WAIT_TIMEOUT, numbered
 from tests.brokers.kafka import name, running, transaction
-from tests.brokers.local import play
+from tests.event_loop import on_event_loop
 from tests.servers.kafka import QUIET, KafkaServer
 
 
@@ -54,126 +54,115 @@ async def group(kafka: KafkaServer) -> AsyncIterator[Group]:
             await made.cursor.close()
 
 
-def test_a_range_ends_where_only_markers_are_left(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        async with group(kafka) as made:
-            lane, _ = made.lanes
-            transaction(kafka, made.name, *numbered(5, "a"))
-            transaction(kafka, made.name, *numbered(5, "b"), commit=False)
-            # Twice five records and a marker; the broker writes markers with a delay.
-            end = 12
-            async with asyncio.timeout(WAIT_TIMEOUT):
-                while (await made.cursor.lanes())[lane].end < end:  # noqa: ASYNC110 - the broker does not call back
-                    await asyncio.sleep(0.02)
-            chunks = [chunk async for chunk in made.broker.read(lane, Run(0, end), 1 << 20)]
-            values = [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]
-            assert values == numbered(5, "a")
-            token = (await made.cursor.attach("", 1)).token
-            await made.cursor.commit(token, {lane: end})
-            assert (await made.cursor.fetch_state()).positions == {lane: end}
-
-    play(body)
+@on_event_loop
+async def test_a_range_ends_where_only_markers_are_left(kafka: KafkaServer) -> None:
+    async with group(kafka) as made:
+        lane, _ = made.lanes
+        transaction(kafka, made.name, *numbered(5, "a"))
+        transaction(kafka, made.name, *numbered(5, "b"), commit=False)
+        # Twice five records and a marker; the broker writes markers with a delay.
+        end = 12
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while (await made.cursor.lanes())[lane].end < end:  # noqa: ASYNC110 - the broker does not call back
+                await asyncio.sleep(0.02)
+        chunks = [chunk async for chunk in made.broker.read(lane, Run(0, end), 1 << 20)]
+        values = [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]
+        assert values == numbered(5, "a")
+        token = (await made.cursor.attach("", 1)).token
+        await made.cursor.commit(token, {lane: end})
+        assert (await made.cursor.fetch_state()).positions == {lane: end}
 
 
-def test_the_metadata_has_the_documented_format(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        async with group(kafka) as made:
-            lane, _ = made.lanes
-            attached = await made.cursor.attach("clicks: per minute", 1_700_000_000_000)
-            text = f"offramp-ranges:1:{attached.token}:1700000000000"
-            assert kafka.committed(made.name, made.name, [0, 1]) == {
-                0: (0, f"{text}:unpinned:clicks: per minute"),
-                1: (-1001, None),
-            }
-            await made.cursor.pin(attached.token, dict.fromkeys(made.lanes, 0))
-            assert kafka.committed(made.name, made.name, [0, 1]) == dict.fromkeys(
-                (0, 1), (0, f"{text}:pinned:clicks: per minute")
-            )
-            assert lane in (await made.cursor.fetch_state()).positions
-
-    play(body)
+@on_event_loop
+async def test_the_metadata_has_the_documented_format(kafka: KafkaServer) -> None:
+    async with group(kafka) as made:
+        lane, _ = made.lanes
+        attached = await made.cursor.attach("clicks: per minute", 1_700_000_000_000)
+        text = f"offramp-ranges:1:{attached.token}:1700000000000"
+        assert kafka.committed(made.name, made.name, [0, 1]) == {
+            0: (0, f"{text}:unpinned:clicks: per minute"),
+            1: (-1001, None),
+        }
+        await made.cursor.pin(attached.token, dict.fromkeys(made.lanes, 0))
+        assert kafka.committed(made.name, made.name, [0, 1]) == dict.fromkeys(
+            (0, 1), (0, f"{text}:pinned:clicks: per minute")
+        )
+        assert lane in (await made.cursor.fetch_state()).positions
 
 
-def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_continues(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        async with group(kafka) as made:
-            kafka.publish(made.name, *numbered(9))
-            lane, other = made.lanes
-            attached = await made.cursor.attach("clicks", 1)
-            await made.cursor.commit(attached.token, {lane: 7, other: 0})
-            # As `kafka-consumer-groups.sh --reset-offsets` does.
-            tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
-            tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
-            tool.close()
-            state = await made.cursor.fetch_state()
-            assert (dict(state.positions), state.attached) == ({lane: 2, other: 0}, None)
-            await made.cursor.commit(attached.token, {lane: 3})
-            state = await made.cursor.fetch_state()
-            assert (dict(state.positions), state.attached) == ({lane: 3, other: 0}, attached)
-
-    play(body)
+@on_event_loop
+async def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_continues(kafka: KafkaServer) -> None:
+    async with group(kafka) as made:
+        kafka.publish(made.name, *numbered(9))
+        lane, other = made.lanes
+        attached = await made.cursor.attach("clicks", 1)
+        await made.cursor.commit(attached.token, {lane: 7, other: 0})
+        # As `kafka-consumer-groups.sh --reset-offsets` does.
+        tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
+        tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
+        tool.close()
+        state = await made.cursor.fetch_state()
+        assert (dict(state.positions), state.attached) == ({lane: 2, other: 0}, None)
+        await made.cursor.commit(attached.token, {lane: 3})
+        state = await made.cursor.fetch_state()
+        assert (dict(state.positions), state.attached) == ({lane: 3, other: 0}, attached)
 
 
-def test_a_commit_in_flight_when_another_reader_attaches_does_not_bring_the_old_reader_back(
+@on_event_loop
+async def test_a_commit_in_flight_when_another_reader_attaches_does_not_bring_the_old_reader_back(
     kafka: KafkaServer,
 ) -> None:
-    async def body() -> None:
-        async with group(kafka) as made:
-            kafka.publish(made.name, *numbered(9))
-            lane, other = made.lanes
-            there = await made.sibling()
-            old = await made.cursor.attach("old", 1)
-            await made.cursor.commit(old.token, {lane: 2, other: 0})
-            new = await there.attach("new", 2)
-            # The old reader's commit was checked before the new one attached, and is stored after it.
-            await made.cursor._store({lane: 9, other: 0}, Fence(old, pinned=True))
-            await there.commit(new.token, {lane: 4})
-            with pytest.raises(Fenced, match="new"):
-                await made.cursor.commit(old.token, {lane: 9})
-            assert (await there.fetch_state()).attached == new
-            await there.close()
-
-    play(body)
+    async with group(kafka) as made:
+        kafka.publish(made.name, *numbered(9))
+        lane, other = made.lanes
+        there = await made.sibling()
+        old = await made.cursor.attach("old", 1)
+        await made.cursor.commit(old.token, {lane: 2, other: 0})
+        new = await there.attach("new", 2)
+        # The old reader's commit was checked before the new one attached, and is stored after it.
+        await made.cursor._store({lane: 9, other: 0}, Fence(old, pinned=True))
+        await there.commit(new.token, {lane: 4})
+        with pytest.raises(Fenced, match="new"):
+            await made.cursor.commit(old.token, {lane: 9})
+        assert (await there.fetch_state()).attached == new
+        await there.close()
 
 
-def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues_after_it(kafka: KafkaServer) -> None:
+@on_event_loop
+async def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues_after_it(kafka: KafkaServer) -> None:
     """Kafka's own tools move groups to the end of the log, whether or not its transactions are committed."""
-
-    async def body() -> None:
-        async with group(kafka) as made:
-            lane, other = made.lanes
-            kafka.publish(made.name, b"seen")
-            producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
-            producer.init_transactions(20)
-            producer.begin_transaction()
-            producer.produce(made.name, b"within", partition=0)
-            assert producer.flush(20) == 0
-            tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
-            tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
-            tool.close()
-            settings = SubscriptionSettings(
-                name="orders", topics=(made.name,), group=made.name, mode=SubscriptionMode.RANGES
-            )
-            reading = RangeSubscription(settings, made.broker)
-            attached, start = await reading.attach("clicks")
-            assert await reading.resolve_start(attached.token, None) == start == {lane: 2, other: 0}
-            assert (await reading.plan(start, Limits(), {}))[0] == start
-            assert await reading.commit(attached.token, start) == start
-            end = await reading.bounds(lane, Run(2, 9))
-            assert [frames async for frames in reading.read(lane, Run(2, 9), end, 1 << 20)] == []
-            for beyond in (reading.plan({lane: 3}, Limits(), {}), reading.bounds(lane, Run(3, 9))):
-                with pytest.raises(Removed, match="there never was a position 3"):
-                    await beyond
-            await asyncio.to_thread(producer.commit_transaction, 20)
-            kafka.publish(made.name, b"after")
-            async with asyncio.timeout(WAIT_TIMEOUT):
-                while (await made.cursor.lanes())[lane].end < 4:  # noqa: ASYNC110 - the broker does not call back
-                    await asyncio.sleep(0.02)
-            until, _ = await reading.plan(start, Limits(), {})
-            assert until == {lane: 4, other: 0}
-            end = await reading.bounds(lane, Run(2, 4))
-            pieces = [frames async for frames in reading.read(lane, Run(2, 4), end, 1 << 20)]
-            assert [decode_frame(frame).value for frames in pieces for frame in frames] == [b"after"]
-            await reading.close()
-
-    play(body)
+    async with group(kafka) as made:
+        lane, other = made.lanes
+        kafka.publish(made.name, b"seen")
+        producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(made.name, b"within", partition=0)
+        assert producer.flush(20) == 0
+        tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
+        tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
+        tool.close()
+        settings = SubscriptionSettings(
+            name="orders", topics=(made.name,), group=made.name, mode=SubscriptionMode.RANGES
+        )
+        reading = RangeSubscription(settings, made.broker)
+        attached, start = await reading.attach("clicks")
+        assert await reading.resolve_start(attached.token, None) == start == {lane: 2, other: 0}
+        assert (await reading.plan(start, Limits(), {}))[0] == start
+        assert await reading.commit(attached.token, start) == start
+        end = await reading.bounds(lane, Run(2, 9))
+        assert [frames async for frames in reading.read(lane, Run(2, 9), end, 1 << 20)] == []
+        for beyond in (reading.plan({lane: 3}, Limits(), {}), reading.bounds(lane, Run(3, 9))):
+            with pytest.raises(Removed, match="there never was a position 3"):
+                await beyond
+        await asyncio.to_thread(producer.commit_transaction, 20)
+        kafka.publish(made.name, b"after")
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while (await made.cursor.lanes())[lane].end < 4:  # noqa: ASYNC110 - the broker does not call back
+                await asyncio.sleep(0.02)
+        until, _ = await reading.plan(start, Limits(), {})
+        assert until == {lane: 4, other: 0}
+        end = await reading.bounds(lane, Run(2, 4))
+        pieces = [frames async for frames in reading.read(lane, Run(2, 4), end, 1 << 20)]
+        assert [decode_frame(frame).value for frames in pieces for frame in frames] == [b"after"]
+        await reading.close()

@@ -11,7 +11,7 @@ from sidecar.model.errors import BrokerError
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
 from tests.brokers.kafka import consuming, name, running
-from tests.brokers.local import play
+from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_
 
@@ -19,30 +19,28 @@ from tests.servers.process import await_
 #: milliseconds after which the library notices: soon, and so late that it continues in the new topic by itself
 @pytest.mark.parametrize("refresh", ["500", "30000"])
 @pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
-def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_old_one(
+@on_event_loop
+async def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_old_one(
     kafka: KafkaServer, protocol: GroupProtocol, refresh: str
 ) -> None:
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        kafka.make_topic(topic)
-        kafka.publish(topic, *numbered(150))
-        given = {"topic.metadata.refresh.interval.ms": refresh}
-        async with (
-            running(kafka, group_protocol=protocol, properties=given) as broker,
-            consuming(broker, topic, group=group) as consumer,
-        ):
-            await consumer.take(150)
-            await consumer.commit(Lane(topic, 0), Commit(100))
-            _recreate(kafka, topic)
-            kafka.publish(topic, *numbered(400, "new-"))
-            # As the core does for records of the old topic.
-            with contextlib.suppress(BrokerError):
-                await consumer.commit(Lane(topic, 0), Commit(150))
-            async with asyncio.timeout(WAIT_TIMEOUT):
-                while not {*numbered(400, "new-")} <= {*consumer.values}:
-                    await _poll(consumer)
-
-    play(body)
+    topic, group = name("topic"), name("group")
+    kafka.make_topic(topic)
+    kafka.publish(topic, *numbered(150))
+    given = {"topic.metadata.refresh.interval.ms": refresh}
+    async with (
+        running(kafka, group_protocol=protocol, properties=given) as broker,
+        consuming(broker, topic, group=group) as consumer,
+    ):
+        await consumer.take(150)
+        await consumer.commit(Lane(topic, 0), Commit(100))
+        _recreate(kafka, topic)
+        kafka.publish(topic, *numbered(400, "new-"))
+        # As the core does for records of the old topic.
+        with contextlib.suppress(BrokerError):
+            await consumer.commit(Lane(topic, 0), Commit(150))
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while not {*numbered(400, "new-")} <= {*consumer.values}:
+                await _poll(consumer)
 
 
 def _recreate(kafka: KafkaServer, topic: str) -> None:

@@ -15,73 +15,69 @@ from sidecar.model.errors import LaneGone, Refused, Unavailable
 from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import Consumer, numbered
 from tests.brokers.kafka import BOTH, consuming, name, running, shared_out
-from tests.brokers.local import play
+from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 
 
 @BOTH
-def test_a_static_member_that_returns_gets_its_lanes_back_and_disturbs_nobody(
+@on_event_loop
+async def test_a_static_member_that_returns_gets_its_lanes_back_and_disturbs_nobody(
     kafka: KafkaServer, protocol: GroupProtocol
 ) -> None:
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        kafka.make_topic(topic, 4)
-        patient: dict[str, Any] = {"group_protocol": protocol, "properties": {"session.timeout.ms": "45000"}}
-        _raise_session_timeout(kafka, group)
-        async with (
-            running(kafka, group_instance_id="pod-0", **patient) as stays,
-            consuming(stays, topic, group=group) as first,
-        ):
-            await first.until(lambda: len(first.assigned()) == 4)
-            async with running(kafka, group_instance_id="pod-1", **patient) as leaves:
-                second = Consumer(leaves.subscribe(SourceSpec(group, (topic,))))
-                await second.source.open()
-                before = await shared_out(first, second, 4)
-                first.forget()
-                await second.close()
-            async with running(kafka, group_instance_id="pod-1", **patient) as back:
-                third = Consumer(back.subscribe(SourceSpec(group, (topic,))))
-                await third.source.open()
-                while len(third.assigned()) < 2:
-                    await asyncio.gather(first.poll(timeout=0.05), third.poll(timeout=0.05))
-                assert set(third.assigned()) == before
-                assert not [event for event in first.events if isinstance(event, Assigned | Revoked | Lost)]
-                await third.close()
-
-    play(body)
+    topic, group = name("topic"), name("group")
+    kafka.make_topic(topic, 4)
+    patient: dict[str, Any] = {"group_protocol": protocol, "properties": {"session.timeout.ms": "45000"}}
+    _raise_session_timeout(kafka, group)
+    async with (
+        running(kafka, group_instance_id="pod-0", **patient) as stays,
+        consuming(stays, topic, group=group) as first,
+    ):
+        await first.until(lambda: len(first.assigned()) == 4)
+        async with running(kafka, group_instance_id="pod-1", **patient) as leaves:
+            second = Consumer(leaves.subscribe(SourceSpec(group, (topic,))))
+            await second.source.open()
+            before = await shared_out(first, second, 4)
+            first.forget()
+            await second.close()
+        async with running(kafka, group_instance_id="pod-1", **patient) as back:
+            third = Consumer(back.subscribe(SourceSpec(group, (topic,))))
+            await third.source.open()
+            while len(third.assigned()) < 2:
+                await asyncio.gather(first.poll(timeout=0.05), third.poll(timeout=0.05))
+            assert set(third.assigned()) == before
+            assert not [event for event in first.events if isinstance(event, Assigned | Revoked | Lost)]
+            await third.close()
 
 
-def test_a_static_member_whose_name_another_pod_takes_reports_it_and_commits_nothing_more(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        async with _two_of_a_name(kafka, topic, group, GroupProtocol.CLASSIC) as (first, after):
-            await first.take(10)
-            await first.commit(Lane(topic, 0), Commit(3))
-            async with consuming(after, topic, group=group) as second:
-                await second.take(7)
-                with pytest.raises(Refused, match="another pod has the same `group_instance_id`"):
-                    await first.until(lambda: False)
-                with pytest.raises(LaneGone):
-                    await first.commit(Lane(topic, 0), Commit(10))
-        assert kafka.committed(group, topic, [0])[0][0] == 3
+@on_event_loop
+async def test_a_static_member_whose_name_another_pod_takes_reports_it_and_commits_nothing_more(
+    kafka: KafkaServer,
+) -> None:
+    topic, group = name("topic"), name("group")
+    async with _two_of_a_name(kafka, topic, group, GroupProtocol.CLASSIC) as (first, after):
+        await first.take(10)
+        await first.commit(Lane(topic, 0), Commit(3))
+        async with consuming(after, topic, group=group) as second:
+            await second.take(7)
+            with pytest.raises(Refused, match="another pod has the same `group_instance_id`"):
+                await first.until(lambda: False)
+            with pytest.raises(LaneGone):
+                await first.commit(Lane(topic, 0), Commit(10))
+    assert kafka.committed(group, topic, [0])[0][0] == 3
 
-    play(body)
 
-
-def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: KafkaServer) -> None:
-    async def body() -> None:
-        topic, group = name("topic"), name("group")
-        async with _two_of_a_name(kafka, topic, group, GroupProtocol.CONSUMER) as (first, after):
-            await first.take(10)
-            async with consuming(after, topic, group=group) as second:
-                with pytest.raises(Unavailable, match="another pod has the same `group_instance_id`"):
-                    await second.until(lambda: False)
-                await first.close()
-                while len(second.values) < 10:
-                    await _poll_if_it_can(second)
-                assert second.values == numbered(10)
-
-    play(body)
+@on_event_loop
+async def test_a_static_member_whose_name_is_taken_waits_until_it_is_free(kafka: KafkaServer) -> None:
+    topic, group = name("topic"), name("group")
+    async with _two_of_a_name(kafka, topic, group, GroupProtocol.CONSUMER) as (first, after):
+        await first.take(10)
+        async with consuming(after, topic, group=group) as second:
+            with pytest.raises(Unavailable, match="another pod has the same `group_instance_id`"):
+                await second.until(lambda: False)
+            await first.close()
+            while len(second.values) < 10:
+                await _poll_if_it_can(second)
+            assert second.values == numbered(10)
 
 
 def _raise_session_timeout(kafka: KafkaServer, group: str) -> None:

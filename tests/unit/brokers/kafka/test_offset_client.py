@@ -8,6 +8,7 @@ from sidecar.brokers.kafka import offset_client
 from sidecar.brokers.kafka.library_logs import LibraryClients
 from sidecar.brokers.kafka.offset_client import OffsetClient
 from sidecar.brokers.kafka.options import KafkaOptions
+from tests.event_loop import on_event_loop
 from tests.servers.process import free_ports
 
 
@@ -38,58 +39,49 @@ def polled_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_client, "_POLL_INTERVAL", 0.01)
 
 
-def test_errors_of_the_library_are_taken_while_kafka_is_away_and_nothing_is_asked() -> None:
+@on_event_loop
+async def test_errors_of_the_library_are_taken_while_kafka_is_away_and_nothing_is_asked() -> None:
     """They would pile up in the library for as long as the outage lasts."""
-
-    async def body() -> None:
-        clients, reported = unreachable(), asyncio.Event()
-        clients.recent_errors.add = lambda error: reported.set()  # type: ignore[method-assign]
-        client = OffsetClient(clients, "billing")
-        async with asyncio.timeout(10.0):
-            await reported.wait()
-        await client.close()
-
-    asyncio.run(body())
+    clients, reported = unreachable(), asyncio.Event()
+    clients.recent_errors.add = lambda error: reported.set()  # type: ignore[method-assign]
+    client = OffsetClient(clients, "billing")
+    async with asyncio.timeout(10.0):
+        await reported.wait()
+    await client.close()
 
 
-def test_a_poll_takes_all_waiting_events_up_to_a_limit() -> None:
-    async def body() -> None:
-        client, library = OffsetClient(unreachable(), "billing"), Library(250)
-        real, client._consumer = client._consumer, library  # type: ignore[assignment]
+@on_event_loop
+async def test_a_poll_takes_all_waiting_events_up_to_a_limit() -> None:
+    client, library = OffsetClient(unreachable(), "billing"), Library(250)
+    real, client._consumer = client._consumer, library  # type: ignore[assignment]
+    client.poll()
+    assert library.events == 150
+    client.poll()
+    client.poll()
+    assert library.events < 0
+    await client.close()
+    real.close()
+
+
+@on_event_loop
+async def test_the_library_is_not_polled_while_a_call_uses_it() -> None:
+    client, library = OffsetClient(unreachable(), "billing"), Library()
+    real, client._consumer = client._consumer, library  # type: ignore[assignment]
+    async with client._lock:
         client.poll()
-        assert library.events == 150
-        client.poll()
-        client.poll()
-        assert library.events < 0
-        await client.close()
-        real.close()
-
-    asyncio.run(body())
-
-
-def test_the_library_is_not_polled_while_a_call_uses_it() -> None:
-    async def body() -> None:
-        client, library = OffsetClient(unreachable(), "billing"), Library()
-        real, client._consumer = client._consumer, library  # type: ignore[assignment]
-        async with client._lock:
-            client.poll()
-            assert not library.polled.is_set()
-        async with asyncio.timeout(5.0):
-            await library.polled.wait()
-        await client.close()
-        real.close()
-
-    asyncio.run(body())
-
-
-def test_a_closed_client_is_not_polled() -> None:
-    async def body() -> None:
-        client, library = OffsetClient(unreachable(), "billing"), Library()
-        real, client._consumer = client._consumer, library  # type: ignore[assignment]
-        await client.close()
-        library.polled.clear()
-        await asyncio.sleep(0.1)
         assert not library.polled.is_set()
-        real.close()
+    async with asyncio.timeout(5.0):
+        await library.polled.wait()
+    await client.close()
+    real.close()
 
-    asyncio.run(body())
+
+@on_event_loop
+async def test_a_closed_client_is_not_polled() -> None:
+    client, library = OffsetClient(unreachable(), "billing"), Library()
+    real, client._consumer = client._consumer, library  # type: ignore[assignment]
+    await client.close()
+    library.polled.clear()
+    await asyncio.sleep(0.1)
+    assert not library.polled.is_set()
+    real.close()

@@ -14,6 +14,7 @@ from sidecar.brokers.kafka.options import KafkaOptions
 from sidecar.brokers.kafka.ranges import RangeReader
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Lane, Run
+from tests.event_loop import on_event_loop
 
 
 class Hanging:
@@ -33,7 +34,8 @@ class Hanging:
         self.closed.set()
 
 
-def test_a_range_that_waits_for_its_leader_blocks_no_thread_of_the_event_loop(
+@on_event_loop
+async def test_a_range_that_waits_for_its_leader_blocks_no_thread_of_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Others need them, such as commits."""
@@ -46,20 +48,17 @@ def test_a_range_that_waits_for_its_leader_blocks_no_thread_of_the_event_loop(
         async for _ in reader.chunks(1 << 20):
             pass
 
-    async def body() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        reading = asyncio.create_task(read())
-        try:
-            async with asyncio.timeout(3.0):
-                assert await asyncio.to_thread(library.polling.wait, 2.0)
-            reading.cancel()
-        finally:
-            library.answers.set()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        assert library.closed.is_set()
-
-    asyncio.run(body())
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    reading = asyncio.create_task(read())
+    try:
+        async with asyncio.timeout(3.0):
+            assert await asyncio.to_thread(library.polling.wait, 2.0)
+        reading.cancel()
+    finally:
+        library.answers.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert library.closed.is_set()
 
 
 class Slow:

@@ -5,8 +5,9 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.brokers.kafka.records import encode
+from sidecar.brokers.kafka.records import add_instance, encode, instance_filter
 from sidecar.model.records import Header, Lane
+from sidecar.model.records import Message as ToPublish
 from sidecar.model.wire import decode_frame, encode_frame
 
 blobs = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=140)
@@ -68,3 +69,17 @@ def test_records_before_a_position_are_left_out() -> None:
     assert list(found.starting_at(6).positions) == [8, 9]
     assert [decode_frame(frame).value for frame in found.starting_at(9).frames] == [b"9"]
     assert not found.starting_at(10).frames
+
+
+def test_in_a_broadcast_a_pod_gets_back_only_the_retry_records_that_it_wrote() -> None:
+    own = ToPublish(b"k", b"v", headers=(Header("h", b"1"),))
+    (written,) = add_instance([own], "pod-0")
+    assert written.headers == (Header("h", b"1"), Header("offramp-instance", b"pod-0"))
+    headers = [(header.name, header.value) for header in written.headers]
+    mine, other = (message("retry", 0, position, value=b"v", headers=headers) for position in (7, 8))
+    other.set_headers([("offramp-instance", b"pod-1")])
+    end = message("retry", 0, 9, error=KafkaError(KafkaError._PARTITION_EOF))
+    topic = message("orders", 0, 7, value=b"v")
+    kept = instance_filter(["retry"], "pod-0")([mine, other, topic, end])
+    assert kept == [mine, topic, end]
+    assert mine.headers() == [("h", b"1")]

@@ -15,6 +15,9 @@ from sidecar.brokers.kafka.consumer.start_position import StartPosition
 from sidecar.brokers.kafka.offset_client import StoredPosition
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Lane
+from tests.event_loop import on_event_loop
+
+pytestmark = pytest.mark.timeout(30)
 
 ONE, OTHER = Lane("orders", 0), Lane("orders", 1)
 
@@ -95,89 +98,77 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(background_queries, interval, 0.0)
 
 
-def test_the_ends_of_lanes_that_are_paused_later_are_queried_too() -> None:
-    async def body() -> None:
-        thread, paused = Thread(), set[Lane]()
-        watching = asyncio.create_task(thread.queries.watch_paused_ends(paused))
-        paused.add(ONE)
-        assert (await thread.ends_updates.get()).keys() == {ONE}
-        paused.add(OTHER)
-        while (await thread.ends_updates.get()).keys() != {ONE, OTHER}:
-            pass
-        watching.cancel()
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+@on_event_loop
+async def test_the_ends_of_lanes_that_are_paused_later_are_queried_too() -> None:
+    thread, paused = Thread(), set[Lane]()
+    watching = asyncio.create_task(thread.queries.watch_paused_ends(paused))
+    paused.add(ONE)
+    assert (await thread.ends_updates.get()).keys() == {ONE}
+    paused.add(OTHER)
+    while (await thread.ends_updates.get()).keys() != {ONE, OTHER}:
+        pass
+    watching.cancel()
 
 
-def test_the_ends_of_a_paused_lane_that_moved_away_are_no_longer_queried() -> None:
-    async def body() -> None:
-        thread, paused = Thread(), {ONE, OTHER}
-        watching = asyncio.create_task(thread.queries.watch_paused_ends(paused))
-        assert (await thread.ends_updates.get()).keys() == {ONE, OTHER}
-        thread.ends = {ONE: LaneEnd(0, 10)}
-        while (await thread.ends_updates.get()).keys() != {ONE}:
-            pass
-        assert paused == {ONE}
-        watching.cancel()
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+@on_event_loop
+async def test_the_ends_of_a_paused_lane_that_moved_away_are_no_longer_queried() -> None:
+    thread, paused = Thread(), {ONE, OTHER}
+    watching = asyncio.create_task(thread.queries.watch_paused_ends(paused))
+    assert (await thread.ends_updates.get()).keys() == {ONE, OTHER}
+    thread.ends = {ONE: LaneEnd(0, 10)}
+    while (await thread.ends_updates.get()).keys() != {ONE}:
+        pass
+    assert paused == {ONE}
+    watching.cancel()
 
 
-def test_a_lane_without_a_leader_does_not_keep_the_others_from_starting() -> None:
-    async def body() -> None:
-        thread = Thread()
-        thread.kafka.without_leader = {OTHER}
-        resolving = asyncio.create_task(thread.queries.resolve_starts([LaneReader(ONE), LaneReader(OTHER)]))
-        assert await thread.started.get() == [ONE]
-        assert "there is no leader" in (await thread.troubles.get()).text
-        thread.kafka.without_leader = set()
-        assert await thread.started.get() == [OTHER]
-        await resolving
-        assert not [thread.troubles.get_nowait() for _ in range(thread.troubles.qsize())][-1].text
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+@on_event_loop
+async def test_a_lane_without_a_leader_does_not_keep_the_others_from_starting() -> None:
+    thread = Thread()
+    thread.kafka.without_leader = {OTHER}
+    resolving = asyncio.create_task(thread.queries.resolve_starts([LaneReader(ONE), LaneReader(OTHER)]))
+    assert await thread.started.get() == [ONE]
+    assert "there is no leader" in (await thread.troubles.get()).text
+    thread.kafka.without_leader = set()
+    assert await thread.started.get() == [OTHER]
+    await resolving
+    assert not [thread.troubles.get_nowait() for _ in range(thread.troubles.qsize())][-1].text
 
 
-def test_while_the_cluster_is_away_lanes_are_not_queried_one_by_one() -> None:
-    async def body() -> None:
-        thread = Thread()
-        thread.kafka.answers = False
-        resolving = asyncio.create_task(thread.queries.resolve_starts([LaneReader(ONE), LaneReader(OTHER)]))
-        assert "nobody is there" in (await thread.troubles.get()).text
-        thread.kafka.answers = True
-        assert await thread.started.get() == [ONE, OTHER]
-        await resolving
-        assert all(lanes == {ONE, OTHER} for lanes in thread.kafka.asked)
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+@on_event_loop
+async def test_while_the_cluster_is_away_lanes_are_not_queried_one_by_one() -> None:
+    thread = Thread()
+    thread.kafka.answers = False
+    resolving = asyncio.create_task(thread.queries.resolve_starts([LaneReader(ONE), LaneReader(OTHER)]))
+    assert "nobody is there" in (await thread.troubles.get()).text
+    thread.kafka.answers = True
+    assert await thread.started.get() == [ONE, OTHER]
+    await resolving
+    assert all(lanes == {ONE, OTHER} for lanes in thread.kafka.asked)
 
 
-def test_a_lane_that_moved_away_before_it_started_is_not_waited_for() -> None:
-    async def body() -> None:
-        thread = Thread()
-        thread.kafka.without_leader = {OTHER}
-        resolving = asyncio.create_task(thread.queries.resolve_starts([LaneReader(ONE), LaneReader(OTHER)]))
-        assert await thread.started.get() == [ONE]
-        thread.ends = {ONE: LaneEnd(0, 20)}
-        await resolving
-        assert thread.started.empty()
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+@on_event_loop
+async def test_a_lane_that_moved_away_before_it_started_is_not_waited_for() -> None:
+    thread = Thread()
+    thread.kafka.without_leader = {OTHER}
+    resolving = asyncio.create_task(thread.queries.resolve_starts([LaneReader(ONE), LaneReader(OTHER)]))
+    assert await thread.started.get() == [ONE]
+    thread.ends = {ONE: LaneEnd(0, 20)}
+    await resolving
+    assert thread.started.empty()
 
 
-def test_lanes_whose_topic_was_recreated_restart_once_the_cluster_answers() -> None:
-    async def body() -> None:
-        thread = Thread()
-        thread.kafka.answers = False
-        thread.kafka.recreated_lanes = {OTHER}
-        watching = asyncio.create_task(thread.queries.watch_topics())
-        await thread.kafka.queried.wait()
-        assert thread.restarted.empty()
-        thread.kafka.answers = True
-        assert await thread.restarted.get() == [OTHER]
-        watching.cancel()
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+@on_event_loop
+async def test_lanes_whose_topic_was_recreated_restart_once_the_cluster_answers() -> None:
+    thread = Thread()
+    thread.kafka.answers = False
+    thread.kafka.recreated_lanes = {OTHER}
+    watching = asyncio.create_task(thread.queries.watch_topics())
+    await thread.kafka.queried.wait()
+    assert thread.restarted.empty()
+    thread.kafka.answers = True
+    assert await thread.restarted.get() == [OTHER]
+    watching.cancel()
 
 
 def a_commit(position: int) -> CommitRequest:
@@ -186,28 +177,23 @@ def a_commit(position: int) -> CommitRequest:
     return request
 
 
-def test_a_cancelled_commit_is_still_queried() -> None:
+@on_event_loop
+async def test_a_cancelled_commit_is_still_queried() -> None:
     """The last commit of lanes that move away waits behind it."""
-
-    async def body() -> None:
-        thread, request = Thread(), a_commit(5)
-        watching = asyncio.create_task(thread.queries.confirm_commit(request))
-        await thread.kafka.queried.wait()
-        thread.kafka.committed = {ONE: StoredPosition(5, "")}
-        assert await thread.confirmed.get() is request
-        await watching
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+    thread, request = Thread(), a_commit(5)
+    watching = asyncio.create_task(thread.queries.confirm_commit(request))
+    await thread.kafka.queried.wait()
+    thread.kafka.committed = {ONE: StoredPosition(5, "")}
+    assert await thread.confirmed.get() is request
+    await watching
 
 
-def test_a_commit_is_queried_until_it_is_answered_or_sent_again() -> None:
-    async def body() -> None:
-        thread, answered, sent_again = Thread(), a_commit(5), a_commit(5)
-        watching = [asyncio.create_task(thread.queries.confirm_commit(each)) for each in (answered, sent_again)]
-        await thread.kafka.queried.wait()
-        answered.done = True
-        sent_again.sent = {ONE: (5, "")}
-        await asyncio.gather(*watching)
-        assert thread.confirmed.empty()
-
-    asyncio.run(asyncio.wait_for(body(), 5.0))
+@on_event_loop
+async def test_a_commit_is_queried_until_it_is_answered_or_sent_again() -> None:
+    thread, answered, sent_again = Thread(), a_commit(5), a_commit(5)
+    watching = [asyncio.create_task(thread.queries.confirm_commit(each)) for each in (answered, sent_again)]
+    await thread.kafka.queried.wait()
+    answered.done = True
+    sent_again.sent = {ONE: (5, "")}
+    await asyncio.gather(*watching)
+    assert thread.confirmed.empty()

@@ -15,6 +15,7 @@ from sidecar.brokers.kafka.library_logs import RecentErrors
 from sidecar.brokers.kafka.poll_buffer import PollBuffer
 from sidecar.model.errors import BrokerError, LaneGone, Unavailable
 from sidecar.model.records import Lane
+from tests.event_loop import on_event_loop
 
 ONE, OTHER = Lane("orders", 0), Lane("orders", 1)
 
@@ -71,18 +72,15 @@ def test_a_seek_that_kafka_did_not_store_moves_nothing(error: BrokerError) -> No
     ("code", "count"),
     [(KafkaError._TRANSPORT, 0), (KafkaError._RESOLVE, 0), (KafkaError._ALL_BROKERS_DOWN, 1)],
 )
-def test_the_event_loop_is_not_woken_for_one_broker_that_is_away(code: int, count: int) -> None:
+@on_event_loop
+async def test_the_event_loop_is_not_woken_for_one_broker_that_is_away(code: int, count: int) -> None:
     """While all are away, the library reports each of them several times a second."""
-
-    async def body() -> None:
-        broker: Any = SimpleNamespace(clients=SimpleNamespace(recent_errors=RecentErrors()), ping=None)
-        member = GroupMember(broker, SourceSpec("billing", ("orders",)), PollBuffer(lambda: None), asyncio.Event())
-        calls: list[Callable[..., object]] = []
-        member._call = lambda function, *_: calls.append(function)  # type: ignore[method-assign]
-        member.failed(KafkaError(code), None)
-        assert len(calls) == count
-        latest = broker.clients.recent_errors.latest()
-        assert latest is not None
-        assert latest.code() == code
-
-    asyncio.run(body())
+    broker: Any = SimpleNamespace(clients=SimpleNamespace(recent_errors=RecentErrors()), ping=None)
+    member = GroupMember(broker, SourceSpec("billing", ("orders",)), PollBuffer(lambda: None), asyncio.Event())
+    calls: list[Callable[..., object]] = []
+    member._call = lambda function, *_: calls.append(function)  # type: ignore[method-assign]
+    member.failed(KafkaError(code), None)
+    assert len(calls) == count
+    latest = broker.clients.recent_errors.latest()
+    assert latest is not None
+    assert latest.code() == code
