@@ -190,6 +190,13 @@ def test_every_link_leads_somewhere(name: str) -> None:
                 assert anchor in anchors(str(target)), f"{name}: {link} is no heading there"
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_every_make_target_that_a_page_names_is_there(name: str) -> None:
+    targets = set(re.findall(r"(?m)^([a-z-]+):", read("Makefile")))
+    named = re.findall(r"(?m)`(?:\w+=\S+ )*make ([a-z-]+)|^make ([a-z-]+)", read(name))
+    assert {first or second for first, second in named} <= targets
+
+
 def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
     headings = re.findall(r"(?m)^## (\S+)", read("CHANGELOG.md"))
     newest = headings[1] if headings[0] == "Unreleased" else headings[0]
