@@ -1,4 +1,4 @@
-"""`python -m spark_bridge --help`; also what spark-submit is given."""
+"""Entry point of `python -m spark_bridge`, and the file to give to spark-submit."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Records as columns: the schema that Spark sees, and Arrow batches made straight from what came over the wire.
+"""Records as columns: the schemas that Spark sees, and Arrow batches built from the records of a message.
 
-This is the hot path of every read. protobuf's own parser (in C) takes a message apart; each column is then one pass
-over the records that makes no object but the value itself.
+This is the hot path of every read. protobuf's parser (in C) decodes a message; each column is then one pass over the
+records that creates no object but the value itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,10 +29,10 @@ _SPARK_HEADER = StructType([StructField("name", StringType(), False), StructFiel
 _ARROW_HEADER = pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())])
 _ARROW_HEADERS = pa.list_(pa.field("element", _ARROW_HEADER, nullable=False))
 _ARROW_TIME = pa.timestamp("us", tz="UTC")
-#: milliseconds since 1970: the years 1 to 9999, which is what a timestamp of Spark can be
+#: milliseconds since 1970: the years 1 to 9999, the range of Spark's timestamps
 _FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
 
-#: of a record; a null value is not an empty one
+#: a record; a null value is not an empty one
 SCHEMA = StructType(
     [
         StructField("key", BinaryType()),
@@ -46,10 +46,10 @@ SCHEMA = StructType(
     ]
 )
 
-#: of a record in the hands of a handler
+#: a record that was leased to a handler
 HANDLED_SCHEMA = StructType([*SCHEMA.fields, StructField("possibly_processed", BooleanType(), False)])
 
-#: of a dead letter: topic, lane and position are those of its origin, attempt counts the deliveries that failed
+#: a dead letter: topic, lane and position are those of its origin, attempt counts the deliveries that failed
 DEAD_LETTER_SCHEMA = StructType(
     [
         *SCHEMA.fields,
@@ -74,7 +74,7 @@ Records = Sequence[record_pb2.Record]
 
 
 class Rows(Protocol):
-    """Records of one message, by their columns."""
+    """The records of one message, column by column."""
 
     def __len__(self) -> int: ...
 
@@ -83,14 +83,14 @@ class Rows(Protocol):
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark expects batches of this schema to be."""
+    """The Arrow schema that Spark expects for this one."""
     return pa.schema(
         [pa.field(one.name, _ARROW_TYPES[type(one.dataType)], nullable=one.nullable) for one in schema.fields]
     )
 
 
-def chosen(asked: StructType, known: StructType) -> StructType:
-    """The columns that a user's schema asks for, in its order. Raises `BadOption` for those that are not there."""
+def select_columns(asked: StructType, known: StructType) -> StructType:
+    """The columns that a user's schema asks for, in its order. Raises `BadOption` for one that does not exist."""
     by_name = {one.name: one for one in known.fields}
     for one in asked.fields:
         if one.name not in by_name:
@@ -109,11 +109,11 @@ def to_arrow(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class RecordRows:
-    """Records of one topic. `deliveries` are the attempt of each and whether it may have been processed already; None
-    if this is the first for all of them."""
+    """Records of one topic. `deliveries` has the attempt of each and whether it may have been processed already; None
+    if all are delivered for the first time."""
 
     def __init__(self, records: Records, topic: str, deliveries: Sequence[tuple[int, bool]] | None = None) -> None:
-        # A list keeps the record objects from one column to the next.
+        # Once, as a list: iterating over the repeated field creates the record objects again for each column.
         self._records = list(records)
         self._topic = topic
         self._deliveries = deliveries
@@ -132,22 +132,22 @@ class RecordRows:
             if self._deliveries is None:
                 return constant(pa.scalar(False, pa.bool_()), len(self._records))
             return pa.array([possibly for _, possibly in self._deliveries], pa.bool_())
-        return _OF_A_RECORD[name](self._records)
+        return _RECORD_COLUMNS[name](self._records)
 
 
 class DeadLetterRows:
     """Dead letters of any topics."""
 
-    def __init__(self, letters: Sequence[admin_pb2.DeadLetter]) -> None:
-        self._letters = letters
-        self._records = [letter.record for letter in letters]
+    def __init__(self, dead_letters: Sequence[admin_pb2.DeadLetter]) -> None:
+        self._dead_letters = dead_letters
+        self._records = [one.record for one in dead_letters]
 
     def __len__(self) -> int:
-        return len(self._letters)
+        return len(self._dead_letters)
 
     def column(self, name: str) -> pa.Array:
-        make = _OF_A_DEAD_LETTER.get(name)
-        return make(self._letters) if make else _OF_A_RECORD[name](self._records)
+        make = _DEAD_LETTER_COLUMNS.get(name)
+        return make(self._dead_letters) if make else _RECORD_COLUMNS[name](self._records)
 
 
 def constant(value: pa.Scalar, length: int) -> pa.Array:
@@ -155,7 +155,7 @@ def constant(value: pa.Scalar, length: int) -> pa.Array:
 
 
 def _keys(records: Records) -> pa.Array:
-    # Only an empty one can be an absent one, and that is dear to ask.
+    # HasField is slow: asked only for empty keys, the only ones that can be absent.
     return pa.array([one.key or (b"" if one.HasField("key") else None) for one in records], pa.binary())
 
 
@@ -166,7 +166,7 @@ def _values(records: Records) -> pa.Array:
 def _headers(records: Records) -> pa.Array:
     lists = [one.headers for one in records]
     offsets = pa.array([0, *accumulate(map(len, lists))], pa.int32())
-    # Most topics have none, and then this is all there is to do.
+    # Most topics have no headers: do not iterate over the lists then.
     headers = list(chain.from_iterable(lists)) if offsets[-1].as_py() else []
     names = pa.array([one.name for one in headers], pa.string())
     values = [one.value or (b"" if one.HasField("value") else None) for one in headers]
@@ -175,12 +175,12 @@ def _headers(records: Records) -> pa.Array:
 
 
 def _times(milliseconds: Sequence[int]) -> pa.Array:
-    # Producers write what they like, nanoseconds for one: a record that cannot be shown would hold up all behind it.
+    # Producers write any number, for example nanoseconds: a record that cannot be shown would block all behind it.
     times = [at * 1_000 if at and _FIRST_TIME <= at <= _LAST_TIME else None for at in milliseconds]
     return pa.array(times, pa.int64()).cast(_ARROW_TIME)
 
 
-_OF_A_RECORD: dict[str, Callable[[Records], pa.Array]] = {
+_RECORD_COLUMNS: dict[str, Callable[[Records], pa.Array]] = {
     "key": _keys,
     "value": _values,
     "headers": _headers,
@@ -189,13 +189,13 @@ _OF_A_RECORD: dict[str, Callable[[Records], pa.Array]] = {
     "timestamp": lambda records: _times([one.timestamp_ms for one in records]),
 }
 
-_OF_A_DEAD_LETTER: dict[str, Callable[[Sequence[Any]], pa.Array]] = {
-    "topic": lambda letters: pa.array([one.topic for one in letters], pa.string()),
-    "lane": lambda letters: pa.array([one.lane for one in letters], pa.int32()),
-    "position": lambda letters: pa.array([one.position for one in letters], pa.int64()),
-    "attempt": lambda letters: pa.array([one.attempts for one in letters], pa.int32()),
-    "id": lambda letters: pa.array([one.id for one in letters], pa.string()),
-    "reason": lambda letters: pa.array([one.reason for one in letters], pa.string()),
-    "worker": lambda letters: pa.array([one.worker for one in letters], pa.string()),
-    "dead_lettered": lambda letters: _times([one.dead_lettered_ms for one in letters]),
+_DEAD_LETTER_COLUMNS: dict[str, Callable[[Sequence[Any]], pa.Array]] = {
+    "topic": lambda rows: pa.array([one.topic for one in rows], pa.string()),
+    "lane": lambda rows: pa.array([one.lane for one in rows], pa.int32()),
+    "position": lambda rows: pa.array([one.position for one in rows], pa.int64()),
+    "attempt": lambda rows: pa.array([one.attempts for one in rows], pa.int32()),
+    "id": lambda rows: pa.array([one.id for one in rows], pa.string()),
+    "reason": lambda rows: pa.array([one.reason for one in rows], pa.string()),
+    "worker": lambda rows: pa.array([one.worker for one in rows], pa.string()),
+    "dead_lettered": lambda rows: _times([one.dead_lettered_ms for one in rows]),
 }

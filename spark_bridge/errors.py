@@ -1,18 +1,19 @@
-"""What can go wrong in the bridge, beyond what `offramp.errors` has.
+"""Errors of the bridge, in addition to those of `offramp.errors`.
 
 OfframpError
-├── BadOption          an option, a column or a value that the bridge cannot take; names the nearest one that it can
-├── WrongCheckpoint    the checkpoint is another subscription's, or is no offset of this bridge
-├── DataLoss           the broker has removed records that were asked for
+├── BadOption          an option, column or value that the bridge cannot use; names the nearest valid one
+├── WrongCheckpoint    the checkpoint belongs to another subscription, or is not an offset of this bridge
+├── DataLoss           the broker no longer has records that were to be read
 ├── Replaced           another query reads this subscription now
-├── SparkGone          the session was stopped, or its JVM died: nothing can be handled any more
-├── Refused            the sidecar said no and would say no again (see `offramp.errors` for its kinds)
-└── Unavailable        not within `timeout`; a retry may help
+├── SparkGone          the session was stopped, or its JVM died
+├── Refused            the sidecar refuses; a retry does not help (see `offramp.errors` for its kinds)
+└── Unavailable        no answer within `timeout`; a retry may help
 
-Spark shows them in its own exception (`StreamingQueryException`, `AnalysisException`), with their text.
+Spark wraps them in its own exceptions (`StreamingQueryException`, `AnalysisException`), with their text.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 import grpc
@@ -41,20 +42,20 @@ class SparkGone(OfframpError):
     pass
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """` Did you mean ...?`, or nothing. Case does not matter: Spark's options have none."""
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean ...?`, or an empty string. Ignores case, as Spark's options do."""
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f' Did you mean "{by_lower[found[0]]}"?' if found else ""
 
 
-def may_pass(error: grpc.RpcError) -> bool:
-    """Whether the same call may work a moment later: nobody is there, or whoever was is just leaving."""
+def is_transient(error: grpc.RpcError) -> bool:
+    """Whether a retry may work: no sidecar is there, or it is shutting down."""
     return errors.status(error)[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
 
 
-def translated(error: grpc.RpcError, address: str) -> OfframpError:
-    """The error for a call that failed for good."""
+def from_rpc_error(error: grpc.RpcError, address: str) -> OfframpError:
+    """The error to raise for a call that is not retried."""
     code, details = errors.status(error)
     match code:
         case grpc.StatusCode.UNIMPLEMENTED:
@@ -70,3 +71,16 @@ def translated(error: grpc.RpcError, address: str) -> OfframpError:
             return DataLoss(f"{address}: {details}")
     refusal = errors.refusal(code, details, address)
     return refusal or errors.Unavailable(f"{address}: {details or code.name}")
+
+
+#: the line of a Python traceback with the error, wherever Spark has put it
+_RAISED = re.compile(r"^(?:spark_bridge|offramp)\.(?:\w+\.)*\w+: (.+)$")
+
+
+def root_cause(error: BaseException) -> str:
+    """The message of the last error that the bridge raised, without the Python and JVM stack traces around it."""
+    text = str(error)
+    for line in reversed(text.splitlines()):
+        if found := _RAISED.match(line.strip()):
+            return found[1]
+    return text.split("\n\nJVM stacktrace", maxsplit=1)[0].strip()

@@ -1,11 +1,13 @@
-"""`handle`: a function gets batches as DataFrames; what it has done is acked.
+"""`handle`: calls a function with batches as DataFrames, and settles them by how it ends.
 
 No checkpoint and no ranges: the sidecar leases batches to this process, as to any other worker. At least once.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Unpack
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,62 +16,62 @@ from offramp import Batch, Record, connect
 from offramp._internal.handlers import settle_by_result
 from offramp.channel import ProofOptions
 from offramp.outcomes import describe
+from offramp.v1 import record_pb2 as pb
 from spark_bridge.columns import HANDLED_SCHEMA, RecordRows, arrow_schema, to_arrow
 from spark_bridge.errors import BadOption, SparkGone
-from spark_bridge.grouping import Limits, groups
 
 logger = logging.getLogger("offramp.spark")
 
-#: batches that this process may hold: those of a group, and those that wait for the next
+#: batches that this process may hold: those of the current group, and those that wait for the next
 _CREDIT = 256
 
 
 class InHand:
-    """The records that a function has in hand. What it does not name fares as the function does: done if it returns,
-    to be retried if it raises."""
+    """The records that a function was called with. Those that it does not name are acked if it returns, and retried if
+    it raises."""
 
     def __init__(self, batches: Sequence[Batch]) -> None:
         self.batches = batches
-        self._by_place: dict[tuple[str, int, int], Record] | None = None
+        self._by_position: dict[tuple[str, int, int], Record] | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self.batches))
 
     @property
     def lost(self) -> bool:
-        """Work on a part of it is in vain: it was given to another. A function that can stop early should."""
+        """Whether some of the records were given to another worker. A function that can stop early should."""
         return any(batch.lost for batch in self.batches)
 
     def nack(self, rows: DataFrame | Iterable[Any], reason: str = "", *, after: float | None = None) -> None:
-        """These failed and are to be tried again: rows with `topic`, `lane` and `position`, or a DataFrame of them."""
-        for record in self._named(rows):
+        """Retries these records: rows with `topic`, `lane` and `position`, or a DataFrame of them."""
+        for record in self._records_of(rows):
             record.nack(reason, after=after)
 
     def reject(self, rows: DataFrame | Iterable[Any], reason: str) -> None:
-        """These will never succeed: dead-letter them now."""
-        for record in self._named(rows):
+        """Dead-letters these records now, since they will never succeed."""
+        for record in self._records_of(rows):
             record.reject(reason)
 
-    def _named(self, rows: DataFrame | Iterable[Any]) -> list[Record]:
+    def _records_of(self, rows: DataFrame | Iterable[Any]) -> list[Record]:
         if isinstance(rows, DataFrame):
             rows = rows.select("topic", "lane", "position").collect()
-        if self._by_place is None:
+        if self._by_position is None:
             records = (record for batch in self.batches for record in batch)
-            self._by_place = {(one.topic, one.lane, one.position): one for one in records}
-        named = []
+            self._by_position = {(one.topic, one.lane, one.position): one for one in records}
+        found = []
         for row in rows:
-            place = (row["topic"], row["lane"], row["position"])
-            if place not in self._by_place:
-                raise BadOption(f"the row {place[0]}/{place[1]}/{place[2]} is not one of those in hand")
-            named.append(self._by_place[place])
-        return named
+            at = (row["topic"], row["lane"], row["position"])
+            if at not in self._by_position:
+                raise BadOption(f"the row {at[0]}/{at[1]}/{at[2]} is not one of those in hand")
+            found.append(self._by_position[at])
+        return found
 
 
 Function = Callable[[DataFrame, InHand], object]
 
 
 class _JvmDied(BaseException):
-    """Leaves a consumer as an interruption does: what is in hand is neither untried nor failed."""
+    """Leaves the consumer as an interruption would, so that the records held count neither as untried nor as failed."""
 
 
 def handle(
@@ -86,37 +88,37 @@ def handle(
     max_message_bytes: int = 64 << 20,
     **proof: Unpack[ProofOptions],
 ) -> int:
-    """Call `fn(df, batch)` with batches of a subscription, until SIGTERM. How many records were handled.
+    """Calls `fn(df, batch)` with batches of a subscription, until SIGTERM. Returns how many records were handled.
 
     `df` has the columns of the streaming source, and `possibly_processed`; `batch` lets `fn` name single rows that
     failed (`nack`, `reject`). When `fn` returns, the rest is acked. When it raises, the rest is retried with the
-    exception as the reason; raise `offramp.Retry`, `Reject`, `Release` or `Overloaded` to say it more exactly. Batches
-    are put together up to `max_records` and `max_bytes`, waiting `linger` seconds for more; if `fn` fails for several,
-    it is called again with each alone, so that nobody is blamed for a neighbour.
+    exception as the reason; `offramp.Retry`, `Reject`, `Release` and `Overloaded` are more specific. Batches are
+    combined up to `max_records` and `max_bytes`, waiting `linger` seconds for more; if `fn` fails for several, it is
+    called again with each alone, so that no record is blamed for another's failure.
 
-    On SIGTERM, in the main thread, it finishes what is in hand, gives back what waits, and returns; also if nothing
-    came for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar says no,
-    and `SparkGone` if the session ends: what was in hand goes to others at once. If it was stopped, no record is blamed
-    for that; if its JVM died, nobody knows what was done, and it is as if this process had died.
+    On SIGTERM, in the main thread, it finishes the current call, releases what waits, and returns; also if nothing
+    arrived for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar refuses,
+    and `SparkGone` if the session ends: its records go to other workers at once. If the session was stopped, no record
+    is blamed for that; if its JVM died, nobody knows what was done, and it counts as if this process had died.
     """
     for option, value in (("max_records", max_records), ("max_bytes", max_bytes)):
         if value < 1:
             raise BadOption(f"{option}: {value} is less than 1")
     handled = 0
     gone: SparkGone | None = None
-    limits = Limits(max_records, max_bytes, linger, idle)
+    limits = GroupLimits(max_records, max_bytes, linger, idle)
     consumer = connect(
         subscription, credit=_CREDIT, address=address, name=name, max_message_bytes=max_message_bytes, **proof
     )
     try:
         with consumer:
-            for group in groups(consumer, limits):
+            for group in batch_groups(consumer, limits):
                 try:
                     if not _call(spark, fn, group):
                         for batch in group:
                             _call(spark, fn, [batch])
                 except SparkGone as error:
-                    # Raised once the consumer is left in order: left by an exception, it would nack what it holds.
+                    # Raised after the consumer has closed: left by an exception, it would nack what it holds.
                     gone = error
                     break
                 handled += sum(map(len, group))
@@ -128,9 +130,61 @@ def handle(
     return handled
 
 
+class BatchSource(Protocol):
+    """The part of a consumer that `batch_groups` needs."""
+
+    def take(self, timeout: float | None = None) -> Batch | None:
+        """The next batch; None if none arrived in time, or if none will."""
+
+
+@dataclass(frozen=True)
+class GroupLimits:
+    #: records and bytes at which a group is full; one batch alone may exceed them
+    records: int
+    bytes: int
+    #: seconds that a group waits for more batches, from its first one on
+    linger: float
+    #: seconds without any batch after which there are no more groups; None: never
+    idle: float | None
+
+
+def batch_groups(source: BatchSource, limits: GroupLimits) -> Iterator[list[Batch]]:
+    """Batches in the order in which they arrived, combined, until the source has no more.
+
+    A batch that is redelivered after a failure stays alone: together with others it would fail them too, and use up
+    their attempts.
+    """
+    held: Batch | None = None
+    while True:
+        first, held = held or source.take(limits.idle), None
+        if first is None:
+            return
+        group = [first]
+        records, size = len(first), first.message.ByteSize()
+        ends = time.monotonic() + limits.linger
+        while _may_be_combined(group[-1]) and records < limits.records and size < limits.bytes:
+            batch = source.take(max(0.0, ends - time.monotonic()))
+            if batch is None:
+                break
+            records += len(batch)
+            size += batch.message.ByteSize()
+            if not _may_be_combined(batch) or records > limits.records or size > limits.bytes:
+                held = batch
+                break
+            group.append(batch)
+        yield group
+
+
+def _may_be_combined(batch: Batch) -> bool:
+    message = batch.message
+    # Some brokers flag every record as possibly processed: that alone is no failure.
+    failed = any(one.attempt > 1 for one in message.redeliveries)
+    return not failed and message.closed_by not in (pb.CLOSED_BY_RETRY, pb.CLOSED_BY_PROBE)
+
+
 def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
-    """False if nothing was settled: the function failed for several batches at once. Raises `SparkGone` and `_JvmDied`;
-    then nothing was settled either."""
+    """Calls the function and settles the group. Returns False if nothing was settled, since the function failed for
+    several batches at once. Raises `SparkGone` and `_JvmDied`; then nothing was settled either."""
     try:
         fn(to_dataframe(spark, group), InHand(group))
     except Exception as error:
@@ -141,7 +195,7 @@ def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
             raise end(f"the Spark session has ended: {describe(error)}") from error
         if len(group) > 1:
             _unmark(group)
-            logger.warning("the function failed for %d batches at once; calling it with each alone", len(group))
+            logger.warning("the function failed for %d batches at once, calling it with each alone", len(group))
             return False
         settle_by_result(group[0], error)
     else:
@@ -151,13 +205,13 @@ def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
 
 
 def is_stopped(spark: SparkSession) -> bool | None:
-    """Whether the session was stopped. Asks its JVM; None: that is gone."""
+    """Whether the session was stopped, from its JVM. None if the JVM is gone."""
     if spark.sparkContext._jsc is None:
         return True
     try:
         return bool(spark.sparkContext._jsc.sc().isStopped())
     except Exception:
-        # What is raised where nobody answers differs by how it died; none of it is an answer.
+        # Which exception a dead JVM causes depends on how it died.
         return None
 
 
@@ -169,7 +223,7 @@ def to_dataframe(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
 
 
 def _unmark(group: Sequence[Batch]) -> None:
-    """What the function has named does not count if it is called again with the same records."""
+    """Discards the outcomes that the function has set for single records."""
     for batch in group:
         batch.unmark()
 

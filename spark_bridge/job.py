@@ -1,9 +1,9 @@
-"""A ready job: a subscription in, an optional transformation, a sink out.
+"""The ready job: reads a subscription, transforms it if told so, and writes it to a sink.
 
     python -m spark_bridge --address 127.0.0.1:4770 --subscription clicks --checkpoint ./checkpoint \
         --transform my_module:per_minute parquet ./out
 
-The same by spark-submit: `spark-submit path/to/spark_bridge/__main__.py ...`.
+The same with spark-submit: `spark-submit path/to/spark_bridge/__main__.py ...`.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,16 +25,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offramp.channel import ProofOptions
 from offramp.errors import OfframpError
-from spark_bridge.errors import BadOption, nearest
-from spark_bridge.listener import flush, install
-from spark_bridge.terminal import Reporter, cause
+from spark_bridge.commit_listener import flush, install
+from spark_bridge.errors import BadOption, did_you_mean, root_cause
+from spark_bridge.progress import source_progress
 
-#: seconds between looks at the query while it runs, and while it is to stop
-_LOOK, _LAST_LOOKS = 1, 0.02
-#: seconds for the batch at work when it is to stop: less than the 30 that Kubernetes and most managers of services give
+#: seconds between two polls of the query, while it runs and while it stops
+_POLL_INTERVAL, _STOP_POLL_INTERVAL = 1, 0.02
+#: seconds for the current batch after a signal: less than the 30 that Kubernetes and most service managers give
 _GRACE = 20.0
-#: options that prove who calls, and what they are called in Python
-_PROOF: Mapping[str, str] = {
+#: options that are credentials, and their names in Python
+_CREDENTIALS: Mapping[str, str] = {
     "token": "token",
     "tokenFile": "token_file",
     "ca": "ca",
@@ -47,14 +47,14 @@ Transform = Callable[[DataFrame], DataFrame]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = parser().parse_args(arguments)
+    given = argument_parser().parse_args(arguments)
     stop = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop.set()
 
     try:
-        transform = load(given.transform) if given.transform else None
+        transform = load_transform(given.transform) if given.transform else None
         options, settings = pairs("--option", given.option), pairs("--conf", given.conf)
     except BadOption as error:
         print(f"spark_bridge: {error}", file=sys.stderr)
@@ -62,16 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = session(given, settings)
     except PySparkException as error:
-        # No Java, or a master that is none: the JVM has said more.
-        print(f"spark_bridge: {cause(error)}", file=sys.stderr)
+        # No Java, or an invalid master: the JVM has printed more.
+        print(f"spark_bridge: {root_cause(error)}", file=sys.stderr)
         return 1
-    # After Spark has set its own: Ctrl-C would end its jobs in the middle.
+    # After Spark has set its own handlers: with those, Ctrl-C cancels its jobs.
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, on_signal)
     try:
         return run(spark, given, transform, options, stop)
     except (OfframpError, PySparkException) as error:
-        print(f"spark_bridge: {cause(error)}", file=sys.stderr)
+        print(f"spark_bridge: {root_cause(error)}", file=sys.stderr)
         return 1
     finally:
         spark.stop()
@@ -84,58 +84,57 @@ def run(
     options: dict[str, str],
     stop: threading.Event,
 ) -> int:
-    """Until the query ends, or is told to stop: then the batch at work is finished first, if `--grace` allows it."""
-    proof = proof_of(given, options)
-    said = ProofOptions(**{_PROOF[name]: value for name, value in proof.items()})  # type: ignore[typeddict-item]
-    install(spark, **said)
+    """Runs the query until it ends or `stop` is set; then the current batch is finished first, within `--grace`."""
+    credentials = collect_credentials(given, options)
+    in_python = ProofOptions(**{_CREDENTIALS[name]: value for name, value in credentials.items()})  # type: ignore[typeddict-item]
+    install(spark, **in_python)
     source = spark.readStream.format("offramp").option("address", given.address)
-    records = source.option("subscription", given.subscription).options(**options).options(**proof).load()
-    df = transform(records) if transform else as_they_are(records, given.sink)
-    query = write(df, given, proof)
+    records = source.option("subscription", given.subscription).options(**options).options(**credentials).load()
+    df = transform(records) if transform else untransformed(records, given.sink)
+    query = start_query(df, given, credentials)
     reporter = Reporter(sys.stdout, quiet=given.quiet)
     reporter.started(given.subscription, given.sink)
-    while not stop.is_set() and not query.awaitTermination(timeout=_LOOK):
+    while not stop.is_set() and not query.awaitTermination(timeout=_POLL_INTERVAL):
         reporter.show(query.recentProgress)
     if query.isActive:
         finish_batch(query, time.monotonic() + given.grace)
         query.stop()
     if (failure := query.exception()) is not None:
-        # Its last batch, while it was waited for.
+        # The last batch failed while `finish_batch` waited for it.
         raise failure
     reporter.show(query.recentProgress)
-    flush(query, **said)
+    flush(query, **in_python)
     reporter.ended()
     return 0
 
 
 def finish_batch(query: StreamingQuery, ends: float) -> None:
-    """Wait until the batch at work is done, at the latest until `ends`, on the monotonic clock.
+    """Waits until the current batch is done, at most until `ends` on the monotonic clock.
 
-    Spark cancels the batch at work when it stops a query. It comes again then, but into a sink that is not idempotent a
-    part of it goes twice. Under a backlog the next batch begins at once, so that one is hardly ever seen between two:
-    a progress that was not there before is just as good a sign.
+    Spark cancels the current batch when it stops a query. The batch is repeated at the next start, so a sink that is
+    not idempotent gets a part of it twice. Under a backlog the next batch begins at once and the trigger is hardly ever
+    seen inactive: then a new progress says that the batch is done.
     """
     before = query.lastProgress
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < ends:
         now = query.lastProgress
         if now is not None and (before is None or now.batchId != before.batchId):
             return
-        time.sleep(_LAST_LOOKS)
+        time.sleep(_STOP_POLL_INTERVAL)
 
 
-def proof_of(given: argparse.Namespace, options: Mapping[str, str]) -> dict[str, str]:
-    """Who this is, for all that calls a sidecar: the source, the listener and the sink. By options of the source, or by
-    arguments, which go first."""
-    by_lower = {name.lower(): name for name in _PROOF}
-    proof = {by_lower[name.lower()]: value for name, value in options.items() if name.lower() in by_lower}
+def collect_credentials(given: argparse.Namespace, options: Mapping[str, str]) -> dict[str, str]:
+    """The credentials for the source, the listener and the sink, from `--option` and from arguments, which win."""
+    by_lower = {name.lower(): name for name in _CREDENTIALS}
+    found = {by_lower[name.lower()]: value for name, value in options.items() if name.lower() in by_lower}
     arguments = {"token": given.token, "tokenFile": given.token_file, "ca": given.ca}
-    return proof | {name: value for name, value in arguments.items() if value}
+    return found | {name: value for name, value in arguments.items() if value}
 
 
-def as_they_are(records: DataFrame, sink: str) -> DataFrame:
-    """Records for a sink without a transformation. A topic takes what a record is; where it stood, and when, is for the
-    topic to say. A table has no column for what is itself a list."""
+def untransformed(records: DataFrame, sink: str) -> DataFrame:
+    """The records as the sink can take them, if there is no transformation."""
     match sink:
+        # The topic assigns lane, position and timestamp itself. A table has no column type for a list.
         case "offramp":
             return records.select("key", "value", "headers")
         case "jdbc":
@@ -144,8 +143,8 @@ def as_they_are(records: DataFrame, sink: str) -> DataFrame:
             return records
 
 
-def write(df: DataFrame, given: argparse.Namespace, proof: dict[str, str]) -> StreamingQuery:
-    """Start the query into the sink that was chosen."""
+def start_query(df: DataFrame, given: argparse.Namespace, credentials: dict[str, str]) -> StreamingQuery:
+    """Starts the query into the chosen sink."""
     writer: DataStreamWriter = df.writeStream.queryName(given.name or given.subscription).outputMode(given.mode)
     writer = writer.option("checkpointLocation", given.checkpoint)
     writer = writer.trigger(availableNow=True) if given.available_now else writer.trigger(processingTime=given.every)
@@ -155,18 +154,15 @@ def write(df: DataFrame, given: argparse.Namespace, proof: dict[str, str]) -> St
         case "console":
             return writer.format("console").option("truncate", "false").option("numRows", str(given.rows)).start()
         case "offramp":
-            return publishing(writer, given).options(**proof).start()
+            writer = writer.format("offramp").option("address", given.to or given.address).option("topic", given.topic)
+            broker = {"broker": given.broker} if given.broker else {"subscription": given.subscription}
+            return writer.options(**broker).options(**credentials).start()
         case _:
-            return writer.foreachBatch(jdbc(given)).start()
+            return writer.foreachBatch(jdbc_writer(given)).start()
 
 
-def publishing(writer: DataStreamWriter, given: argparse.Namespace) -> DataStreamWriter:
-    writer = writer.format("offramp").option("address", given.to or given.address).option("topic", given.topic)
-    return writer.option("broker", given.broker) if given.broker else writer.option("subscription", given.subscription)
-
-
-def jdbc(given: argparse.Namespace) -> Callable[[DataFrame, int], None]:
-    """Writes each batch with its id in the column `batch_id`, by which what was written twice can be told."""
+def jdbc_writer(given: argparse.Namespace) -> Callable[[DataFrame, int], None]:
+    """Writes each batch with its id in the column `batch_id`, which shows what was written twice."""
     properties = {"user": given.user, "password": os.environ.get("JDBC_PASSWORD"), "driver": given.driver}
     options = {name: value for name, value in properties.items() if value}
 
@@ -183,7 +179,7 @@ def jdbc(given: argparse.Namespace) -> Callable[[DataFrame, int], None]:
 
 def session(given: argparse.Namespace, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(given.name or f"offramp {given.subscription}")
-    # Our lines are the progress; a bar would be drawn over them.
+    # Spark's progress bar would overwrite our lines.
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     if given.master:
         builder = builder.master(given.master)
@@ -194,7 +190,7 @@ def session(given: argparse.Namespace, settings: Mapping[str, str]) -> SparkSess
     return spark
 
 
-def load(name: str) -> Transform:
+def load_transform(name: str) -> Transform:
     """The function `module:function`. Raises `BadOption`."""
     module, colon, function = name.partition(":")
     if not (module and colon and function):
@@ -208,13 +204,13 @@ def load(name: str) -> Transform:
         ) from error
     if not callable(getattr(found, function, None)):
         names = [one for one in vars(found) if not one.startswith("_") and callable(getattr(found, one))]
-        raise BadOption(f'--transform: {module} has no function "{function}".{nearest(function, names)}')
+        raise BadOption(f'--transform: {module} has no function "{function}".{did_you_mean(function, names)}')
     transform: Transform = getattr(found, function)
     return transform
 
 
 def pairs(argument: str, given: Sequence[str]) -> dict[str, str]:
-    """Raises `BadOption`."""
+    """Parses `name=value` arguments. Raises `BadOption`."""
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -224,52 +220,90 @@ def pairs(argument: str, given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def parser() -> argparse.ArgumentParser:
-    whole = argparse.ArgumentParser(
+def argument_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
         prog="python -m spark_bridge",
-        description="Reads a subscription of an Offramp sidecar with Spark and writes it to a sink, exactly where it "
-        "stopped when it is started again. Ctrl-C and SIGTERM stop it in order.",
+        description="Reads a subscription of an Offramp sidecar with Spark and writes it to a sink. Continues where it "
+        "stopped when it is started again. On Ctrl-C and SIGTERM it finishes the current batch.",
     )
-    whole.add_argument("--address", required=True, help="the sidecar: host:port, or unix:/path on one machine")
-    whole.add_argument("--subscription", required=True, help="a subscription of the sidecar with mode: ranges")
-    whole.add_argument("--checkpoint", required=True, metavar="FOLDER", help="where the query keeps its place")
-    whole.add_argument("--transform", metavar="MODULE:FUNCTION", help="a function from DataFrame to DataFrame")
-    whole.add_argument(
+    parser.add_argument("--address", required=True, help="the sidecar: host:port, or unix:/path on one machine")
+    parser.add_argument("--subscription", required=True, help="a subscription of the sidecar with mode: ranges")
+    parser.add_argument("--checkpoint", required=True, metavar="FOLDER", help="where the query keeps its positions")
+    parser.add_argument("--transform", metavar="MODULE:FUNCTION", help="a function from DataFrame to DataFrame")
+    parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a further option of the source; what proves who this is (certificate, key, serverName) also counts for "
-        "commits and for the sink offramp",
+        help="another option of the source; credentials (certificate, key, serverName) also apply to commits and to "
+        "the sink offramp",
     )
-    whole.add_argument(
+    parser.add_argument(
         "--grace",
         type=float,
         default=_GRACE,
         metavar="SECONDS",
-        help=f"for the batch at work on a signal, before it is cancelled (default: {_GRACE:g})",
+        help=f"time for the current batch after a signal, before it is cancelled (default: {_GRACE:g})",
     )
-    whole.add_argument("--available-now", action="store_true", help="do what is there, then end")
-    whole.add_argument("--every", default="1 second", metavar="TIME", help="time between batches (default: 1 second)")
-    whole.add_argument("--mode", default="append", choices=("append", "update", "complete"), help="the output mode")
-    whole.add_argument("--name", help="the query's name (default: the subscription's)")
-    whole.add_argument("--master", help="Spark's master, as in local[2] (default: as spark-submit says)")
-    whole.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting")
-    whole.add_argument("--token", help="for a sidecar beyond loopback (better: OFFRAMP_TOKEN in the environment)")
-    whole.add_argument("--token-file", metavar="FILE", help="the same from a file, here and on the executors")
-    whole.add_argument("--ca", metavar="FILE", help="whom to trust over TLS: a PEM file")
-    whole.add_argument("--quiet", action="store_true", help="print no progress")
-    sinks = whole.add_subparsers(dest="sink", required=True, metavar="SINK")
+    parser.add_argument("--available-now", action="store_true", help="process what is there now, then end")
+    parser.add_argument("--every", default="1 second", metavar="TIME", help="time between batches (default: 1 second)")
+    parser.add_argument("--mode", default="append", choices=("append", "update", "complete"), help="the output mode")
+    parser.add_argument("--name", help="the query's name (default: the subscription's)")
+    parser.add_argument("--master", help="Spark's master, as in local[2] (default: that of spark-submit)")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting")
+    parser.add_argument("--token", help="the token for a sidecar beyond loopback (better: OFFRAMP_TOKEN)")
+    parser.add_argument("--token-file", metavar="FILE", help="a file with the token, here and on the executors")
+    parser.add_argument("--ca", metavar="FILE", help="a PEM file: the authorities to trust over TLS")
+    parser.add_argument("--quiet", action="store_true", help="print no progress")
+    sinks = parser.add_subparsers(dest="sink", required=True, metavar="SINK")
     sinks.add_parser("parquet", help="files in a folder").add_argument("path", help="the folder")
     console = sinks.add_parser("console", help="the terminal")
-    console.add_argument("--rows", type=int, default=20, help="rows shown of each batch")
-    database = sinks.add_parser("jdbc", help="a table; the password comes from JDBC_PASSWORD in the environment")
+    console.add_argument("--rows", type=int, default=20, help="rows to print of each batch")
+    database = sinks.add_parser("jdbc", help="a table; the password is taken from JDBC_PASSWORD in the environment")
     database.add_argument("url", help="as in jdbc:postgresql://host/database")
     database.add_argument("table")
     database.add_argument("--user")
-    database.add_argument("--driver", help="the class of the driver, if Spark cannot tell it from the URL")
+    database.add_argument("--driver", help="the driver's class, if Spark cannot infer it from the URL")
     topic = sinks.add_parser("offramp", help="a topic, through a sidecar")
     topic.add_argument("topic")
-    topic.add_argument("--to", metavar="ADDRESS", help="another sidecar than the one that is read from")
+    topic.add_argument("--to", metavar="ADDRESS", help="a sidecar other than the one that is read from")
     topic.add_argument("--broker", help="a broker by its name (default: that of the subscription)")
-    return whole
+    return parser
+
+
+class Reporter:
+    """Prints one line for each batch that had records."""
+
+    def __init__(self, to: TextIO, *, quiet: bool = False) -> None:
+        self._to = to
+        self._quiet = quiet
+        self._last_batch = -1
+        self._rows = 0
+        self._batches = 0
+
+    def started(self, subscription: str, sink: str) -> None:
+        self._print(f"reading {subscription}, writing to {sink}")
+
+    def show(self, progresses: Sequence[Mapping[str, Any]]) -> None:
+        """Prints those that it has not printed yet."""
+        for progress in progresses:
+            if progress["batchId"] <= self._last_batch or not progress["numInputRows"]:
+                continue
+            self._last_batch = progress["batchId"]
+            self._rows += progress["numInputRows"]
+            self._batches += 1
+            self._print(batch_line(progress))
+
+    def ended(self) -> None:
+        self._print(f"{self._rows:,} records in {self._batches} batches; all that was done is committed")
+
+    def _print(self, text: str) -> None:
+        if not self._quiet:
+            print(text, file=self._to, flush=True)
+
+
+def batch_line(progress: Mapping[str, Any]) -> str:
+    rows, took = progress["numInputRows"], progress["batchDuration"]
+    rate = f"{rows / took * 1_000:,.0f}/s" if took else "-"
+    lag = sum(source.lag for source in source_progress(progress["sources"]))
+    return f"batch {progress['batchId']}: {rows:,} records in {took / 1_000:.1f} s ({rate}), {lag:,} behind"

@@ -1,6 +1,6 @@
-"""The options of `format("offramp")`, checked: an error names the option, what it takes, and the nearest known one.
+"""The options of `format("offramp")`, checked: an error names the option, its valid values, and the nearest known name.
 
-Spark lower-cases the names of options; people see them as they are written here.
+Spark lower-cases the names of options; messages show them as they are written here.
 """
 
 import re
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from offramp.channel import Access
-from spark_bridge.errors import BadOption, nearest
+from spark_bridge.errors import BadOption, did_you_mean
 from spark_bridge.positions import Positions, parse_positions
 
-#: options that are Spark's own, and reach every data source
-_OF_SPARK = frozenset(
+#: Spark's own options, which it passes to every data source
+_SPARK_OPTIONS = frozenset(
     ("checkpointlocation", "path", "paths", "queryname", "querytimeout", "recursivefilelookup", "mode")
 )
 
 
-class Named(Enum):
-    """Positions that have a name."""
+class NamedPosition(Enum):
+    """Positions that options can name."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -30,12 +30,12 @@ class Named(Enum):
 
 
 #: a name, a time, or positions lane by lane
-Position = Named | datetime | Positions
+Position = NamedPosition | datetime | Positions
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option as documented. `parse` raises `ValueError`, whose text says what it takes."""
+    """One option as documented. `parse` raises `ValueError`, whose text says which values are valid."""
 
     parse: Callable[[str], Any]
     default: Any
@@ -81,7 +81,7 @@ def _position(text: str) -> Position:
     if text.lstrip().startswith("{"):
         return parse_positions(text)
     try:
-        return Named(text.lower())
+        return NamedPosition(text.lower())
     except ValueError:
         pass
     try:
@@ -89,97 +89,103 @@ def _position(text: str) -> Position:
             return datetime.fromtimestamp(int(text) / 1_000, UTC)
         at = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        names = [one.value for one in Named]
+        names = [one.value for one in NamedPosition]
         raise ValueError(
             f"it is one of {', '.join(names)}, a time (2026-11-16T09:00:00Z, or milliseconds since 1970), or positions "
-            f'({{"orders/0": 17}}).{nearest(text, names)}'
+            f'({{"orders/0": 17}}).{did_you_mean(text, names)}'
         ) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-#: of everything that talks to a sidecar
+#: options of everything that calls a sidecar
 ACCESS: dict[str, Option] = {
     "address": Option(_text, None, "Where the sidecar is: `host:port`, or `unix:/path` on one machine."),
-    "token": Option(_text, None, "Proves who this is to a sidecar beyond loopback. Redacted in Spark's own output."),
-    "tokenFile": Option(_text, None, "A file with the token; must be there on the driver and on every executor."),
-    "ca": Option(_text, None, "A PEM file: whom to trust over TLS. Read by the driver, executors need no copy."),
-    "certificate": Option(_text, None, "A PEM file: who this is, for a sidecar that asks for certificates."),
+    "token": Option(_text, None, "The token for a sidecar beyond loopback. Redacted in Spark's own output."),
+    "tokenFile": Option(_text, None, "A file with the token; must exist on the driver and on every executor."),
+    "ca": Option(
+        _text, None, "A PEM file: the authorities to trust over TLS. Read by the driver; executors need no copy."
+    ),
+    "certificate": Option(
+        _text, None, "A PEM file: the client certificate, for a sidecar that asks for one. Read by the driver."
+    ),
     "key": Option(_text, None, "The private key of `certificate`, a PEM file."),
-    "serverName": Option(_text, None, "The name in the sidecar's certificate, if it is called by another."),
-    "timeout": Option(_seconds, 60.0, "How long a call may take, waiting for a sidecar that restarts included."),
+    "serverName": Option(_text, None, "The name in the sidecar's certificate, if it differs from the address."),
+    "timeout": Option(_seconds, 60.0, "How long a call may take, retries while a sidecar restarts included."),
 }
 
-#: of reading, streams and bounded reads alike
+#: options of streams and bounded reads
 READING: dict[str, Option] = {
     **ACCESS,
-    "subscription": Option(_text, None, "A subscription of the sidecar. Must be given."),
+    "subscription": Option(_text, None, "A subscription of the sidecar. Required."),
     "readAddress": Option(
         _text, None, "Where executors read ranges, if not at `address`: any sidecar with the subscription."
     ),
     "maxRecordsPerPartition": Option(
-        _count, 0, "Split a lane into tasks of about so many records. 0: one task for each lane."
+        _count, 0, "Split a lane into tasks of about this many records. 0: one task for each lane."
     ),
     "maxMessageBytes": Option(_size, 64 << 20, "The largest record that can be read."),
     "failOnDataLoss": Option(
-        _switch, True, "Fail if records that are to be read are not there any more; `false` goes on with what is there."
+        _switch, True, "Fail if records that are to be read no longer exist; `false` goes on with those that do."
     ),
 }
 
-#: of a stream
+#: options of a stream
 STREAMING: dict[str, Option] = {
     **READING,
     "startingPosition": Option(
         _position,
-        Named.COMMITTED,
+        NamedPosition.COMMITTED,
         "Where a query without a checkpoint starts in lanes in which the subscription has no position yet: `earliest`, "
-        "`latest`, a time, or `committed`, which is as the subscription says.",
+        "`latest`, a time, or `committed`: where the subscription's configuration says.",
     ),
-    "maxRecordsPerBatch": Option(_count, 1_000_000, "Most records of a micro-batch. 0: no limit."),
+    "maxRecordsPerBatch": Option(_count, 1_000_000, "The most records of a micro-batch. 0: no limit."),
     "maxBytesPerBatch": Option(
-        _size, 1 << 30, "Most bytes of a micro-batch, as the sidecar estimates them. 0: no limit."
+        _size, 1 << 30, "The most bytes of a micro-batch, as the sidecar estimates them. 0: no limit."
     ),
-    "name": Option(_text, None, "Names this query to operators. Default: host and pid."),
+    "name": Option(_text, None, "The query's name in the sidecar's status and logs. Default: host and pid."),
 }
 
-#: of a bounded read
+#: options of a bounded read
 BOUNDED: dict[str, Option] = {
     **READING,
-    "startingPosition": Option(_position, Named.EARLIEST, "The first record: `earliest`, a time, or positions."),
-    "endingPosition": Option(_position, Named.LATEST, "Where to end, exclusive: `latest`, a time, or positions."),
+    "startingPosition": Option(
+        _position, NamedPosition.EARLIEST, "The first record: `earliest`, a time, or positions."
+    ),
+    "endingPosition": Option(
+        _position, NamedPosition.LATEST, "Where to end, exclusive: `latest`, a time, or positions."
+    ),
     "deadLetters": Option(_switch, False, "Read the dead letters of the subscription instead of its records."),
 }
 
-#: of writing
+#: options of writing
 WRITING: dict[str, Option] = {
     **ACCESS,
-    "topic": Option(_text, None, "Where rows go that name no topic in a column of that name."),
-    "subscription": Option(_text, None, "Publish to the broker of this subscription,"),
-    "broker": Option(_text, None, "or to a broker by its name in the sidecar's configuration."),
-    "maxRecordsPerRequest": Option(_count, 1_000, "Most rows that are published at a time."),
-    "maxBytesPerRequest": Option(
-        _size, 1 << 20, "Most bytes that are published at a time; a larger row travels alone."
-    ),
+    "topic": Option(_text, None, "The topic of rows whose column `topic` is absent or null."),
+    "subscription": Option(_text, None, "Publish to the broker of this subscription."),
+    "broker": Option(_text, None, "Publish to a broker by its name in the sidecar's configuration, instead."),
+    "maxRecordsPerRequest": Option(_count, 1_000, "The most rows of one publish request."),
+    "maxBytesPerRequest": Option(_size, 1 << 20, "The most bytes of one publish request; a larger row is sent alone."),
     "idPrefix": Option(
-        _text, None, "Begins the id of each row. Default: query and batch of a stream, else a random name."
+        _text, None, "The beginning of each row's id. Default: query and batch of a stream, else a random name."
     ),
 }
 
 
 class Options:
-    """The given options of one use, by their names as documented."""
+    """The options that were given for one use, by their documented names."""
 
     def __init__(self, given: Mapping[str, str], known: Mapping[str, Option], use: str) -> None:
-        """Raises `BadOption` for names that nobody knows and values that cannot be."""
+        """Raises `BadOption` for unknown names and invalid values."""
         by_lower = {name.lower(): name for name in known}
         self._values: dict[str, Any] = {name: option.default for name, option in known.items()}
         self._given: set[str] = set()
         for written, text in given.items():
-            if written.lower() in _OF_SPARK:
+            if written.lower() in _SPARK_OPTIONS:
                 continue
             name = by_lower.get(written.lower())
             if name is None:
                 raise BadOption(
-                    f'option "{written}": {use} has no such option.{nearest(written, known)} There are '
+                    f'option "{written}": {use} has no such option.{did_you_mean(written, known)} There are '
                     f"{', '.join(known)}"
                 )
             self._given.add(name)
@@ -205,8 +211,8 @@ class Options:
         return str(value)
 
     def access(self, address: str = "address") -> Access:
-        """How to reach the sidecar at the option of this name, complete: executors need neither this machine's files
-        nor its environment."""
+        """How to reach the sidecar at the address in this option. Self-contained: executors need neither the driver's
+        PEM files nor its environment."""
         self.require("address", 'as in "127.0.0.1:4770"')
         try:
             return Access(
@@ -223,7 +229,7 @@ class Options:
 
 
 def _pem(path: str | None) -> str | None:
-    """The text of a PEM file, so that it can travel; what cannot be read is for `Access` to say."""
+    """The content of a PEM file, so that it can be sent to executors. `Access` reports one that cannot be read."""
     if path is None or "-----BEGIN" in path:
         return path
     try:

@@ -1,4 +1,4 @@
-"""Where a reader is: lanes and their next positions, and the offset that Spark keeps of it."""
+"""Where a reader is: the next position of each lane, and the offset that Spark stores in its checkpoint."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from offramp.v1 import log_pb2 as pb
 from spark_bridge.errors import WrongCheckpoint
 
-#: of the offsets in checkpoints; a bridge reads those of its own version and older ones
+#: the format of offsets in checkpoints; a bridge reads its own version and older ones
 VERSION = 1
 
 
@@ -30,7 +30,7 @@ class Lane(NamedTuple):
         return cls(topic, int(number))
 
 
-#: lanes and the next position to read in each: everything before it is behind
+#: the next position to read in each lane
 Positions = dict[Lane, int]
 
 
@@ -43,17 +43,16 @@ def to_wire(positions: Mapping[Lane, int]) -> list[pb.LanePosition]:
 
 
 def to_offset(subscription: str, positions: Mapping[Lane, int]) -> dict[str, Any]:
-    """What Spark writes to its checkpoint. Equal positions give equal text, which is how Spark sees that there is
-    nothing new."""
+    """What Spark writes to its checkpoint. Equal positions give equal JSON: so Spark sees that there is nothing new."""
     lanes = {str(lane): positions[lane] for lane in sorted(positions)}
     return {"v": VERSION, "subscription": subscription, "lanes": lanes}
 
 
 def from_offset(offset: object, subscription: str) -> Positions:
-    """The positions of an offset. Raises `WrongCheckpoint` for one that is not of this subscription."""
+    """The positions of an offset. Raises `WrongCheckpoint` if it does not belong to this subscription."""
     if not isinstance(offset, dict) or "subscription" not in offset or not isinstance(offset.get("v"), int):
         raise WrongCheckpoint(
-            f"the checkpoint has {json.dumps(offset)}, which is no offset of Offramp: it belongs to a query with "
+            f"the checkpoint has {json.dumps(offset)}, which is not an offset of Offramp: it belongs to a query with "
             "another source. Give this query a checkpointLocation of its own"
         )
     if offset["v"] > VERSION:
@@ -69,7 +68,7 @@ def from_offset(offset: object, subscription: str) -> Positions:
 
 
 def parse_positions(text: str) -> Positions:
-    """`{"orders/0": 17, ...}` as given by a person. Raises `ValueError`."""
+    """Parses the option value `{"orders/0": 17, ...}`. Raises `ValueError`."""
     try:
         given = json.loads(text)
         positions = {Lane.parse(lane): at for lane, at in given.items()}

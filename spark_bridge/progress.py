@@ -1,8 +1,8 @@
-"""What a query's progress says of how far it has come. Pure.
+"""What a query's progress says about our sources. Pure.
 
-Spark posts a progress when a batch is done and its checkpoint has it. Each of our sources is in it with its offset, and
-with what the reader reported beside: the token that proves its right to commit, and where. The reader itself lives in
-another process, so this is how the driver's Python learns of both.
+Spark posts a progress when a batch is done and in the checkpoint. It has the offset of each of our sources, and what
+the stream reader reported: the token that proves its right to commit, and the sidecar's address. The reader lives in
+another process, so this is how the driver's own process learns of them.
 """
 
 import json
@@ -12,28 +12,38 @@ from typing import Any, NamedTuple
 from spark_bridge.positions import Positions, from_offset
 
 
-class Done(NamedTuple):
-    """One source of a query has everything before these positions done, durably."""
+class SourceProgress(NamedTuple):
+    """One source of a query has durably done everything before these positions."""
 
     address: str
     subscription: str
     token: int
     positions: Positions
-    #: lanes that lost something are passed over
-    skips: bool = False
+    #: where the lanes ended
+    ends: Positions
+    #: failOnDataLoss is false: commits leave out lanes that lost something
+    skip_missing: bool = False
+
+    @property
+    def lag(self) -> int:
+        """Positions between what is done and the ends of the lanes."""
+        return sum(max(0, end - self.positions.get(lane, end)) for lane, end in self.ends.items())
 
 
-def done(sources: Iterable[Mapping[str, Any]]) -> list[Done]:
-    """From the `sources` of a progress. Sources of other kinds are passed over."""
-    out: list[Done] = []
+def source_progress(sources: Iterable[Mapping[str, Any]]) -> list[SourceProgress]:
+    """From the `sources` of a progress. Skips sources that are not ours."""
+    found: list[SourceProgress] = []
     for source in sources:
         end, reported = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
         if end is None or reported is None or not reported.get("token"):
             continue
         subscription = str(end["subscription"])
-        positions, skips = from_offset(end, subscription), bool(reported.get("skips"))
-        out.append(Done(reported["address"], subscription, reported["token"], positions, skips))
-    return out
+        positions, ends = from_offset(end, subscription), from_offset(reported, subscription)
+        skip_missing = bool(reported.get("skips"))
+        found.append(
+            SourceProgress(reported["address"], subscription, reported["token"], positions, ends, skip_missing)
+        )
+    return found
 
 
 def _offset(text: object) -> dict[str, Any] | None:

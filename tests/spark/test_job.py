@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from offramp import Message
 from spark_bridge.errors import BadOption
-from spark_bridge.job import finish_batch, load, main, pairs, parser, proof_of
+from spark_bridge.job import argument_parser, collect_credentials, finish_batch, load_transform, main, pairs
 from spark_bridge.job import run as run_job
 from tests.e2e.harness import eventually
 from tests.security.kit import Secured, tcp_address
@@ -55,7 +55,7 @@ def values_in(stage: Stage, topic: str) -> list[bytes]:
 
 def run_here(spark: SparkSession, stage: Stage, folder: Path, *sink: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The same job in this process and its session, since a Spark of its own is dear. Returns what it prints."""
-    given = parser().parse_args(
+    given = argument_parser().parse_args(
         [
             *("--address", stage.address, "--subscription", "clicks", "--checkpoint", str(folder / "checkpoint")),
             *("--available-now", *sink),
@@ -175,8 +175,8 @@ def test_a_batch_that_takes_too_long_is_not_waited_for() -> None:
     finish_batch(query, time.monotonic() - 1)
 
 
-def test_whatever_proves_who_this_is_counts_for_source_listener_and_sink() -> None:
-    given = parser().parse_args(
+def test_credentials_apply_to_source_listener_and_sink() -> None:
+    given = argument_parser().parse_args(
         ["--address", "x", "--subscription", "s", "--checkpoint", "c", "--token", "argument", "console"]
     )
     options = {
@@ -186,7 +186,7 @@ def test_whatever_proves_who_this_is_counts_for_source_listener_and_sink() -> No
         "token": "option",
         "maxRecordsPerBatch": "1",
     }
-    assert proof_of(given, options) == {
+    assert collect_credentials(given, options) == {
         "serverName": "offramp.shop",
         "key": "k",
         "certificate": "c",
@@ -237,7 +237,7 @@ def test_the_example_pipeline_agrees_with_a_count_in_plain_python() -> None:
 )
 def test_a_transformation_that_is_not_there_is_named(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BadOption, match="--transform") as caught:
-        load(name)
+        load_transform(name)
     assert said in str(caught.value)
     given = ["--address", "x", "--subscription", "s", "--checkpoint", "c", "--transform", name, "console"]
     assert main(given) == 2
@@ -264,5 +264,5 @@ def test_a_spark_that_does_not_start_is_told_in_one_line(
 
 
 def test_help_names_the_sinks() -> None:
-    text = parser().format_help()
+    text = argument_parser().format_help()
     assert all(sink in text for sink in ("parquet", "console", "jdbc", "offramp"))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import spark_bridge
-from spark_bridge.terminal import cause
+from spark_bridge.errors import root_cause
 from tests.e2e.harness import Sidecar, eventually
 from tests.security.kit import TOKENS, Secured, tcp_address
 from tests.servers.kafka import KafkaServer
@@ -88,7 +88,7 @@ def test_what_retention_removed_ends_a_query_or_is_skipped(
     assert done.result(30).low_watermark == 8
     with pytest.raises(StreamingQueryException) as caught:
         run(spark, stage.options(), tmp_path, sink)
-    assert f"{topic}/0: positions 5 to 7 are gone" in cause(caught.value)
+    assert f"{topic}/0: positions 5 to 7 are gone" in root_cause(caught.value)
     run(spark, stage.options(failOnDataLoss="false"), tmp_path, sink)
     assert sink.values == [0, 1, 2, 3, 4, 8, 9]
 
@@ -105,8 +105,8 @@ def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_recor
     publish(kafka, topic, 20, 24)
     with pytest.raises(StreamingQueryException) as caught:
         run(spark, stage.options(), tmp_path, sink)
-    assert f"{topic}/0 ends at 4" in cause(caught.value)
-    assert "made anew" in cause(caught.value)
+    assert f"{topic}/0 ends at 4" in root_cause(caught.value)
+    assert "made anew" in root_cause(caught.value)
     run(spark, stage.options(failOnDataLoss="false"), tmp_path, sink)
     assert sink.values == [*range(10), *range(20, 24)]
 
@@ -176,5 +176,5 @@ def test_a_refused_token_is_told_in_the_driver(
             run(spark, options, tmp_path, Batches())
     said = {"app": "lacks the right ranges", "stranger": "token"}[token]
     assert "Forbidden" in str(caught.value)
-    assert said in cause(caught.value)
+    assert said in root_cause(caught.value)
     assert options["token"] not in str(caught.value)

@@ -8,10 +8,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import offramp
 from offramp.errors import Forbidden, Unavailable
-from spark_bridge.bounded import DeadLetterReader
+from spark_bridge.bounded_readers import DeadLetterReader
 from spark_bridge.columns import DEAD_LETTER_SCHEMA, SCHEMA
 from spark_bridge.options import BOUNDED, Options
-from spark_bridge.stream import StreamReader
+from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
 from tests.security.kit import TOKENS, Secured, tcp_address
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_bridge.bounded import DeadLetterReader
+from spark_bridge.bounded_readers import DeadLetterReader
 from spark_bridge.columns import DEAD_LETTER_SCHEMA
 from spark_bridge.errors import BadOption
-from spark_bridge.options import BOUNDED, STREAMING, WRITING, Named, Options
+from spark_bridge.options import BOUNDED, STREAMING, WRITING, NamedPosition, Options
 from spark_bridge.positions import Lane
 
 DOCS = Path(__file__).parents[2] / "docs" / "spark.md"
@@ -77,9 +77,9 @@ def test_times_have_units(text: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("Earliest", Named.EARLIEST),
-        ("latest", Named.LATEST),
-        ("committed", Named.COMMITTED),
+        ("Earliest", NamedPosition.EARLIEST),
+        ("latest", NamedPosition.LATEST),
+        ("committed", NamedPosition.COMMITTED),
         ("2026-11-16T09:00:00Z", datetime(2026, 11, 16, 9, tzinfo=UTC)),
         ("2026-11-16", datetime(2026, 11, 16, tzinfo=UTC)),
         ("1500", datetime.fromtimestamp(1.5, UTC)),

@@ -8,7 +8,7 @@ import pytest
 
 from spark_bridge.errors import WrongCheckpoint
 from spark_bridge.positions import Lane, from_offset, to_offset
-from spark_bridge.reading import Range, split
+from spark_bridge.range_reader import Range, split
 
 A, B, C = Lane("orders", 0), Lane("orders", 10), Lane("returns", 2)
 

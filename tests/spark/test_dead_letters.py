@@ -1,10 +1,10 @@
-"""Dead letters as they stand in their topic."""
+"""Dead letters as they are stored in their topic."""
 
 import pytest
 
 from offramp.v1 import record_pb2
 from sidecar.core.failures import dead_letter_topic
-from spark_bridge.letters import HEADERS, letters
+from spark_bridge.dead_letters import HEADERS, parse_dead_letters
 
 VALUES = (
     "orders/1/7",
@@ -22,7 +22,7 @@ VALUES = (
 )
 
 
-def letter(**changed: str) -> record_pb2.Record:
+def dead_letter(**changed: str) -> record_pb2.Record:
     values = dict(zip(HEADERS, VALUES, strict=True)) | changed
     headers = [record_pb2.Header(name=name, value=value.encode()) for name, value in values.items()]
     own = record_pb2.Header(name="offramp-id", value=b"the app's own")
@@ -34,7 +34,7 @@ def test_the_headers_are_those_that_a_sidecar_writes() -> None:
 
 
 def test_a_dead_letter_is_the_record_as_it_was_and_why_it_is_there() -> None:
-    (found,) = letters([letter()], "shop")
+    (found,) = parse_dead_letters([dead_letter()], "shop")
     assert (found.id, found.topic, found.lane, found.position) == ("orders/1/7", "orders", 1, 7)
     assert (found.reason, found.attempts, found.worker, found.dead_lettered_ms) == (
         "ValueError: no",
@@ -47,10 +47,10 @@ def test_a_dead_letter_is_the_record_as_it_was_and_why_it_is_there() -> None:
 
 
 @pytest.mark.parametrize("number", ["many", str(2**80), ""])
-def test_records_of_others_are_passed_over(number: str) -> None:
+def test_records_of_others_are_skipped(number: str) -> None:
     others = [
-        letter(**{"offramp-group": "another"}),
-        letter(**{"offramp-lane": number}),
+        dead_letter(**{"offramp-group": "another"}),
+        dead_letter(**{"offramp-lane": number}),
         record_pb2.Record(value=b"by hand"),
     ]
-    assert letters(others, "shop") == []
+    assert parse_dead_letters(others, "shop") == []

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from offramp.channel import Access
-from spark_bridge.sink import ID_HEADER, RowPublisher, _rows
+from spark_bridge.writers import ID_HEADER, RowPublisher, _rows
 from tests.e2e.harness import eventually
 from tests.spark.stage import Stage
 

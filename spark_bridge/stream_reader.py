@@ -1,8 +1,7 @@
 """The source of a streaming query: `spark.readStream.format("offramp")`.
 
-Spark makes one of these in a Python process of the driver, which plans, and sends copies to the executors, which read.
-Its checkpoint is the truth; what is committed at the sidecar follows it. So a crash of anybody at any point reads the
-same range again.
+Spark creates one in a Python process of the driver, which plans, and sends copies to the executors, which read. Its
+checkpoint is the truth, and commits at the sidecar follow it: after any crash the same range is read again.
 """
 
 import logging
@@ -22,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from offramp.errors import NotFound, Unavailable
-from spark_bridge.control import Control, Planned
 from spark_bridge.errors import BadOption, DataLoss
-from spark_bridge.options import STREAMING, Named, Options
+from spark_bridge.log_client import LogClient, Plan
+from spark_bridge.options import STREAMING, NamedPosition, Options
 from spark_bridge.positions import Lane, Positions, from_offset, to_offset
-from spark_bridge.reading import Range, RangeReader, split
+from spark_bridge.range_reader import Range, RangeReader, split
 
 logger = logging.getLogger("offramp.spark")
 
@@ -34,7 +33,7 @@ Offset = dict[str, Any]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's view of one subscription."""
+    """Plans and reads one subscription for one query."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         options = Options(given, STREAMING, "a stream")
@@ -44,32 +43,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(options["startingPosition"], dict):
             raise BadOption("option startingPosition: positions lane by lane are for bounded reads (spark.read)")
         self._reader = RangeReader.configured(options, schema, planned=True)
-        #: what was lost is passed over
-        self._skips: bool = not options["failOnDataLoss"]
-        # Made by the first call that needs it, and so only in the process that plans.
-        self._control: Control | None = None
+        #: lost records and lanes are skipped
+        self._skip_missing: bool = not options["failOnDataLoss"]
+        # Created by the first call that needs it, so only in the process that plans.
+        self._client: LogClient | None = None
         self._token = 0
         #: where a query without a checkpoint begins
         self._start: Positions | None = None
-        #: where the lanes ended when Spark asked last
+        #: where the lanes ended at the last plan
         self._ends: Positions = {}
-        #: what the sidecar has from here
+        #: the last positions that this reader has committed
         self._committed: Positions | None = None
         #: where a run with the trigger availableNow ends
-        self._frozen: Positions | None = None
+        self._run_ends: Positions | None = None
 
     # Planning, in the driver
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Asked more than once and never written down by Spark, so the sidecar pins the answer before it gives it."""
-        start: Named = self._options["startingPosition"]
+        """Spark calls this more than once and never stores the result, so the sidecar pins it before it answers."""
+        start: NamedPosition = self._options["startingPosition"]
         if self._start is None:
-            # Once: a broker that is just starting may not know of a lane that it has told of before.
+            # Once: a broker that is starting up may miss a lane that it has reported before.
             self._start = self._committed = self._attached().resolve_start(self._token, start)
         return to_offset(self._subscription, self._start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark takes one limit here. Where both are set, `latestOffset` knows the other."""
+        """Spark takes one limit here. If both are set, `latestOffset` applies the other too."""
         if self._options["maxRecordsPerBatch"]:
             return ReadMaxRows(self._options["maxRecordsPerBatch"])
         if self._options["maxBytesPerBatch"]:
@@ -77,35 +76,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """How far the next batch goes; `start` itself, to the letter, if there is nothing new.
+        """Where the next batch ends; `start` itself, unchanged, if there is nothing new.
 
-        Everything before `start` is done and in Spark's log of commits. Mostly that is committed here already, but not
-        after a crash: the batch that Spark then runs again is in no progress that the listener could use, and `commit`
-        is for the batch before the next one, which may never come.
+        Everything before `start` is done and in Spark's log of commits. Usually it is committed here already, but not
+        after a crash: the batch that Spark then repeats is in no progress that the listener could use, and Spark calls
+        `commit` for it only when it builds the next batch, which may never come.
         """
         begins = from_offset(start, self._subscription)
-        there, planned = self._plan(begins, *self._limits(limit))
+        existing, plan = self._plan(begins, *self._limits(limit))
         self._commit(begins)
-        self._ends = planned.ends
-        # A lane that was made anew goes back to its beginning. One that is gone keeps its place, should it come back.
+        self._ends = plan.ends
+        # A lane that was recreated goes back to its beginning. One that is gone keeps its position: it may come back.
         until = begins | {
-            lane: max(at, there.get(lane, at)) for lane, at in planned.until.items() if self._is_open(lane)
+            lane: max(at, existing.get(lane, at)) for lane, at in plan.until.items() if self._is_open(lane)
         }
-        if isinstance(limit, ReadMinRows) and self._frozen is None and _distance(there, until) < limit.min_rows:
+        if isinstance(limit, ReadMinRows) and self._run_ends is None and _distance(existing, until) < limit.min_rows:
             return start
         return start if until == begins else to_offset(self._subscription, until)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The run ends where the lanes end now; lanes that come later are for the next run."""
-        self._frozen = self._attached().plan({}, 0, 0, {}).ends
+        """The run ends where the lanes end now; lanes that appear later are for the next run."""
+        self._run_ends = self._attached().ends()
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
-        """For the query's progress, in which the listener finds what it needs to commit (`spark_bridge.listener`)."""
-        proof = {"token": self._token, "address": self._access.target, "skips": self._skips}
-        return to_offset(self._subscription, self._ends) | proof
+        """For the query's progress, where the listener finds what it needs to commit (`spark_bridge.progress`)."""
+        for_commits = {"token": self._token, "address": self._access.target, "skips": self._skip_missing}
+        return to_offset(self._subscription, self._ends) | for_commits
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Pure: Spark may ask at any time, for any two offsets of the checkpoint."""
+        """Pure: Spark may call it at any time, for any two offsets of the checkpoint."""
         begins, ends = from_offset(start, self._subscription), from_offset(end, self._subscription)
         return split(begins, ends, self._options["maxRecordsPerPartition"])
 
@@ -114,8 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(from_offset(end, self._subscription))
 
     def stop(self) -> None:
-        if self._control is not None:
-            self._control.close()
+        if self._client is not None:
+            self._client.close()
 
     # Reading, in the executors
 
@@ -123,33 +122,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Range)
         return self._reader.read(partition)
 
-    def _attached(self) -> Control:
-        if self._control is None:
-            control = Control(self._access, self._subscription, self._options["timeout"])
-            self._token = control.attach(self._options["name"])
-            self._control = control
-        return self._control
+    def _attached(self) -> LogClient:
+        if self._client is None:
+            client = LogClient(self._access, self._subscription, self._options["timeout"])
+            self._token = client.attach(self._options["name"])
+            self._client = client
+        return self._client
 
-    def _plan(self, begins: Positions, records: int, size: int) -> tuple[Positions, Planned]:
-        """The plan, and what of `begins` it is made from: not the lanes that are gone, or that were made anew and are
-        shorter, if those are to be skipped. Raises `DataLoss` or `NotFound` for them otherwise."""
-        control, ceiling = self._attached(), self._frozen or {}
+    def _plan(self, begins: Positions, records: int, size: int) -> tuple[Positions, Plan]:
+        """The plan, and the part of `begins` that it starts from. With failOnDataLoss=false that leaves out lanes that
+        are gone, or were recreated and are shorter; otherwise they raise `DataLoss` or `NotFound`."""
+        client, ceiling = self._attached(), self._run_ends or {}
         try:
-            return begins, control.plan(begins, records, size, ceiling)
+            return begins, client.plan(begins, records, size, ceiling)
         except (DataLoss, NotFound) as error:
-            if not self._skips:
+            if not self._skip_missing:
                 raise type(error)(f"{error}. With failOnDataLoss=false the query goes on with what is there") from error
-            ends = control.plan({}, 0, 0, {}).ends
-            there = control.what_is_there(begins, ends)
-            logger.warning("what is not there is skipped, since failOnDataLoss is false: %s", error)
-            return there, control.plan(there, records, size, {lane: at for lane, at in ceiling.items() if lane in ends})
+            ends = client.ends()
+            existing = client.without_missing(begins, ends)
+            logger.warning("skipping what no longer exists, since failOnDataLoss is false: %s", error)
+            known = {lane: at for lane, at in ceiling.items() if lane in ends}
+            return existing, client.plan(existing, records, size, known)
 
     def _commit(self, positions: Positions) -> None:
         if positions == self._committed:
             return
-        control = self._attached()
+        client = self._attached()
         try:
-            (control.commit_what_is_there if self._skips else control.commit)(self._token, positions)
+            client.commit(self._token, positions, skip_missing=self._skip_missing)
         except Unavailable as error:
             # The checkpoint has it, and the next commit covers it: no reason to end the query.
             logger.warning("cannot commit now: %s", error)
@@ -168,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return records, size
 
     def _is_open(self, lane: Lane) -> bool:
-        return self._frozen is None or lane in self._frozen
+        return self._run_ends is None or lane in self._run_ends
 
 
 def _distance(start: Positions, until: Positions) -> int:

@@ -1,14 +1,14 @@
-"""Dead letters as they stand in their topic. Pure.
+"""Dead letters as they are stored in their topic. Pure.
 
-A dead letter is the record as it was, with headers behind its own that say where it came from and why it is here
-(docs/operations.md). Others may write to the topic too: those records are passed over.
+A dead letter is the original record with headers appended that say where it came from and why it is here
+(docs/operations.md). Records in the topic that are not dead letters are skipped.
 """
 
 from collections.abc import Iterable
 
 from offramp.v1 import admin_pb2, record_pb2
 
-#: the headers behind a dead letter's own, in this order
+#: the headers that follow the record's own, in this order
 HEADERS = (
     "offramp-id",
     "offramp-topic",
@@ -25,17 +25,17 @@ HEADERS = (
 )
 
 
-def letters(records: Iterable[record_pb2.Record], group: str) -> list[admin_pb2.DeadLetter]:
+def parse_dead_letters(records: Iterable[record_pb2.Record], group: str) -> list[admin_pb2.DeadLetter]:
     """The dead letters of a group among the records of a dead-letter topic."""
-    return [letter for record in records if (letter := _letter(record, group)) is not None]
+    return [found for record in records if (found := _parse(record, group)) is not None]
 
 
-def _letter(record: record_pb2.Record, group: str) -> admin_pb2.DeadLetter | None:
-    said = record.headers[-len(HEADERS) :]
-    if tuple(header.name for header in said) != HEADERS:
+def _parse(record: record_pb2.Record, group: str) -> admin_pb2.DeadLetter | None:
+    appended = record.headers[-len(HEADERS) :]
+    if tuple(header.name for header in appended) != HEADERS:
         return None
     try:
-        values = {header.name: header.value.decode() for header in said}
+        values = {header.name: header.value.decode() for header in appended}
         if values["offramp-group"] != group:
             return None
         lane, position = int(values["offramp-lane"]), int(values["offramp-position"])
@@ -56,5 +56,5 @@ def _letter(record: record_pb2.Record, group: str) -> admin_pb2.DeadLetter | Non
             record=original,
         )
     except ValueError:
-        # Numbers that are none, or too large: not written by a sidecar, whatever it says.
+        # Not numbers, or too large: not written by a sidecar.
         return None

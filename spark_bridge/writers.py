@@ -1,7 +1,7 @@
-"""Writing: `df.write.format("offramp")` and `df.writeStream.format("offramp")` publish rows to topics.
+"""`df.write.format("offramp")` and `df.writeStream.format("offramp")`: publish rows to topics.
 
-Each task publishes its rows in order, in bounded requests, each answered when the broker has it durably. A task that is
-tried again publishes its rows again; each row carries an id in a header that is the same then: readers can tell.
+Each task publishes its rows in order, in bounded requests, each answered when the broker has it durably. A task that
+Spark retries publishes its rows again, with the same id in a header, so that readers can recognise duplicates.
 """
 
 import time
@@ -33,15 +33,15 @@ from offramp import Message, Publisher
 from offramp._internal.backoff import Backoff
 from offramp.channel import Access
 from offramp.errors import OutOfRoom, Unavailable
-from spark_bridge.errors import BadOption, nearest
+from spark_bridge.errors import BadOption, did_you_mean
 from spark_bridge.options import WRITING, Options
 
 #: the header with a row's id
 ID_HEADER = "offramp-message-id"
-#: what Spark tells its tasks of the micro-batch they belong to
+#: task properties that identify the query and the micro-batch
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-#: bytes of a message beside its key, value and headers; a little more than it takes
-_FRAME = 32
+#: bytes of a message beside its key, value and headers, and of a header beside its name and value; an upper estimate
+_OVERHEAD = 32
 
 _TEXT = (StringType, BinaryType)
 _NUMBER = (IntegerType, LongType, ShortType)
@@ -58,14 +58,14 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task has published."""
+    """The result of one task."""
 
     rows: int
 
 
 @dataclass(frozen=True)
 class RowPublisher:
-    """Publishes the rows of a task. Is sent to executors, and holds nothing open."""
+    """Publishes the rows of a task. Spark sends it to executors, so it holds no connection."""
 
     access: Access
     subscription: str | None
@@ -77,8 +77,8 @@ class RowPublisher:
 
     @classmethod
     def configured(cls, options: Options, schema: StructType) -> "RowPublisher":
-        """Raises `BadOption` for columns and options that cannot be, before any row is written."""
-        _check(schema, options)
+        """Raises `BadOption` for invalid columns and options, before any row is written."""
+        _check_columns(schema, options)
         if bool(options["subscription"]) is bool(options["broker"]):
             raise BadOption("option subscription: give it, to publish to its broker, or give option broker; not both")
         return cls(
@@ -92,7 +92,7 @@ class RowPublisher:
         )
 
     def publish(self, batches: Iterable[pa.RecordBatch], id_prefix: str) -> Written:
-        """Returns when the broker has all of them."""
+        """Returns when the broker has all rows durably."""
         rows = 0
         with Publisher(
             subscription=self.subscription,
@@ -112,7 +112,7 @@ class RowPublisher:
         return Written(rows)
 
     def _requests(self, rows: Iterable[tuple[str, Message, int]]) -> Iterator[tuple[str, list[Message]]]:
-        """Rows in their order, as many of one topic at a time as the limits allow."""
+        """The rows in order, as requests to one topic within the limits."""
         topic, size = "", 0
         held: list[Message] = []
         for to, message, length in rows:
@@ -135,7 +135,7 @@ class RowPublisher:
             except OutOfRoom:
                 raise
             except Unavailable:
-                # Some may have been taken. Their ids are the same the next time.
+                # The broker may have some of them. Their ids are the same the next time.
                 pause = backoff.next()
                 if time.monotonic() + pause >= ends:
                     raise
@@ -143,14 +143,14 @@ class RowPublisher:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`: rows that a failed write has published stay published."""
+    """`df.write`: rows that a failed write has already published stay published."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         options = Options(given, WRITING, "writing")
         if overwrite:
-            raise BadOption('mode("overwrite"): a topic is only ever added to; use mode("append")')
+            raise BadOption('mode("overwrite"): a topic can only be appended to; use mode("append")')
         self._publisher = RowPublisher.configured(options, schema)
-        # Made once, in the driver: the same for every attempt of every task.
+        # Created once, in the driver: the same for every attempt of every task.
         self._prefix: str = options["idPrefix"] or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -158,7 +158,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: at least once, with ids by which a replay can be told."""
+    """`df.writeStream`: at least once, with ids by which readers recognise a replay."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         options = Options(given, WRITING, "writing")
@@ -177,13 +177,13 @@ def _task() -> TaskContext:
     return task
 
 
-def _check(schema: StructType, options: Options) -> None:
+def _check_columns(schema: StructType, options: Options) -> None:
     for field in schema.fields:
         takes = _COLUMNS.get(field.name)
         if takes is None:
             raise BadOption(
                 f'column "{field.name}": there is no such column to write; there are {", ".join(_COLUMNS)}.'
-                f"{nearest(field.name, _COLUMNS)} Drop or rename it"
+                f"{did_you_mean(field.name, _COLUMNS)} Drop or rename it"
             )
         if not isinstance(field.dataType, takes):
             kinds = " or ".join(one.typeName() for one in takes)
@@ -218,18 +218,18 @@ def _rows(batches: Iterable[pa.RecordBatch], id_prefix: str, topic: str | None) 
                 raise BadOption(
                     f"column topic: it is null in a row, and there is no option topic for those; row {number}"
                 )
-            # An id that came along is that of the record it came with.
+            # An id among the headers was given to the record that this row was made from.
             pairs = [(one["name"], one["value"]) for one in headers or () if one["name"] != ID_HEADER]
             pairs.append((ID_HEADER, id_ or f"{id_prefix}/{number}"))
-            size = _FRAME + len(value or b"") + len(key or b"")
-            size += sum(_FRAME + len(name.encode()) + len(held or b"") for name, held in pairs)
+            size = _OVERHEAD + len(value or b"") + len(key or b"")
+            size += sum(_OVERHEAD + len(name.encode()) + len(held or b"") for name, held in pairs)
             yield to, Message(value, key, pairs, lane, at or 0), size
             number += 1
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:
     if name in ("value", "key") and not pa.types.is_binary(column.type):
-        # Texts are sent as bytes, and it is those that count against the limits.
+        # Text is sent as bytes, and the limits count bytes.
         column = column.cast(pa.binary())
     if pa.types.is_timestamp(column.type):
         # Milliseconds since 1970, as messages have them.

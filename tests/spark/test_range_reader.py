@@ -19,8 +19,8 @@ from offramp.v1 import record_pb2
 from spark_bridge.columns import SCHEMA
 from spark_bridge.errors import DataLoss
 from spark_bridge.positions import Lane
-from spark_bridge.reading import Range, RangeReader
-from spark_bridge.stream import StreamReader
+from spark_bridge.range_reader import Range, RangeReader
+from spark_bridge.stream_reader import StreamReader
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_
 from tests.spark.stage import CLICKS, on_kafka

@@ -1,4 +1,4 @@
-"""Reading a range on an executor: stateless, repeatable, without an ack."""
+"""Reads a range of a lane, on an executor: stateless, repeatable, without acks."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -15,17 +15,17 @@ from offramp.errors import Incompatible, Refused, status
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
 from spark_bridge.columns import RecordRows, Records, Rows, arrow_schema, to_arrow
-from spark_bridge.control import Attempts
-from spark_bridge.errors import DataLoss, translated
+from spark_bridge.errors import DataLoss, from_rpc_error
+from spark_bridge.log_client import RetryDeadline
 from spark_bridge.options import Options
 from spark_bridge.positions import Lane, Positions
 
 logger = logging.getLogger("offramp.spark")
 
-#: the trailing metadata in which the sidecar says where a lane begins and ends
+#: trailing metadata: where the lane begins and ends
 _FIRST, _END = "offramp-first-position", "offramp-end-position"
-#: no lane is split into more tasks: where positions do not count records (Pulsar), their distance says little
-_MOST_PIECES = 100
+#: the most tasks for one lane: where positions do not count records (Pulsar), their distance means little
+_MAX_TASKS_PER_LANE = 100
 
 
 class Range(InputPartition):
@@ -39,21 +39,21 @@ class Range(InputPartition):
 
 
 def split(start: Positions, until: Positions, records: int) -> list[Range]:
-    """The ranges between two offsets, in the order of their lanes: one for each lane that has moved, or pieces of about
-    so many records. Pure. A lane that `start` does not know begins where `until` has it, and so has nothing yet."""
-    out: list[Range] = []
+    """The ranges between two offsets, ordered by lane: one for each lane that has moved, or several of about `records`
+    records. Pure. A lane that is missing in `start` begins where `until` has it, so it has no range yet."""
+    ranges: list[Range] = []
     for lane in sorted(until):
         first, stop = start.get(lane, until[lane]), until[lane]
         if first >= stop:
             continue
-        step = stop - first if not records else max(records, -(-(stop - first) // _MOST_PIECES))
-        out.extend(Range(lane, at, min(at + step, stop)) for at in range(first, stop, step))
-    return out
+        step = stop - first if not records else max(records, -(-(stop - first) // _MAX_TASKS_PER_LANE))
+        ranges.extend(Range(lane, at, min(at + step, stop)) for at in range(first, stop, step))
+    return ranges
 
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads ranges. Is sent to executors, and holds nothing open."""
+    """Reads ranges. Spark sends it to executors, so it holds no connection."""
 
     access: Access
     subscription: str
@@ -61,7 +61,7 @@ class RangeReader:
     max_message_bytes: int
     fail_on_data_loss: bool
     timeout: float
-    #: ranges were planned within their lanes, so that a lane that ends before its range has lost something
+    #: ranges were planned within their lanes, so a lane that ends before its range has lost records
     planned: bool = True
 
     @classmethod
@@ -77,25 +77,25 @@ class RangeReader:
         )
 
     def read(self, wanted: Range, rows: Callable[[Records], Rows] | None = None) -> Iterator[pa.RecordBatch]:
-        """The records in order, each once. A sidecar that goes away is waited for, and read on from where it was.
+        """The records in order, each once. If the sidecar goes away, waits for it and continues after the last record.
 
-        `rows` says what becomes of the records of a message, if they are not to be shown as what they are.
+        `rows` converts the records of a message; the default is plain records.
         """
         rows = rows or (lambda records: RecordRows(records, wanted.lane.topic))
         schema = arrow_schema(self.schema)
-        attempts = Attempts(self.timeout)
+        deadline = RetryDeadline(self.timeout)
         position = wanted.start
         while position < wanted.until:
             began = position
             try:
                 with self.access.open(self.max_message_bytes) as channel:
-                    answers = self._ask(channel, wanted, position)
-                    for message in answers:
+                    call = self._call(channel, wanted, position)
+                    for message in call:
                         if message.records:
                             yield to_arrow(rows(message.records), schema)
                             position = message.records[-1].position + 1
-                            attempts.progressed()
-                    self._check_end(wanted, _said(answers))
+                            deadline.progressed()
+                    self._check_end(wanted, _trailing_metadata(call))
                 return
             except grpc.RpcError as error:
                 code, details = status(error)
@@ -104,12 +104,12 @@ class RangeReader:
                 elif code is grpc.StatusCode.RESOURCE_EXHAUSTED and position == began:
                     raise Refused(f"{wanted.lane}: {details}. Set maxMessageBytes to more than that") from error
                 elif code is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-                    attempts.again_after(error, self.access.target)
-                # Else records came, so that it was not the size of one: this task was slow, and the sidecar keeps
-                # nothing waiting for longer than `listen.unread`.
+                    deadline.wait_or_raise(error, self.access.target)
+                # Else records arrived, so none was too large: this task was slow, and the sidecar ends a call whose
+                # messages stay unread for longer than `listen.unread`.
 
-    def _ask(self, channel: grpc.Channel, wanted: Range, position: int) -> Any:
-        """The messages, one by one, of a call that can be asked how it ended."""
+    def _call(self, channel: grpc.Channel, wanted: Range, position: int) -> Any:
+        """An iterator over the messages, which has the call's trailing metadata once it has ended."""
         request = pb.ReadRangeRequest(
             subscription=self.subscription,
             topic=wanted.lane.topic,
@@ -121,17 +121,17 @@ class RangeReader:
         stub = log_pb2_grpc.LogServiceStub(channel)  # type: ignore[no-untyped-call]
         return stub.ReadRange(request)
 
-    def _check_end(self, wanted: Range, said: Mapping[str, str]) -> None:
-        """Raises `DataLoss` if the lane has become shorter than what was planned of it.
+    def _check_end(self, wanted: Range, metadata: Mapping[str, str]) -> None:
+        """Raises `DataLoss` if the lane has become shorter than what was planned.
 
-        By its end and not by the last record: there may be none at the last positions (compaction, markers).
+        By its end and not by the last record: the last positions may have no record (compaction, markers).
         """
-        if _END not in said:
+        if _END not in metadata:
             raise Incompatible(
                 f"{self.access.target}: the sidecar there is older than this bridge and does not say where a range "
                 "ended. Use a sidecar of the bridge's version, or a newer one"
             )
-        end = int(said[_END])
+        end = int(metadata[_END])
         if not self.planned or end >= wanted.until:
             return
         lost = f"{wanted.lane} ends at {end} by now, and was to be read to {wanted.until - 1}"
@@ -143,31 +143,30 @@ class RangeReader:
         logger.warning("%s: the rest is lost, and failOnDataLoss is false", lost)
 
     def _skip(self, wanted: Range, position: int, error: grpc.RpcError) -> int:
-        """Where to go on after what is not there; raises `DataLoss` if that is not to be skipped."""
-        said = _said(error)
-        if _FIRST not in said or _END not in said:
-            raise translated(error, self.access.target) from error
-        first, end = int(said[_FIRST]), int(said[_END])
+        """Where to continue after records that are gone; raises `DataLoss` if they must not be skipped."""
+        metadata = _trailing_metadata(error)
+        if _FIRST not in metadata or _END not in metadata:
+            raise from_rpc_error(error, self.access.target) from error
+        first, end = int(metadata[_FIRST]), int(metadata[_END])
         if end < position:
-            # None of it is there. What the new lane has is planned from its first position on, see `StreamReader`.
+            # Nothing of the range exists. The recreated lane is planned from its first position, see `StreamReader`.
             lost = (
                 f"{wanted.lane} was made anew: it ends at {end}, and {position} to {wanted.until - 1} were to be read"
             )
-            goes_on = wanted.until
+            continue_at = wanted.until
         elif first <= position:
-            # It was before what is read already, or is what the lane had at its end when this read began.
+            # Lost before what is read already, or at the lane's end since this read began.
             lost = f"{wanted.lane}: a part is gone"
-            goes_on = position
+            continue_at = position
         else:
             lost = f"{wanted.lane}: positions {position} to {min(first, wanted.until) - 1} are gone"
-            goes_on = first
-        lost = f"{lost}: {translated(error, self.access.target)}"
+            continue_at = first
+        lost = f"{lost}: {from_rpc_error(error, self.access.target)}"
         if self.fail_on_data_loss:
             raise DataLoss(f"{lost}. Set failOnDataLoss to false to go on without them") from error
         logger.warning("%s. They are skipped, since failOnDataLoss is false", lost)
-        return goes_on
+        return continue_at
 
 
-def _said(call: Any) -> dict[str, str]:
-    """The trailing metadata of a call that has ended."""
+def _trailing_metadata(call: Any) -> dict[str, str]:
     return {one.key: one.value for one in call.trailing_metadata() or ()}

@@ -1,4 +1,4 @@
-"""The calls of `LogService` that a driver makes, waited for across restarts of the sidecar."""
+"""The driver's calls of `LogService`, retried across restarts of the sidecar."""
 
 import logging
 import os
@@ -16,26 +16,26 @@ from offramp.channel import Access
 from offramp.errors import Incompatible
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
-from spark_bridge.errors import DataLoss, may_pass, translated
-from spark_bridge.options import Named
+from spark_bridge.errors import DataLoss, from_rpc_error, is_transient
+from spark_bridge.options import NamedPosition
 from spark_bridge.positions import Lane, Positions, from_wire, to_wire
 
 logger = logging.getLogger("offramp.spark")
 
-#: seconds that the first attempt may take before it counts as lost
-_FIRST_ATTEMPT = 20.0
+#: seconds that the first attempt of a call may take; each one that times out doubles it
+_FIRST_CALL_TIMEOUT = 20.0
 
 
-class Planned(NamedTuple):
+class Plan(NamedTuple):
     until: Positions
-    #: of the lanes, now
+    #: where the lanes end now
     ends: Positions
 
 
-class Control:
-    """Talks to one sidecar about one subscription, for one thread.
+class LogClient:
+    """Calls one sidecar about one subscription. For one thread.
 
-    Every call is idempotent and is made again until it was answered or `timeout` seconds are over; then it raises
+    Every call is idempotent and is retried until it is answered or `timeout` seconds are over; then it raises
     `Unavailable`. What the sidecar refuses is raised at once, see `spark_bridge.errors`.
     """
 
@@ -46,20 +46,20 @@ class Control:
         self._channel: grpc.Channel | None = None
 
     def attach(self, reader: str | None) -> int:
-        """Take the right to commit; whoever had it is replaced. The token that proves it."""
+        """Takes the right to commit from whoever had it. Returns the token that proves it."""
         request = pb.AttachRequest(
             subscription=self._subscription, reader=reader or f"spark {socket.gethostname()}-{os.getpid()}"
         )
-        answer: pb.AttachResponse = self._call("Attach", request)
-        return answer.token
+        response: pb.AttachResponse = self._call("Attach", request)
+        return response.token
 
-    def resolve_start(self, token: int, start: Named | datetime) -> Positions:
-        """Where a reader without a checkpoint starts; the same however often it is asked."""
+    def resolve_start(self, token: int, start: NamedPosition | datetime) -> Positions:
+        """Where a reader without a checkpoint starts; the same for every call."""
         request = pb.ResolveStartRequest(subscription=self._subscription, token=token, **_start(start))
         return from_wire(self._call("ResolveStart", request).positions)
 
-    def plan(self, start: Mapping[Lane, int], max_records: int, max_bytes: int, ceiling: Mapping[Lane, int]) -> Planned:
-        """How far the next range may go. 0: no limit."""
+    def plan(self, start: Mapping[Lane, int], max_records: int, max_bytes: int, ceiling: Mapping[Lane, int]) -> Plan:
+        """How far the next range may go, at most to `ceiling`. A limit of 0 is none."""
         request = pb.PlanRequest(
             subscription=self._subscription,
             start=to_wire(start),
@@ -67,37 +67,39 @@ class Control:
             max_bytes=max_bytes,
             ceiling=to_wire(ceiling),
         )
-        answer: pb.PlanResponse = self._call("Plan", request)
-        return Planned(from_wire(answer.until), from_wire(answer.ends))
+        response: pb.PlanResponse = self._call("Plan", request)
+        return Plan(from_wire(response.until), from_wire(response.ends))
 
-    def locate(self, at: Named | datetime) -> Positions:
-        """Positions of all lanes by time, or their ends. Changes nothing."""
+    def locate(self, at: NamedPosition | datetime) -> Positions:
+        """The position of each lane at a time or at its beginning or end. Changes nothing."""
         request = pb.LocateRequest(subscription=self._subscription, **_start(at))
         return from_wire(self._call("Locate", request).positions)
 
-    def locate_dead_letters(self, at: Named) -> tuple[Positions, str]:
+    def locate_dead_letters(self, at: NamedPosition) -> tuple[Positions, str]:
         """The same in the dead-letter topic, and the group whose dead letters are meant."""
         request = pb.LocateRequest(subscription=self._subscription, dead_letters=True, **_start(at))
-        answer: pb.LocateResponse = self._call("Locate", request)
-        if not answer.group:
+        response: pb.LocateResponse = self._call("Locate", request)
+        if not response.group:
             raise Incompatible(
                 f"{self._access.target}: the sidecar there is older than this bridge and does not tell where dead "
                 "letters are. Use a sidecar of the bridge's version, or a newer one"
             )
-        return from_wire(answer.positions), answer.group
+        return from_wire(response.positions), response.group
 
-    def commit(self, token: int, positions: Mapping[Lane, int]) -> None:
-        """Cumulative. Raises `Replaced` if another has attached since, and `DataLoss` or `NotFound` for what is not
-        there."""
+    def commit(self, token: int, positions: Mapping[Lane, int], *, skip_missing: bool = False) -> None:
+        """Commits everything before these positions. Raises `Replaced` if another reader has attached since, and
+        `DataLoss` or `NotFound` for a position that does not exist, unless `skip_missing` leaves those lanes out."""
+        if skip_missing:
+            positions = self.without_missing(positions, self.ends())
         request = pb.CommitUpToRequest(subscription=self._subscription, token=token, positions=to_wire(positions))
         self._call("CommitUpTo", request)
 
-    def commit_what_is_there(self, token: int, positions: Mapping[Lane, int]) -> None:
-        """The same, but for lanes that are gone, or were made anew and are shorter: those are passed over."""
-        self.commit(token, self.what_is_there(positions, self.plan({}, 0, 0, {}).ends))
+    def ends(self) -> Positions:
+        """Where all lanes end now."""
+        return self.plan({}, 0, 0, {}).ends
 
-    def what_is_there(self, positions: Mapping[Lane, int], ends: Mapping[Lane, int]) -> Positions:
-        """Without the lanes that are gone, or were made anew and are shorter. `ends` are from a plan."""
+    def without_missing(self, positions: Mapping[Lane, int], ends: Mapping[Lane, int]) -> Positions:
+        """Without the lanes that are gone, or were recreated and are shorter."""
         return {
             lane: at
             for lane, at in positions.items()
@@ -118,33 +120,33 @@ class Control:
         self.close()
 
     def _is_written(self, lane: Lane, at: int) -> bool:
-        """Beyond the end there may be what cannot be read yet: the sidecar knows."""
         try:
+            # Beyond the end may be records of an open transaction: only the sidecar knows.
             self.plan({lane: at}, 0, 0, {})
         except DataLoss:
             return False
         return True
 
     def _call(self, method: str, request: Any) -> Any:
-        attempts = Attempts(self._timeout)
-        patience = _FIRST_ATTEMPT
+        deadline = RetryDeadline(self._timeout)
+        call_timeout = _FIRST_CALL_TIMEOUT
         while True:
             if self._channel is None:
                 self._channel = self._access.open()
             stub = log_pb2_grpc.LogServiceStub(self._channel)  # type: ignore[no-untyped-call]
             try:
-                return getattr(stub, method)(request, timeout=min(patience, attempts.left))
+                return getattr(stub, method)(request, timeout=min(call_timeout, deadline.left))
             except grpc.RpcError as error:
-                # A channel that has failed waits before it connects again; a new one does not.
+                # A failed channel waits before it reconnects; a new one does not.
                 self.close()
-                attempts.again_after(error, self._access.target)
+                deadline.wait_or_raise(error, self._access.target)
                 if _timed_out(error):
-                    # Perhaps not lost but long, and it begins anew: a time in a large topic of Pulsar is searched for.
-                    patience *= 2
+                    # The call may just be slow, and it starts over: Pulsar searches a large topic for a time.
+                    call_timeout *= 2
 
 
-class Attempts:
-    """When to try again, and when to give up."""
+class RetryDeadline:
+    """Decides when to retry a call, and when to give up."""
 
     def __init__(self, timeout: float, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -154,20 +156,20 @@ class Attempts:
 
     @property
     def left(self) -> float:
-        """Seconds; never quite none."""
+        """Seconds left, always more than 0."""
         return max(0.001, self._ends - self._now())
 
     def progressed(self) -> None:
-        """Something came: the time counts from now on."""
+        """Restarts the timeout: something arrived."""
         self._ends = self._now() + self._timeout
         self._backoff.reset()
 
-    def again_after(self, error: grpc.RpcError, address: str) -> None:
-        """Waits a moment, or raises what the error means if no further attempt would help or is due."""
+    def wait_or_raise(self, error: grpc.RpcError, address: str) -> None:
+        """Waits before the next attempt. Raises the translated error if a retry cannot help or the time is over."""
         pause = self._backoff.next()
-        if not (may_pass(error) or _timed_out(error)) or self._now() + pause >= self._ends:
-            raise translated(error, address) from error
-        logger.info("%s: no answer; trying again in %.1f s", address, pause)
+        if not (is_transient(error) or _timed_out(error)) or self._now() + pause >= self._ends:
+            raise from_rpc_error(error, address) from error
+        logger.info("%s: call failed, retrying in %.1f s", address, pause)
         time.sleep(pause)
 
 
@@ -175,12 +177,12 @@ def _timed_out(error: grpc.RpcError) -> bool:
     return getattr(error, "code", lambda: None)() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def _start(at: Named | datetime) -> dict[str, Any]:
+def _start(at: NamedPosition | datetime) -> dict[str, Any]:
     match at:
-        case Named.EARLIEST:
+        case NamedPosition.EARLIEST:
             return {"earliest": pb.StartEarliest()}
-        case Named.LATEST:
+        case NamedPosition.LATEST:
             return {"latest": pb.StartLatest()}
-        case Named.COMMITTED:
+        case NamedPosition.COMMITTED:
             return {"committed": pb.StartCommitted()}
     return {"timestamp_ms": round(at.timestamp() * 1_000)}

@@ -1,4 +1,4 @@
-"""Calls of the driver, to a server that answers as it is told."""
+"""The driver's calls, to a fake server."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +8,8 @@ import grpc
 
 from offramp.channel import Access
 from offramp.v1 import log_pb2 as pb
-from spark_bridge.control import Control
-from spark_bridge.options import Named
+from spark_bridge.log_client import LogClient
+from spark_bridge.options import NamedPosition
 
 
 class Slow:
@@ -47,14 +47,14 @@ def serving(slow: Slow) -> Iterator[str]:
 
 def test_a_call_that_takes_long_is_given_more_time_with_each_attempt() -> None:
     slow = Slow(100.0)
-    with serving(slow) as address, Control(Access(address=address), "clicks", 600.0) as control:
-        assert control.locate(Named.EARLIEST) == {}
+    with serving(slow) as address, LogClient(Access(address=address), "clicks", 600.0) as client:
+        assert client.locate(NamedPosition.EARLIEST) == {}
     assert slow.given == [20, 40, 80, 160]
 
 
 def test_no_attempt_is_given_more_than_is_left() -> None:
     slow = Slow(45.0)
-    with serving(slow) as address, Control(Access(address=address), "clicks", 60.0) as control:
-        assert control.locate(Named.EARLIEST) == {}
+    with serving(slow) as address, LogClient(Access(address=address), "clicks", 60.0) as client:
+        assert client.locate(NamedPosition.EARLIEST) == {}
     assert slow.given[:2] == [20, 40]
     assert slow.given[2] in (50, 60)

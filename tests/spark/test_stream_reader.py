@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from offramp import Message
 from offramp.errors import Forbidden, Incompatible, NotFound, Refused, Unavailable
 from spark_bridge.columns import SCHEMA
+from spark_bridge.commit_listener import flush
 from spark_bridge.errors import BadOption, DataLoss, Replaced, WrongCheckpoint
-from spark_bridge.listener import flush
-from spark_bridge.stream import StreamReader
+from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
 from tests.spark.stage import CLICKS, ORDERS, Stage
 
@@ -290,7 +290,7 @@ def test_a_leased_subscription_is_refused(stage: Stage) -> None:
 
 def test_nobody_at_the_address_is_said_within_the_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     # There is no time for a second attempt, so that the first refusal is the last word.
-    monkeypatch.setattr("spark_bridge.control.Backoff.next", lambda self: 60.0)
+    monkeypatch.setattr("spark_bridge.log_client.Backoff.next", lambda self: 60.0)
     source = StreamReader({"address": "127.0.0.1:1", "subscription": CLICKS, "timeout": "30s"}, SCHEMA)
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1: .*refused"):
         source.initialOffset()

@@ -1,4 +1,4 @@
-"""Committing what a query's progress says, with a real sidecar and without Spark."""
+"""Commits from a query's progress, with a real sidecar and without Spark."""
 
 import json
 import logging
@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_bridge.columns import SCHEMA
-from spark_bridge.control import Control
+from spark_bridge.commit_listener import Committer, flush, install
 from spark_bridge.errors import BadOption, Replaced
-from spark_bridge.listener import Committer, flush, install
+from spark_bridge.log_client import LogClient
 from spark_bridge.positions import Positions
-from spark_bridge.stream import StreamReader
+from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
 from tests.spark.stage import Stage
 
@@ -82,13 +82,13 @@ def test_a_sidecar_that_is_down_does_not_starve_the_others(
     ours, theirs = source(reader, end), source(reader, end)
     theirs["latestOffset"] = json.dumps({**reader.reportLatestOffset(), "address": down})
 
-    def commit(control: Control, token: int, positions: Positions) -> None:
-        order.append(control._access.target)
+    def commit(client: LogClient, token: int, positions: Positions, *, skip_missing: bool) -> None:
+        order.append(client._access.target)
         if len(order) < 6:
             committer.onQueryProgress(event(theirs))
             committer.onQueryProgress(event(ours))
 
-    monkeypatch.setattr(Control, "commit", commit)
+    monkeypatch.setattr(LogClient, "commit", commit)
     committer = Committer()
     committer.onQueryProgress(event(theirs))
     eventually(lambda: len(order) >= 6, "both are asked")
@@ -112,6 +112,6 @@ def test_a_query_that_was_replaced_commits_nothing(
     committer = Committer()
     with caplog.at_level(logging.WARNING, "offramp.spark"):
         committer.onQueryProgress(event(source(reader, end)))
-        eventually(lambda: "a query that was replaced has not committed" in caplog.text, "it is told")
+        eventually(lambda: "not committed, the query was replaced" in caplog.text, "it is told")
     committer.close()
     assert stage.committed() == start["lanes"]
