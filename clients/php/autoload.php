@@ -3,8 +3,8 @@
 declare(strict_types=1);
 
 /*
- * For those who do not use Composer: `require 'clients/php/autoload.php'` makes all classes of this package known, and
- * those of the protobuf runtime where Debian's php-google-protobuf puts them (any folder of include_path will do).
+ * For use without Composer: `require 'clients/php/autoload.php'` loads all classes of this package, and those of the
+ * protobuf runtime from include_path, where Debian's php-google-protobuf puts them.
  */
 
 spl_autoload_register(static function (string $class): void {

@@ -2,8 +2,7 @@
 
 declare(strict_types=1);
 
-// Where Offramp goes in Laravel: app/Console/Commands/ConsumeOrders.php, then `php artisan orders:consume
-// --processes=8`.
+// For Laravel: app/Console/Commands/ConsumeOrders.php, then `php artisan orders:consume --processes=8`.
 
 namespace App\Console\Commands;
 

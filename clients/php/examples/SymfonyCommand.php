@@ -2,9 +2,8 @@
 
 declare(strict_types=1);
 
-// Where Offramp goes in Symfony: src/Command/ConsumeOrdersCommand.php, then `bin/console orders:consume`. One
-// process; run several of them by systemd, supervisord or Kubernetes, or use Offramp\Pool as in the example for
-// Laravel.
+// For Symfony: src/Command/ConsumeOrdersCommand.php, then `bin/console orders:consume`. One process; run several with
+// systemd, supervisord or Kubernetes, or use Offramp\Pool as in the example for Laravel.
 
 namespace App\Command;
 
@@ -33,7 +32,7 @@ final class ConsumeOrdersCommand extends Command
                 $this->orders->place($record->id(), (string) $record->value);
             }
         };
-        // SIGTERM ends it: the batch in hand is finished first.
+        // SIGTERM ends it after the current batch.
         (new Worker('orders', $handler, new Options(logger: $this->logger), memoryLimit: 128 << 20))->run();
 
         return Command::SUCCESS;

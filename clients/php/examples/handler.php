@@ -6,7 +6,7 @@ declare(strict_types=1);
 
 use Offramp\Batch;
 
-// What is opened here, each process has for itself: this file is loaded after the fork.
+// This file is loaded after the fork: each process has its own of whatever is opened here.
 $count = 0;
 
 return function (Batch $batch) use (&$count): void {

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-// Iterating instead of handing over a function: php examples/iterate.php
+// A loop instead of a handler: php examples/iterate.php
 
 use Offramp\Consumer;
 

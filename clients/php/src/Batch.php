@@ -5,18 +5,19 @@ declare(strict_types=1);
 namespace Offramp;
 
 use Offramp\Exception\AlreadySettled;
-use Offramp\Internal\Desk;
+use Offramp\Internal\Settler;
 use Offramp\Internal\Settlement;
-use Offramp\Internal\Verdict;
+use Offramp\Internal\Outcome;
 use Offramp\Internal\Wire;
-use Offramp\V1\Outcome;
+use Offramp\V1\Outcome as WireOutcome;
 
 /**
- * Records of one topic, leased to this process until they are settled. Iterate over it, count it, `$batch[0]`.
+ * Records of one topic, leased to this process until they are settled. Can be iterated, counted, and indexed
+ * (`$batch[0]`).
  *
- * Settle it once, by one of `ack`, `nack`, `reject`, `release` and `overloaded`: that says how all records fared that
- * were not marked one by one (see `Record`). Each of these asks the sidecar at once and gives its answer. In a
- * handler there is no need to: the worker settles what the handler has not, together with asking for the next batch.
+ * Settle it once, with one of `ack`, `nack`, `reject`, `release` and `overloaded`: that is the outcome of all records
+ * that were not marked one by one (see `Record`). Each of these calls the sidecar at once and returns its result. A
+ * handler need not settle: the worker does it after the handler, in the same call that fetches the next batch.
  *
  * @implements \IteratorAggregate<int, Record>
  * @implements \ArrayAccess<int, Record>
@@ -24,7 +25,7 @@ use Offramp\V1\Outcome;
 final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
 {
     public readonly string $topic;
-    /** names this delivery to the sidecar; opaque */
+    /** identifies this delivery to the sidecar; opaque */
     public readonly string $lease;
     /** @var list<int> the distinct lanes of the records */
     public readonly array $lanes;
@@ -35,17 +36,17 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
     private readonly array $records;
     /** @var list<array{int, int, int, bool}> */
     private readonly array $redeliveries;
-    /** @var array<int, array{int, bool}>|null redeliveries by index, made when they are first asked for */
-    private ?array $again = null;
-    /** @var array<int, Verdict> */
+    /** @var array<int, array{int, bool}>|null redeliveries by index, computed when they are first needed */
+    private ?array $redeliveriesByIndex = null;
+    /** @var array<int, Outcome> */
     private array $marks = [];
-    /** @var array<int, true> settled while the rest stayed in hand */
+    /** @var array<int, true> settled while the rest stayed leased */
     private array $flushed = [];
     private bool $concluded = false;
     private bool $revoked = false;
 
     /** @internal */
-    public function __construct(string $bytes, private readonly Desk $desk)
+    public function __construct(string $bytes, private readonly Settler $settler)
     {
         $fields = Wire::batch($bytes);
         $this->topic = $fields['topic'];
@@ -96,40 +97,40 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
 
     // Settling
 
-    /** Done. Its positions may be committed. */
+    /** Processed. Its positions may be committed. */
     public function ack(): SettleResult
     {
-        return $this->settle(Verdict::ack());
+        return $this->settle(Outcome::ack());
     }
 
     /**
-     * Failed, try again: after so many seconds, or after the subscription's backoff. Counts as an attempt for a record
+     * Failed, retry: after `after` seconds, or after the subscription's backoff. Counts as an attempt only for a record
      * alone; a failing batch is first split to find the record that fails.
      */
     public function nack(string|\Throwable $reason = '', ?float $after = null): SettleResult
     {
-        return $this->settle(Verdict::of(Outcome::OUTCOME_NACK, $reason, $after));
+        return $this->settle(Outcome::of(WireOutcome::OUTCOME_NACK, $reason, $after));
     }
 
-    /** Will never succeed: dead-letter it now. */
+    /** Never succeeds: dead-letter it now. */
     public function reject(string|\Throwable $reason): SettleResult
     {
-        return $this->settle(Verdict::of(Outcome::OUTCOME_REJECT, $reason));
+        return $this->settle(Outcome::of(WireOutcome::OUTCOME_REJECT, $reason));
     }
 
-    /** Not tried: deliver it again at once, to whoever is free. Does not count. */
+    /** Not tried: deliver it again at once, to any worker. Does not count as an attempt. */
     public function release(): SettleResult
     {
-        return $this->settle(Verdict::release());
+        return $this->settle(Outcome::release());
     }
 
-    /** What is behind the handler asks for less: deliver it again later, and keep fewer batches in flight. */
+    /** What the handler depends on is overloaded: deliver it again later, and keep fewer batches in flight. */
     public function overloaded(string|\Throwable $reason = '', ?float $after = null): SettleResult
     {
-        return $this->settle(Verdict::of(Outcome::OUTCOME_OVERLOADED, $reason, $after));
+        return $this->settle(Outcome::of(WireOutcome::OUTCOME_OVERLOADED, $reason, $after));
     }
 
-    /** Settle the records marked so far, and keep the others in hand. Null if no record was marked since. */
+    /** Settles the records marked so far; the others stay leased. Null if no record was marked since. */
     public function flush(): ?SettleResult
     {
         $this->checkOpen();
@@ -141,55 +142,54 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
             $this->flushed[$index] = true;
         }
         $this->marks = [];
-        return $this->desk->settle($this, $settlement);
+        return $this->settler->settle($this, $settlement);
     }
 
     /**
-     * Ask for the lease to last so many seconds from now, or longer if it does already. Answers how many it lasts
-     * from now; 0.0 if it is lost. Only needed with the option `lease`: without it a lease lasts as long as the
-     * session.
+     * Extends the lease to at least `seconds` from now. Returns how long it lasts from now; 0.0 if it is lost. Only
+     * needed with the option `lease`: without it a lease lasts as long as the session.
      */
     public function extend(float $seconds): float
     {
         if (!($seconds > 0)) {
             throw new \InvalidArgumentException("a lease is not extended by $seconds seconds; it must be more than 0");
         }
-        return $this->desk->extend($this, $seconds);
+        return $this->settler->extend($this, $seconds);
     }
 
-    /** Nothing of it is left to settle. */
+    /** Whether all records are settled. */
     public function isSettled(): bool
     {
         return $this->concluded || count($this->flushed) === count($this->records);
     }
 
     /**
-     * The session ended or a lane moved away, as far as this process knows: the records are somebody else's, or will be
-     * soon. A handler that can stop early should.
+     * Whether the session ended or a lane moved away, as far as this process knows: the records are or will be given to
+     * another worker. A handler that can stop early should.
      */
     public function isLost(): bool
     {
-        return $this->revoked || !$this->desk->lives($this);
+        return $this->revoked || !$this->settler->isAlive($this);
     }
 
     // For the other classes of this package
 
     /** @internal */
-    public function mark(int $index, Verdict $verdict): void
+    public function mark(int $index, Outcome $outcome): void
     {
         $this->checkOpen();
         if (isset($this->flushed[$index])) {
             throw new AlreadySettled("record $index of {$this->describe()} is settled already");
         }
-        $this->marks[$index] = $verdict;
+        $this->marks[$index] = $outcome;
     }
 
     /**
-     * What is left to say, to be sent by whoever asks for it. Null if nothing is.
+     * The settlement of what is left, for the caller to send. Null if nothing is left.
      *
      * @internal
      */
-    public function conclude(Verdict $rest): ?Settlement
+    public function conclude(Outcome $rest): ?Settlement
     {
         if ($this->isSettled()) {
             return null;
@@ -208,13 +208,13 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
      */
     public function redelivery(int $index): array
     {
-        if ($this->again === null) {
-            $this->again = [];
+        if ($this->redeliveriesByIndex === null) {
+            $this->redeliveriesByIndex = [];
             foreach ($this->redeliveries as [$first, $count, $attempt, $possiblyProcessed]) {
-                $this->again += array_fill($first, $count, [$attempt, $possiblyProcessed]);
+                $this->redeliveriesByIndex += array_fill($first, $count, [$attempt, $possiblyProcessed]);
             }
         }
-        return $this->again[$index] ?? [1, false];
+        return $this->redeliveriesByIndex[$index] ?? [1, false];
     }
 
     /** @internal */
@@ -229,16 +229,16 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
         return 'batch ' . bin2hex($this->lease) . " of $this->topic (" . count($this->records) . ' records)';
     }
 
-    private function settle(Verdict $verdict): SettleResult
+    private function settle(Outcome $outcome): SettleResult
     {
         $this->checkOpen();
-        $settlement = $this->conclude($verdict);
+        $settlement = $this->conclude($outcome);
         $this->concluded = true;
         if ($settlement === null) {
-            // Flushed to the last record: there is nothing left to say.
+            // All records were flushed.
             return new SettleResult(SettleStatus::Settled);
         }
-        return $this->desk->settle($this, $settlement);
+        return $this->settler->settle($this, $settlement);
     }
 
     private function checkOpen(): void

@@ -6,18 +6,18 @@ namespace Offramp;
 
 use Offramp\Exception\Closed;
 use Offramp\Exception\OfframpException;
-use Offramp\Internal\Link;
+use Offramp\Internal\Connection;
 use Offramp\Internal\Signals;
 
 /**
- * Batches one after the other.
+ * Takes batches one after the other.
  *
  *     foreach (new Consumer('orders') as $batch) {
  *         work($batch);
  *         $batch->ack();
  *     }
  *
- * Every batch is to be settled by one of its methods. Iteration waits for the sidecar for as long as it takes (see the
+ * Settle every batch with one of its methods. The iteration waits for the sidecar for as long as it takes (see the
  * option `patience`), also when it restarts, and ends after `drain` or SIGTERM. Open it after a fork, never before.
  *
  * @implements \IteratorAggregate<int, Batch>
@@ -25,9 +25,9 @@ use Offramp\Internal\Signals;
 final class Consumer implements \IteratorAggregate
 {
     /** seconds that one call waits for a batch */
-    private const WAIT = 20.0;
+    private const FETCH_WAIT = 20.0;
 
-    private readonly Link $link;
+    private readonly Connection $connection;
     private readonly int $pid;
     private ?Signals $signals = null;
     private bool $draining = false;
@@ -44,14 +44,14 @@ final class Consumer implements \IteratorAggregate
         private readonly Options $options = new Options(),
     ) {
         $this->pid = (int) getmypid();
-        // Weak: the object must end when its user drops it, and the session with it.
-        $me = \WeakReference::create($this);
-        $this->link = new Link($subscription, $options, static fn (): bool => $me->get()?->draining ?? true);
+        // Weak, so that the object and its session end when the user drops it.
+        $self = \WeakReference::create($this);
+        $this->connection = new Connection($subscription, $options, static fn () => $self->get()?->draining ?? true);
     }
 
     /**
-     * The next batch. Null if none came within so many seconds, or if none will come since it drains. With 0 it finds
-     * what the sidecar has at hand; a sidecar that does not answer is waited for for a second then.
+     * The next batch. Null if none arrived within `timeout` seconds, or if the consumer is draining. With 0 it returns
+     * what the sidecar has ready, and waits at most a second for a sidecar that does not answer.
      *
      * @throws OfframpException
      */
@@ -65,12 +65,13 @@ final class Consumer implements \IteratorAggregate
         while (!$this->draining) {
             $left = max($ends - microtime(true), 0.0);
             $nothing = [];
-            $batches = $this->link->exchange($nothing, 1, min($left, self::WAIT), $timeout === null ? null : $left);
+            $within = $timeout === null ? null : $left;
+            $batches = $this->connection->exchange($nothing, 1, min($left, self::FETCH_WAIT), $within);
             if ($batches !== []) {
                 if (!$this->draining) {
                     return $batches[0];
                 }
-                // It crossed with the signal.
+                // It arrived just after the signal.
                 $batches[0]->release();
             }
             if (microtime(true) >= $ends) {
@@ -85,51 +86,51 @@ final class Consumer implements \IteratorAggregate
     {
         while (($batch = $this->take()) !== null) {
             yield $batch;
-            // Not kept any longer than its user keeps it.
+            // So that it lives only as long as the user keeps it.
             unset($batch);
         }
     }
 
-    /** There is a session with the sidecar now. */
+    /** Whether there is a session with the sidecar now. */
     public function isConnected(): bool
     {
-        return $this->link->connected();
+        return $this->connection->isConnected();
     }
 
-    /** End the iteration. What is in hand can still be settled. May be called from a signal handler. */
+    /** Ends the iteration. Batches in hand can still be settled. May be called from a signal handler. */
     public function drain(): void
     {
         $this->draining = true;
     }
 
     /**
-     * Leave. Batches that are in hand and not settled are released: they are delivered again, without counting as an
-     * attempt. A consumer that is dropped without this, as by an exception that nobody catches, leaves them to the
-     * sidecar, which delivers them again as possibly processed and counts the attempt.
+     * Releases the batches that are not settled, without counting an attempt, and ends the session. If a consumer is
+     * dropped without this, for example by an uncaught exception, the sidecar redelivers them as possibly processed and
+     * counts the attempt.
      */
     public function close(): void
     {
         if (!$this->closed) {
             $this->closed = $this->draining = true;
             $this->signals?->restore();
-            $this->link->leave();
+            $this->connection->close();
         }
     }
 
     public function __destruct()
     {
-        // A child that was forked must not take leave in the name of its parent.
+        // A forked child must not end its parent's session.
         if (!$this->closed && getmypid() === $this->pid) {
             $this->signals?->restore();
-            $this->link->cut();
+            $this->connection->abandon();
         }
     }
 
     private function listen(): void
     {
         if ($this->options->signals && $this->signals === null) {
-            $me = \WeakReference::create($this);
-            $this->signals = new Signals(['SIGTERM'], static fn () => $me->get()?->drain(), polite: true);
+            $self = \WeakReference::create($this);
+            $this->signals = new Signals(['SIGTERM'], static fn () => $self->get()?->drain(), polite: true);
         }
     }
 }

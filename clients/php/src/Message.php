@@ -4,13 +4,13 @@ declare(strict_types=1);
 
 namespace Offramp;
 
-/** What is published. Null is no value (a tombstone) or no key, which is not the same as an empty one. */
+/** A message to publish. Null is no value (a tombstone) or no key, which is not the same as an empty one. */
 final class Message
 {
     /**
      * @param iterable<string|int, string|null|Header> $headers values by name; or Header objects, whose names may
      *     repeat
-     * @param int|null $lane default: by the hash of the key, or in turn without a key
+     * @param int|null $lane default: by the hash of the key, or round-robin without a key
      * @param int $timestampMs milliseconds since 1970; 0: now
      */
     public function __construct(

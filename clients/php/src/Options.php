@@ -5,10 +5,10 @@ declare(strict_types=1);
 namespace Offramp;
 
 use Offramp\Grpc\Address;
-use Offramp\Grpc\Proof;
+use Offramp\Grpc\Credentials;
 use Offramp\Internal\Log;
 
-/** What consumers and workers can be told: `new Options(address: '127.0.0.1:4770', lease: 30)`. All have defaults. */
+/** Options of consumers and workers: `new Options(address: '127.0.0.1:4770', lease: 30)`. All have defaults. */
 final class Options
 {
     /** @internal */
@@ -17,23 +17,23 @@ final class Options
     /**
      * @param string|null $address `unix:/path`, `/path` or `host:port`. Default: the environment's OFFRAMP_ADDRESS, or
      *     unix:/run/offramp/offramp.sock
-     * @param string|null $name for people, shown in the status and in dead letters. Default: host and pid
+     * @param string|null $name this worker's name in the status and in dead letters. Default: host and pid
      * @param float|null $lease seconds; ask for leases with this deadline, to be extended by `$batch->extend()`.
      *     Default: a lease lasts as long as the session, up to the subscription's `lease.max`
-     * @param int $maxMessageBytes the largest message that this process takes, and so the largest record
-     * @param float|null $patience seconds to wait for a sidecar that is not there before `Unavailable` is thrown.
-     *     Default: as long as it takes
-     * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), if ext-pcntl is there
+     * @param int $maxMessageBytes the largest message that this process accepts, and so the largest record
+     * @param float|null $patience seconds to wait for an unavailable sidecar before `Unavailable` is thrown. Default: as
+     *     long as it takes
+     * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), with ext-pcntl
      * @param \Psr\Log\LoggerInterface|null $logger default: warnings go to PHP's error log
-     * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with every answer to a settlement
-     * @param string|null $token proves who this is to a sidecar that asks for it. Default: OFFRAMP_TOKEN
-     * @param string|null $tokenFile a file with the token in its first line, read again for each call; if it has
-     *     none just then, the last one is used on. Default: OFFRAMP_TOKEN_FILE
-     * @param string|null $ca a PEM file: whom to trust, over TLS. Default: OFFRAMP_CA, or the system's
-     * @param string|null $certificate a PEM file: who this is, where the sidecar asks for it. Default:
+     * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with the result of every settlement
+     * @param string|null $token the token for a sidecar that asks for one. Default: OFFRAMP_TOKEN
+     * @param string|null $tokenFile a file with the token in its first line, read for each call; if it has none at the
+     *     moment, the last one is used. Default: OFFRAMP_TOKEN_FILE
+     * @param string|null $ca a PEM file: the authorities to trust over TLS. Default: OFFRAMP_CA, or the system's
+     * @param string|null $certificate a PEM file: the client certificate, for a sidecar that asks for one. Default:
      *     OFFRAMP_CERTIFICATE
      * @param string|null $key its private key. Default: OFFRAMP_KEY
-     * @param string|null $serverName the name in the sidecar's certificate, where it is called by another. Default:
+     * @param string|null $serverName the name in the sidecar's certificate, if it differs from the address. Default:
      *     OFFRAMP_SERVER_NAME
      * @param int $needsProtocolMinor for tests only
      * @throws \InvalidArgumentException which names the option
@@ -56,9 +56,10 @@ final class Options
         public readonly int $needsProtocolMinor = Protocol::NEEDS_MINOR,
     ) {
         $warn = (new Log($logger))->warning(...);
-        $this->to = Address::of($address, new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn));
+        $credentials = new Credentials($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn);
+        $this->to = Address::of($address, $credentials);
         if ($lease !== null && !($lease >= 0.001)) {
-            throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out for one that lasts");
+            throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out for a lease without a deadline");
         }
         if ($maxMessageBytes < 4_096) {
             throw new \InvalidArgumentException("maxMessageBytes: $maxMessageBytes is less than 4096");

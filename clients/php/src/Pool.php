@@ -6,48 +6,49 @@ namespace Offramp;
 
 use Offramp\Exception\MissingExtension;
 use Offramp\Exception\Refused;
-use Offramp\Grpc\NoToken;
+use Offramp\Grpc\TokenFileError;
 use Psr\Log\LoggerInterface;
 
 /**
- * Several workers, each in a process of its own with a session of its own. Those that end are started again.
+ * Several workers, each in its own process with its own session. Workers that end are started again.
  *
  *     exit((new Pool(fn () => new Worker('orders', new OrderHandler()), processes: 8))->run());
  *
- * SIGTERM, SIGINT and SIGQUIT drain all of them; a second one kills them. SIGHUP drains them one and all and starts
- * new ones, which load their code again. Needs ext-pcntl and ext-posix.
+ * SIGTERM, SIGINT and SIGQUIT drain all workers; a second one kills them. SIGHUP drains all of them and starts new ones,
+ * which load the code again. Needs ext-pcntl and ext-posix.
  */
 final class Pool
 {
-    /** exit code of a worker that the sidecar has refused: no other one would fare better */
+    /** exit code of a worker that the sidecar has refused: another one would be refused, too */
     private const REFUSED = 78;
-    /** exit code of a worker that has reached a limit of its own: the next one may begin at once */
-    private const SPENT = 79;
-    /** seconds; a worker that ends sooner, and was not to, is not started again at once */
+    /** exit code of a worker that has reached its limit: the next one may start at once */
+    private const LIMIT_REACHED = 79;
+    /** seconds; a worker that fails sooner is not started again at once */
     private const SHORT_LIFE = 5.0;
     /** seconds between two starts of a worker that fails */
     private const FIRST_PAUSE = 0.2;
     private const LONGEST_PAUSE = 10.0;
-    /** microseconds between two looks at the children, if no signal comes in between */
-    private const LOOK = 200_000;
+    /** microseconds between two checks of the children, unless a signal arrives */
+    private const POLL_INTERVAL = 200_000;
 
-    /** @var array<int, int> place of a worker by its pid */
-    private array $places = [];
-    /** @var array<int, float> when the worker of a place was started */
+    /** @var array<int, int> slot of a worker by its pid */
+    private array $slots = [];
+    /** @var array<int, float> when the worker of a slot was started */
     private array $started = [];
-    /** @var array<int, float> when the worker of a place is to be started */
+    /** @var array<int, float> when the worker of a slot is to be started */
     private array $due = [];
-    /** @var array<int, float> seconds that the next start of a place waits */
+    /** @var array<int, float> seconds that the next start of a slot waits */
     private array $pauses = [];
-    /** @var array<int, true> pids of workers that were told to make room for new ones */
+    /** @var array<int, true> pids of workers that were told to stop so that new ones replace them */
     private array $recycled = [];
+    /** signals received that stop all workers */
     private int $stops = 0;
     private bool $recycle = false;
-    private int $code = 0;
+    private int $exitCode = 0;
 
     /**
-     * @param \Closure(): Worker $make called in each new process: what it loads and opens, the process has for itself
-     * @param float|null $drainTimeout seconds that handlers get to finish once it drains. Default: as long as they take
+     * @param \Closure(): Worker $make called in each new process, which has what it loads and opens for itself
+     * @param float|null $drainTimeout seconds that handlers get to finish on a drain. Default: as long as they take
      * @throws MissingExtension
      */
     public function __construct(
@@ -60,7 +61,8 @@ final class Pool
             if (!extension_loaded($extension)) {
                 throw new MissingExtension(
                     "several worker processes need PHP's $extension extension: install it (Debian: it is part of "
-                    . "php-cli; Docker: docker-php-ext-install $extension), or run single workers under a supervisor of your own"
+                    . "php-cli; Docker: docker-php-ext-install $extension), or run single workers under your own "
+                    . 'supervisor'
                 );
             }
         }
@@ -76,32 +78,32 @@ final class Pool
         $handlers = $this->listen();
         try {
             $this->due = array_fill(0, $this->processes, 0.0);
-            $this->say("starting $this->processes worker(s)");
+            $this->log("starting $this->processes worker(s)");
             $killAt = INF;
-            while ($this->places !== [] || ($this->stops === 0 && $this->due !== [])) {
+            while ($this->slots !== [] || ($this->stops === 0 && $this->due !== [])) {
                 if ($this->stops > 0) {
                     if ($killAt === INF) {
                         $killAt = $this->drainTimeout === null ? PHP_FLOAT_MAX : microtime(true) + $this->drainTimeout;
-                        $this->tell(SIGTERM);
+                        $this->signalAll(SIGTERM);
                     }
                     if ($this->stops > 1 || microtime(true) > $killAt) {
-                        $this->tell(SIGKILL);
+                        $this->signalAll(SIGKILL);
                     }
                 } else {
                     if ($this->recycle) {
                         $this->recycle = false;
-                        $this->say('starting all workers again');
-                        $this->recycled = array_fill_keys(array_keys($this->places), true);
-                        $this->tell(SIGTERM);
+                        $this->log('restarting all workers');
+                        $this->recycled = array_fill_keys(array_keys($this->slots), true);
+                        $this->signalAll(SIGTERM);
                     }
-                    $this->start();
+                    $this->startDue();
                 }
                 if (!$this->reap()) {
-                    usleep(self::LOOK);
+                    usleep(self::POLL_INTERVAL);
                 }
             }
-            $this->say('all workers have ended');
-            return $this->code;
+            $this->log('all workers have ended');
+            return $this->exitCode;
         } finally {
             foreach ($handlers as $number => $handler) {
                 pcntl_signal($number, $handler);
@@ -110,7 +112,7 @@ final class Pool
         }
     }
 
-    /** @return array<int, mixed> the handlers that there were before */
+    /** @return array<int, mixed> the previous handlers */
     private function listen(): array
     {
         $before = [];
@@ -119,7 +121,7 @@ final class Pool
             SIGINT => fn () => $this->stops++,
             SIGQUIT => fn () => $this->stops++,
             SIGHUP => fn () => $this->recycle = true,
-            // So that it ends the pause between two looks.
+            // So that it interrupts the sleep between two checks.
             SIGCHLD => static fn () => null,
         ];
         foreach ($react as $number => $handler) {
@@ -129,108 +131,103 @@ final class Pool
         return $before;
     }
 
-    private function start(): void
+    private function startDue(): void
     {
-        foreach ($this->due as $place => $when) {
+        foreach ($this->due as $slot => $when) {
             if ($when > microtime(true)) {
                 continue;
             }
             $parent = (int) getmypid();
             $pid = pcntl_fork();
             if ($pid === -1) {
-                $this->pause($place, 'no further process can be made: ' . pcntl_strerror(pcntl_get_last_error()));
+                $this->scheduleRestart($slot, 'cannot fork: ' . pcntl_strerror(pcntl_get_last_error()));
             } elseif ($pid === 0) {
-                $this->work($parent, $place);
+                $this->runChild($parent, $slot);
             } else {
-                unset($this->due[$place]);
-                $this->places[$pid] = $place;
-                $this->started[$place] = microtime(true);
+                unset($this->due[$slot]);
+                $this->slots[$pid] = $slot;
+                $this->started[$slot] = microtime(true);
             }
         }
     }
 
-    /** The life of a child. */
-    private function work(int $parent, int $place): never
+    private function runChild(int $parent, int $slot): never
     {
-        // Ctrl-C goes to all processes of a terminal; the parent says what it means.
+        // Ctrl-C goes to all processes of a terminal; the parent decides what to do.
         foreach ([SIGINT, SIGQUIT, SIGHUP] as $number) {
             pcntl_signal($number, SIG_IGN);
         }
         pcntl_signal(SIGCHLD, SIG_DFL);
-        // From here to the worker's own handler: one that has not begun has nothing to finish.
+        // Until the worker sets its own handler: before that there is nothing to finish.
         pcntl_signal(SIGTERM, SIG_DFL);
         if ($this->stops > 0) {
             exit(0);
         }
-        // All children would throw the same dice.
+        // Otherwise all children would have the same random numbers.
         mt_srand();
         try {
             $worker = ($this->make)();
             $worker->dependOn($parent);
             $worker->run();
-            exit($worker->isSpent() ? self::SPENT : 0);
-        } catch (NoToken $error) {
-            $this->say($error->getMessage());
-            // It had one when the first worker of this place began: somebody is writing it.
-            exit(isset($this->started[$place]) ? 1 : self::REFUSED);
+            exit($worker->limitReached() ? self::LIMIT_REACHED : 0);
+        } catch (TokenFileError $error) {
+            $this->log($error->getMessage());
+            // The file had a token when the first worker of this slot started: it is being written.
+            exit(isset($this->started[$slot]) ? 1 : self::REFUSED);
         } catch (Refused | MissingExtension | \InvalidArgumentException $error) {
-            $this->say($error->getMessage());
+            $this->log($error->getMessage());
             exit(self::REFUSED);
         } catch (\Throwable $error) {
-            $this->say("a worker failed: $error");
+            $this->log("a worker failed: $error");
             exit(1);
         }
     }
 
-    /** Whether a child had ended. */
+    /** Handles one child that has ended. Returns whether there was one. */
     private function reap(): bool
     {
         $pid = pcntl_wait($status, WNOHANG);
-        if ($pid <= 0 || !isset($this->places[$pid])) {
+        if ($pid <= 0 || !isset($this->slots[$pid])) {
             return $pid > 0;
         }
-        $place = $this->places[$pid];
+        $slot = $this->slots[$pid];
         $recycled = isset($this->recycled[$pid]);
-        unset($this->places[$pid], $this->recycled[$pid]);
+        unset($this->slots[$pid], $this->recycled[$pid]);
         $code = pcntl_wifexited($status) ? pcntl_wexitstatus($status) : -1;
+        // With code 0 it has drained; by SIGTERM it had not started yet.
+        $stoppedAsTold = $code === 0 || ($code < 0 && pcntl_wtermsig($status) === SIGTERM);
         if ($code === self::REFUSED) {
-            $this->code = 1;
+            $this->exitCode = 1;
             $this->stops = max($this->stops, 1);
         } elseif ($this->stops > 0) {
             return true;
-        } elseif ($code === self::SPENT || ($recycled && $this->endedByRequest($status))) {
-            $this->due[$place] = 0.0;
-            $this->pauses[$place] = self::FIRST_PAUSE;
+        } elseif ($code === self::LIMIT_REACHED || ($recycled && $stoppedAsTold)) {
+            $this->due[$slot] = 0.0;
+            $this->pauses[$slot] = self::FIRST_PAUSE;
         } else {
             $how = $code >= 0 ? "with exit code $code" : 'by signal ' . pcntl_wtermsig($status);
-            $this->pause($place, "worker $pid ended $how");
+            $this->scheduleRestart($slot, "worker $pid ended $how");
         }
         return true;
     }
 
-    /** It has drained, or had not begun when it was told to. */
-    private function endedByRequest(int $status): bool
+    private function scheduleRestart(int $slot, string $why): void
     {
-        return pcntl_wifexited($status) ? pcntl_wexitstatus($status) === 0 : pcntl_wtermsig($status) === SIGTERM;
+        $lasted = microtime(true) - ($this->started[$slot] ?? 0.0);
+        $pause = $lasted >= self::SHORT_LIFE ? 0.0 : ($this->pauses[$slot] ?? 0.0);
+        $this->pauses[$slot] = min(max($pause * 2, self::FIRST_PAUSE), self::LONGEST_PAUSE);
+        $this->due[$slot] = microtime(true) + $pause;
+        $this->log("$why; starting another" . ($pause > 0 ? sprintf(' in %.1f seconds', $pause) : ''));
     }
 
-    private function pause(int $place, string $why): void
+    private function signalAll(int $signal): void
     {
-        $lasted = microtime(true) - ($this->started[$place] ?? 0.0);
-        $pause = $lasted >= self::SHORT_LIFE ? 0.0 : ($this->pauses[$place] ?? 0.0);
-        $this->pauses[$place] = min(max($pause * 2, self::FIRST_PAUSE), self::LONGEST_PAUSE);
-        $this->due[$place] = microtime(true) + $pause;
-        $this->say("$why; starting another" . ($pause > 0 ? sprintf(' in %.1f seconds', $pause) : ''));
-    }
-
-    private function tell(int $signal): void
-    {
-        foreach ($this->places as $pid => $_) {
+        foreach ($this->slots as $pid => $_) {
             posix_kill($pid, $signal);
         }
     }
 
-    private function say(string $text): void
+    private function log(string $text): void
     {
         if ($this->logger !== null) {
             $this->logger->info($text);

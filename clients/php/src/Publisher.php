@@ -9,11 +9,11 @@ use Offramp\Exception\OfframpException;
 use Offramp\Exception\OutOfRoom;
 use Offramp\Exception\Unavailable;
 use Offramp\Grpc\Address;
-use Offramp\Grpc\Broken;
+use Offramp\Grpc\ConnectionFailed;
 use Offramp\Grpc\Channel;
 use Offramp\Grpc\Code;
-use Offramp\Grpc\Failure;
-use Offramp\Grpc\Proof;
+use Offramp\Grpc\ErrorStatus;
+use Offramp\Grpc\Credentials;
 use Offramp\Internal\Backoff;
 use Offramp\Internal\Log;
 use Offramp\Internal\Requirements;
@@ -25,13 +25,13 @@ use Offramp\V1\PublishResponse;
 /**
  * Publishes to the broker of a `subscription`, or to a `broker` by its name.
  *
- * Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It
- * throws `Refused` for what can never work, and `Unavailable` if it did not work within `timeout` seconds: then some
- * messages may have been published, and publishing again may duplicate them. Open it after a fork.
+ * Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It throws
+ * `Refused` if a retry cannot help, and `Unavailable` if it did not succeed within `timeout` seconds: then some messages
+ * may have been published, and publishing again may duplicate them. Open it after a fork.
  */
 final class Publisher
 {
-    /** what gRPC says in the sidecar's name, which does not get to see such a request */
+    /** the details of the error that gRPC itself returns for such a request, before the sidecar sees it */
     private const TOO_LARGE = 'SERVER: Received message larger than max';
 
     private readonly Channel $channel;
@@ -55,15 +55,15 @@ final class Publisher
         if (($subscription ?? '') === '' xor ($broker ?? '') === '') {
             Requirements::check();
             $warn = (new Log(null))->warning(...);
-            $proof = new Proof($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn);
-            $this->channel = new Channel(Address::of($address, $proof));
+            $credentials = new Credentials($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn);
+            $this->channel = new Channel(Address::of($address, $credentials));
             return;
         }
         throw new \InvalidArgumentException('either subscription (to publish to its broker) or broker must be given');
     }
 
     /**
-     * Publish one message, and say where it went.
+     * Publishes one message. Returns where it was published.
      *
      * @param iterable<string|int, string|null|Header> $headers values by name, or Header objects
      * @throws OfframpException
@@ -79,7 +79,7 @@ final class Publisher
     }
 
     /**
-     * Publish messages to one topic in one call, and say where they went, in their order.
+     * Publishes messages to one topic in one call. Returns where they were published, in their order.
      *
      * @param iterable<Message> $messages
      * @return list<Place>
@@ -122,29 +122,29 @@ final class Publisher
             try {
                 $left = max($ends - microtime(true), 0.001);
                 return $this->channel->call('PublishService/Publish', $request, $left);
-            } catch (Failure $failure) {
-                $refusal = $failure->refusal();
+            } catch (ErrorStatus $error) {
+                $refusal = $error->refusal();
                 if ($refusal !== null) {
                     throw $refusal;
                 }
-                if ($failure->oldToken() !== null) {
-                    throw new Unavailable($failure->oldToken(), 0, $failure);
+                if ($error->staleTokenError() !== null) {
+                    throw new Unavailable($error->staleTokenError(), 0, $error);
                 }
                 $to = $this->channel->address->text;
-                $details = $failure->getMessage() === '' ? $failure->status->name : $failure->getMessage();
-                if ($failure->status === Code::ResourceExhausted && str_contains($details, self::TOO_LARGE)) {
-                    throw $this->tooLarge($request, $failure);
+                $details = $error->getMessage() === '' ? $error->status->name : $error->getMessage();
+                if ($error->status === Code::ResourceExhausted && str_contains($details, self::TOO_LARGE)) {
+                    throw $this->tooLarge($request, $error);
                 }
-                throw $failure->status === Code::ResourceExhausted
-                    ? new OutOfRoom("$to: $details", 0, $failure)
-                    : new Unavailable("$to: $details; some of it may have been published", 0, $failure);
-            } catch (Broken $error) {
+                throw $error->status === Code::ResourceExhausted
+                    ? new OutOfRoom("$to: $details", 0, $error)
+                    : new Unavailable("$to: $details; some of it may have been published", 0, $error);
+            } catch (ConnectionFailed $error) {
                 if ($cutShort && $error->cutShort) {
                     throw $this->tooLarge($request, $error);
                 }
-                // Once more, for the sidecar may have stopped in that moment.
+                // Retried once, since the sidecar may have stopped at that moment.
                 $cutShort = $error->cutShort;
-                // Only what the sidecar cannot have read is tried again: anything else may have published something.
+                // Retry only what the sidecar cannot have read: anything else may have published something.
                 $why = $this->channel->address->explain($error);
                 if (!$error->unsent && !$cutShort) {
                     throw new Unavailable("$why; some of it may have been published", 0, $error);
@@ -161,8 +161,8 @@ final class Publisher
     {
         return new InvalidRequest(
             sprintf(
-                "%s: a request of %d bytes is more than the sidecar's listen.max_request_bytes allows: publish fewer or smaller "
-                . 'messages at a time',
+                "%s: a request of %d bytes is more than the sidecar's listen.max_request_bytes allows: publish fewer or "
+                . 'smaller messages at a time',
                 $this->channel->address->text,
                 strlen($request),
             ),

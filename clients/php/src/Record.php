@@ -4,15 +4,15 @@ declare(strict_types=1);
 
 namespace Offramp;
 
-use Offramp\Internal\Verdict;
+use Offramp\Internal\Outcome;
 use Offramp\Internal\Wire;
-use Offramp\V1\Outcome;
+use Offramp\V1\Outcome as WireOutcome;
 
 /**
- * A view of one broker message.
+ * One broker message.
  *
- * `ack`, `nack`, `reject`, `release` and `overloaded` mark this record; nothing travels before the batch is settled or
- * flushed, and until then a later mark replaces an earlier one. Records without a mark fare as their batch does.
+ * `ack`, `nack`, `reject`, `release` and `overloaded` mark this record; nothing is sent before the batch is settled or
+ * flushed, and until then a later mark replaces an earlier one. Records without a mark get the outcome of their batch.
  */
 final class Record
 {
@@ -22,17 +22,17 @@ final class Record
     public readonly ?string $value;
     /** @var list<Header> in the order of the message; names may repeat */
     public readonly array $headers;
-    /** the stream within the topic: a Kafka partition, for one */
+    /** the stream within the topic, for example a Kafka partition */
     public readonly int $lane;
-    /** the place in the lane: a Kafka offset, for one */
+    /** the place in the lane, for example a Kafka offset */
     public readonly int $position;
-    /** the broker's own name for the record where it needs one (a Pulsar message id); else empty */
+    /** the broker's own id of the record if it has one (a Pulsar message id); else empty */
     public readonly string $ref;
-    /** milliseconds since 1970 as the broker has it; 0 if it has none */
+    /** the broker's timestamp in milliseconds since 1970; 0 if there is none */
     public readonly int $timestampMs;
-    /** 1 for the first delivery, one more after each that failed */
+    /** 1 for the first delivery, one more after each failed one */
     public readonly int $attempt;
-    /** the outcome of an earlier delivery is not known: it may have been processed already */
+    /** the outcome of an earlier delivery is unknown: the record may have been processed already */
     public readonly bool $possiblyProcessed;
 
     /** @internal */
@@ -62,7 +62,7 @@ final class Record
         return $value;
     }
 
-    /** In UTC, as the broker has it; null if it has none. */
+    /** The broker's timestamp in UTC; null if there is none. */
     public function timestamp(): ?\DateTimeImmutable
     {
         if ($this->timestampMs === 0) {
@@ -72,33 +72,33 @@ final class Record
         return \DateTimeImmutable::createFromFormat('U.v', $text, new \DateTimeZone('UTC')) ?: null;
     }
 
-    /** Done. */
+    /** Processed. */
     public function ack(): void
     {
-        $this->batch->mark($this->index, Verdict::ack());
+        $this->batch->mark($this->index, Outcome::ack());
     }
 
-    /** Failed, try again: after so many seconds, or after the subscription's backoff. Counts as an attempt. */
+    /** Failed, retry: after `after` seconds, or after the subscription's backoff. Counts as an attempt. */
     public function nack(string|\Throwable $reason = '', ?float $after = null): void
     {
-        $this->batch->mark($this->index, Verdict::of(Outcome::OUTCOME_NACK, $reason, $after));
+        $this->batch->mark($this->index, Outcome::of(WireOutcome::OUTCOME_NACK, $reason, $after));
     }
 
-    /** Will never succeed: dead-letter it now. */
+    /** Never succeeds: dead-letter it now. */
     public function reject(string|\Throwable $reason): void
     {
-        $this->batch->mark($this->index, Verdict::of(Outcome::OUTCOME_REJECT, $reason));
+        $this->batch->mark($this->index, Outcome::of(WireOutcome::OUTCOME_REJECT, $reason));
     }
 
-    /** Not tried: deliver it again at once. Does not count. */
+    /** Not tried: deliver it again at once. Does not count as an attempt. */
     public function release(): void
     {
-        $this->batch->mark($this->index, Verdict::release());
+        $this->batch->mark($this->index, Outcome::release());
     }
 
-    /** What is behind the handler asks for less: deliver it again later. Does not count. */
+    /** What the handler depends on is overloaded: deliver it again later. Does not count as an attempt. */
     public function overloaded(string|\Throwable $reason = '', ?float $after = null): void
     {
-        $this->batch->mark($this->index, Verdict::of(Outcome::OUTCOME_OVERLOADED, $reason, $after));
+        $this->batch->mark($this->index, Outcome::of(WireOutcome::OUTCOME_OVERLOADED, $reason, $after));
     }
 }

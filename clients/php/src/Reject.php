@@ -4,22 +4,22 @@ declare(strict_types=1);
 
 namespace Offramp;
 
-use Offramp\Internal\Verdict;
-use Offramp\V1\Outcome;
+use Offramp\Internal\Outcome;
+use Offramp\V1\Outcome as WireOutcome;
 
-/** Never try again: dead-letter it, with this reason. */
+/** Throw it to dead-letter the records, with this reason. */
 final class Reject extends SettleAs
 {
-    private readonly Verdict $verdict;
+    private readonly Outcome $outcome;
 
     public function __construct(string|\Throwable $reason)
     {
-        $this->verdict = Verdict::of(Outcome::OUTCOME_REJECT, $reason);
-        parent::__construct($this->verdict->reason);
+        $this->outcome = Outcome::of(WireOutcome::OUTCOME_REJECT, $reason);
+        parent::__construct($this->outcome->reason);
     }
 
-    public function verdict(): Verdict
+    public function outcome(): Outcome
     {
-        return $this->verdict;
+        return $this->outcome;
     }
 }

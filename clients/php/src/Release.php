@@ -4,13 +4,13 @@ declare(strict_types=1);
 
 namespace Offramp;
 
-use Offramp\Internal\Verdict;
+use Offramp\Internal\Outcome;
 
-/** It was not tried. It comes back at once, to whoever is free. */
+/** Throw it if the records were not tried: they are delivered again at once, to any worker. */
 final class Release extends SettleAs
 {
-    public function verdict(): Verdict
+    public function outcome(): Outcome
     {
-        return Verdict::release();
+        return Outcome::release();
     }
 }

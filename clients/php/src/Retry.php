@@ -4,22 +4,22 @@ declare(strict_types=1);
 
 namespace Offramp;
 
-use Offramp\Internal\Verdict;
-use Offramp\V1\Outcome;
+use Offramp\Internal\Outcome;
+use Offramp\V1\Outcome as WireOutcome;
 
-/** Try again, `after` so many seconds if given. Counts as an attempt. */
+/** Throw it to get the records again, after `after` seconds if given. Counts as an attempt. */
 final class Retry extends SettleAs
 {
-    private readonly Verdict $verdict;
+    private readonly Outcome $outcome;
 
     public function __construct(string|\Throwable $reason = '', ?float $after = null)
     {
-        $this->verdict = Verdict::of(Outcome::OUTCOME_NACK, $reason, $after);
-        parent::__construct($this->verdict->reason);
+        $this->outcome = Outcome::of(WireOutcome::OUTCOME_NACK, $reason, $after);
+        parent::__construct($this->outcome->reason);
     }
 
-    public function verdict(): Verdict
+    public function outcome(): Outcome
     {
-        return $this->verdict;
+        return $this->outcome;
     }
 }

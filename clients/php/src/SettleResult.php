@@ -4,19 +4,19 @@ declare(strict_types=1);
 
 namespace Offramp;
 
-/** The sidecar's answer to a settlement. */
+/** The sidecar's result of a settlement. */
 final class SettleResult
 {
-    /** @param list<int> $stale indexes of records of the batch that were not settled, with status Stale */
+    /** @param list<int> $stale with status Stale: indexes of the records of the batch that were not settled */
     public function __construct(
         public readonly SettleStatus $status,
         public readonly array $stale = [],
-        /** for people */
+        /** an explanation to show or log */
         public readonly string $detail = '',
     ) {
     }
 
-    /** The sidecar counts all of it. */
+    /** Whether the sidecar counts all of it. */
     public function isSettled(): bool
     {
         return $this->status === SettleStatus::Settled;

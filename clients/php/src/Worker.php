@@ -5,42 +5,41 @@ declare(strict_types=1);
 namespace Offramp;
 
 use Offramp\Exception\OfframpException;
-use Offramp\Internal\Link;
+use Offramp\Internal\Connection;
+use Offramp\Internal\Outcome;
 use Offramp\Internal\Settlement;
 use Offramp\Internal\Signals;
-use Offramp\Internal\Verdict;
 
 /**
  * Calls a handler with one batch after the other, in this process.
  *
- * A handler that returns has done its batch: it is acked, except for records that it marked otherwise. One that
- * throws has not: what it did not mark is retried, with the exception as the reason, unless it throws `Retry`,
- * `Reject`, `Release` or `Overloaded`. What became of a batch is said together with the question for the next one, in
- * a single call.
+ * When the handler returns, the batch is acked, except for records that it marked otherwise. When it throws, the records
+ * that it did not mark are retried, with the exception as the reason; `Retry`, `Reject`, `Release` and `Overloaded` set
+ * another outcome. One call settles a batch and fetches the next one.
  *
  * For more than one process see `bin/offramp-worker` and `Pool`.
  */
 final class Worker
 {
     /** seconds that one call waits for a batch */
-    private const WAIT = 20.0;
-    /** seconds that a prefetched batch may wait here before it is given back */
-    private const PATIENCE = 1.0;
+    private const FETCH_WAIT = 20.0;
+    /** seconds that a prefetched batch may wait before it is released */
+    private const PREFETCH_TIMEOUT = 1.0;
 
     private readonly \Closure $handler;
     private bool $draining = false;
-    /** a limit was reached */
-    private bool $spent = false;
+    /** `maxBatches` or `memoryLimit` is reached */
+    private bool $limitReached = false;
     private bool $ran = false;
     private int $parent = 0;
 
     /**
      * @param callable(Batch): mixed $handler
-     * @param int|null $maxBatches stop after so many, so that a supervisor starts a fresh process
+     * @param int|null $maxBatches stop after this many, so that a supervisor starts a fresh process
      * @param int|null $memoryLimit bytes; stop after the batch that brought PHP's memory above this
-     * @param int $prefetch further batches that are fetched in the same call and wait here for their turn, which
-     *     saves calls if a handler takes a few milliseconds. No other process can take them meanwhile: when they have
-     *     waited for a second they are given back, but a handler that blocks holds them as long as it does
+     * @param int $prefetch further batches that are fetched in the same call and wait here, which saves calls if the
+     *     handler takes a few milliseconds. No other process can take them meanwhile: they are released after a second,
+     *     but only once the handler has returned
      * @throws \InvalidArgumentException
      */
     public function __construct(
@@ -66,7 +65,7 @@ final class Worker
         }
     }
 
-    /** The same worker with other limits, for whoever runs several. */
+    /** The same worker with other limits. */
     public function with(?int $maxBatches = null, ?int $memoryLimit = null, ?int $prefetch = null): self
     {
         return new self(
@@ -80,11 +79,11 @@ final class Worker
     }
 
     /**
-     * Work until `drain` is called, SIGTERM, SIGINT or SIGQUIT comes (with ext-pcntl), or a limit is reached. Then no
-     * further batch is taken, the one in hand is finished and settled, and the sidecar is told. Waits for the sidecar
-     * for as long as it takes (see the option `patience`), also when it restarts. A worker runs once.
+     * Works until `drain` is called, on SIGTERM, SIGINT or SIGQUIT (with ext-pcntl), or until a limit is reached. Then it
+     * takes no further batch, finishes and settles the current one, and ends the session. Waits for the sidecar for as
+     * long as it takes (see the option `patience`), also when it restarts. A worker runs once.
      *
-     * @throws OfframpException when the sidecar says no
+     * @throws OfframpException when the sidecar refuses
      */
     public function run(): void
     {
@@ -92,26 +91,26 @@ final class Worker
             throw new \LogicException('this worker has been run already; make a new one');
         }
         $this->ran = true;
-        $link = new Link($this->subscription, $this->options, fn (): bool => $this->isStopping());
+        $connection = new Connection($this->subscription, $this->options, fn (): bool => $this->isStopping());
         $signals = $this->signals();
         try {
-            $this->work($link);
+            $this->work($connection);
         } finally {
             $signals?->restore();
-            $link->cut();
+            $connection->abandon();
         }
     }
 
-    /** Take no further batch, and let `run` return once the one in hand is settled. May be called by the handler. */
+    /** Takes no further batch; `run` returns once the current one is settled. May be called by the handler. */
     public function drain(): void
     {
         $this->draining = true;
     }
 
     /**
-     * Run as one of several under the process of this number: drain when that is gone. Only SIGTERM counts, for
-     * Ctrl-C reaches the parent too, which says what it means; and it may come twice, from the parent and from
-     * whoever stops the group.
+     * Makes this worker a child of the process with this pid: it drains when that is gone. It handles only SIGTERM,
+     * since Ctrl-C reaches the parent too, and handles it more than once, since it may come from the parent and from
+     * whatever stops the process group.
      *
      * @internal
      */
@@ -121,13 +120,13 @@ final class Worker
     }
 
     /**
-     * Whether it ended since a limit was reached, so that another is to take its place.
+     * Whether it stopped since a limit was reached, so that another worker is to replace it.
      *
      * @internal
      */
-    public function isSpent(): bool
+    public function limitReached(): bool
     {
-        return $this->spent;
+        return $this->limitReached;
     }
 
     private function signals(): ?Signals
@@ -148,48 +147,48 @@ final class Worker
         return $this->draining;
     }
 
-    private function work(Link $link): void
+    private function work(Connection $connection): void
     {
-        $said = [];
-        $done = 0;
-        $impatient = false;
+        $pending = [];
+        $handled = 0;
+        $late = false;
         while (!$this->isStopping()) {
-            $batches = $link->exchange($said, $impatient ? 1 : 1 + $this->prefetch, self::WAIT);
-            $came = hrtime(true);
-            $impatient = false;
+            $batches = $connection->exchange($pending, $late ? 1 : 1 + $this->prefetch, self::FETCH_WAIT);
+            $fetched = hrtime(true);
+            $late = false;
             foreach ($batches as $batch) {
-                $tries = !$impatient && !$this->draining;
-                // One that waited too long, or crossed with a signal, was not tried.
-                $settlement = $tries ? $this->handle($link, $batch) : $batch->conclude(Verdict::release());
+                // A batch that waited too long, or arrived just after a signal, is released untried.
+                $try = !$late && !$this->draining;
+                $settlement = $try ? $this->handle($connection, $batch) : $batch->conclude(Outcome::release());
                 if ($settlement !== null) {
-                    $said[] = [$batch, $settlement];
+                    $pending[] = [$batch, $settlement];
                 }
-                $done += $tries ? 1 : 0;
-                $this->spent = $this->spent
-                    || $done === $this->maxBatches
+                $handled += $try ? 1 : 0;
+                $this->limitReached = $this->limitReached
+                    || $handled === $this->maxBatches
                     || ($this->memoryLimit ?? INF) < memory_get_usage(true);
-                $this->draining = $this->draining || $this->spent;
-                $impatient = (hrtime(true) - $came) / 1e9 > self::PATIENCE;
+                $this->draining = $this->draining || $this->limitReached;
+                $late = (hrtime(true) - $fetched) / 1e9 > self::PREFETCH_TIMEOUT;
             }
             unset($batches, $batch, $settlement);
         }
-        $link->settleLast($said);
+        $connection->settleLast($pending);
     }
 
-    private function handle(Link $link, Batch $batch): ?Settlement
+    private function handle(Connection $connection, Batch $batch): ?Settlement
     {
         try {
             if (($this->handler)($batch) instanceof \Generator) {
-                // An ack would lose the records.
+                // Its body has not run: an ack would lose the records.
                 throw new \LogicException(
-                    'the handler returned a generator, and its work was not done: a handler must not yield'
+                    'the handler returned a generator, so its code has not run: a handler must not yield'
                 );
             }
-            return $batch->conclude(Verdict::ack());
+            return $batch->conclude(Outcome::ack());
         } catch (\Throwable $error) {
             if (!$error instanceof SettleAs) {
                 $what = $batch->isSettled() ? ', which it had settled already' : '';
-                $link->log()->warning(
+                $connection->log()->warning(
                     sprintf(
                         'the handler failed for %s%s: %s: %s (%s:%d)',
                         $batch->describe(),
@@ -202,7 +201,7 @@ final class Worker
                     ['exception' => $error],
                 );
             }
-            return $batch->conclude(Verdict::ofThrown($error));
+            return $batch->conclude(Outcome::fromException($error));
         }
     }
 }

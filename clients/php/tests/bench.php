@@ -1,8 +1,8 @@
 <?php
 
 /*
- * Consumes so many records and says how fast: `php bench.php SUBSCRIPTION RECORDS`. One line of JSON: records,
- * seconds and CPU seconds from the first batch in hand to the answer to the last.
+ * Consumes this many records and measures it: `php bench.php SUBSCRIPTION RECORDS`. Prints one line of JSON: records,
+ * seconds and CPU seconds from the first batch to the result of the last settlement.
  */
 
 declare(strict_types=1);

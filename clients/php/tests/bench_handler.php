@@ -1,6 +1,6 @@
 <?php
 
-// What the processes of benchmarks/suites/clients.py do: 5 ms of waiting for each batch.
+// The handler of the processes of benchmarks/suites/clients.py: waits 5 ms for each batch.
 
 declare(strict_types=1);
 

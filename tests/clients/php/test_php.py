@@ -1,4 +1,4 @@
-"""The PHP client: its own suites, its generated code, and what it says when something is missing."""
+"""The PHP client: its own suites, its generated code, and its messages when something is missing."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def run(*command: str, **environment: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
-@pytest.mark.parametrize("suite", ["pure", "real"])
+@pytest.mark.parametrize("suite", ["unit", "integration"])
 def test_the_suite_passes(suite: str) -> None:
     tools.require("phpunit")
     done = run("phpunit", "--testsuite", suite, OFFRAMP_PYTHON=sys.executable)

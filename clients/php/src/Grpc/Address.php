@@ -7,29 +7,29 @@ namespace Offramp\Grpc;
 use Offramp\Protocol;
 
 /**
- * Where the sidecar is: `unix:/path`, `/path` or `host:port`, and how to prove who calls.
+ * Where the sidecar is: `unix:/path`, `/path` or `host:port`, and the credentials for it.
  *
- * A sidecar beyond loopback speaks TLS only, so a token never leaves this machine in the clear.
+ * Beyond loopback it is always TLS, so a token never leaves this machine unencrypted.
  *
  * @internal
  */
 final class Address
 {
     private function __construct(
-        /** as people write it */
+        /** as the user wrote it */
         public readonly string $text,
-        /** empty: not a unix socket */
+        /** of a unix socket; else empty */
         public readonly string $path,
         public readonly string $url,
-        public readonly Proof $proof,
+        public readonly Credentials $credentials,
         public readonly bool $tls = false,
     ) {
     }
 
     /** @throws \InvalidArgumentException */
-    public static function of(?string $address, ?Proof $proof = null): self
+    public static function of(?string $address, ?Credentials $credentials = null): self
     {
-        $proof ??= new Proof();
+        $credentials ??= new Credentials();
         if ($address === null || $address === '') {
             $environment = getenv('OFFRAMP_ADDRESS');
             $address = $environment === false || $environment === '' ? Protocol::DEFAULT_ADDRESS : $environment;
@@ -42,21 +42,22 @@ final class Address
             if ($path === '') {
                 throw new \InvalidArgumentException("address: \"$address\" names no socket; write unix:/the/path");
             }
-            return new self($address, $path, 'http://localhost', $proof);
+            return new self($address, $path, 'http://localhost', $credentials);
         }
         if (preg_match('/^(\[[0-9a-fA-F:.]+\]|[^:\/\s]+):([0-9]{1,5})$/', $address) !== 1) {
             throw new \InvalidArgumentException("address: \"$address\" is neither unix:/path nor host:port");
         }
-        $tls = $proof->asksForTls() || !self::isLoopback($address);
+        $tls = $credentials->requireTls() || !self::isLoopback($address);
         if (!$tls) {
-            return new self($address, '', "http://$address", $proof);
+            return new self($address, '', "http://$address", $credentials);
         }
         $port = substr($address, (int) strrpos($address, ':'));
-        return new self($address, '', 'https://' . ($proof->serverName === null ? $address : $proof->serverName . $port), $proof, true);
+        $name = $credentials->serverName === null ? $address : $credentials->serverName . $port;
+        return new self($address, '', "https://$name", $credentials, true);
     }
 
-    /** @return array<int, mixed> options of a curl handle that has to do with this address */
-    public function options(): array
+    /** @return array<int, mixed> options of a curl handle for this address */
+    public function curlOptions(): array
     {
         if ($this->path !== '') {
             return [CURLOPT_UNIX_SOCKET_PATH => $this->path];
@@ -64,9 +65,9 @@ final class Address
         if (!$this->tls) {
             return [];
         }
-        $options = $this->proof->tlsOptions();
-        if ($this->proof->serverName !== null) {
-            // The URL has the name of the certificate; the connection goes to the address.
+        $options = $this->credentials->tlsOptions();
+        if ($this->credentials->serverName !== null) {
+            // The URL has the name in the certificate; the connection goes to the address.
             $options[CURLOPT_CONNECT_TO] = [substr($this->url, strlen('https://')) . ':' . $this->text];
         }
         return $options;
@@ -78,13 +79,13 @@ final class Address
         return $host === 'localhost' || $host === '::1' || preg_match('/^127(\.[0-9]{1,3}){3}$/D', $host) === 1;
     }
 
-    /** Why there is no answer from here, and what to do, in one sentence. */
-    public function explain(Broken $broken): string
+    /** Why the sidecar cannot be reached, and what to do, in one sentence. */
+    public function explain(ConnectionFailed $failed): string
     {
-        $error = $broken->getMessage();
+        $error = $failed->getMessage();
         $say = 'say where the sidecar is with OFFRAMP_ADDRESS or the option "address"';
         $start = "start the sidecar there (offramp run), or $say";
-        if (!$broken->unsent && ($this->path === '' || file_exists($this->path))) {
+        if (!$failed->unsent && ($this->path === '' || file_exists($this->path))) {
             return "the connection to the sidecar at $this->text broke ($error): see its log if this goes on";
         }
         if ($this->path === '') {

@@ -10,31 +10,31 @@ use Offramp\Exception\ProtocolBroken;
 /**
  * Unary calls to the sidecar, one at a time, over one connection that is made when it is needed.
  *
- * gRPC by curl: HTTP/2, with TLS or without. Without it, libcurl 7.88 uses a connection again only if the second request asks for
- * `CURL_HTTP_VERSION_2_0`, and can make one only if the first asks for prior knowledge. So after any error the
- * connection is given up and the next request begins with prior knowledge. Other versions use one again by prior
- * knowledge, and make a new one for `CURL_HTTP_VERSION_2_0`, in vain: which kind this one is must be found out.
+ * gRPC over curl: HTTP/2, with or without TLS. Without TLS, libcurl 7.88 reuses a connection only if the second request
+ * asks for `CURL_HTTP_VERSION_2_0`, but can open one only if the first asks for prior knowledge. So after any error the
+ * connection is closed and the next request starts with prior knowledge. Other versions reuse a connection with prior
+ * knowledge, and for `CURL_HTTP_VERSION_2_0` open a new one, which fails. This class finds out which of both it has.
  *
  * @internal
  */
 final class Channel
 {
-    /** seconds between two looks at what whoever waits says */
-    private const LOOK = 0.5;
-    /** seconds to wait for more of an answer that has begun: libcurl 7.88 may have it and not say so for 200 ms */
-    private const MORE = 0.001;
-    /** after so many misses, and no connection ever used again, it is by prior knowledge that this libcurl does */
-    private const MISSES = 3;
+    /** seconds between two calls of `stopped` */
+    private const POLL_INTERVAL = 0.5;
+    /** seconds to wait for more of an arriving answer: libcurl 7.88 may have it without reporting it for 200 ms */
+    private const ARRIVING_POLL_INTERVAL = 0.001;
+    /** after this many misses, and no connection ever reused, assume that this libcurl reuses with prior knowledge */
+    private const MAX_MISSES = 3;
 
     private ?\CurlMultiHandle $multi = null;
     private ?\CurlHandle $handle = null;
     private bool $connected = false;
-    /** a call that broke had made a connection of its own */
+    /** the call that failed last had opened a new connection */
     private bool $missed = false;
-    /** calls that found no connection to use again, while it is not known how this libcurl does that */
+    /** calls that could not reuse a connection, while `reuseVersion` is unknown */
     private int $misses = 0;
-    /** the HTTP version by which it does; null: not known yet */
-    private ?int $again = null;
+    /** the HTTP version with which this libcurl reuses a connection; null: not known yet */
+    private ?int $reuseVersion = null;
     /** @var list<int> */
     private array $sockets = [];
     private readonly int $pid;
@@ -45,44 +45,44 @@ final class Channel
     }
 
     /**
-     * Call `Service/Method` and give its answer. `stopped` is asked twice a second and after every signal whether to go
-     * on waiting, and is told whether the answer has begun to come.
+     * Calls `Service/Method` and returns its answer. Calls `stopped` twice a second and after every signal, with
+     * whether the answer has begun to arrive; it returns true to stop waiting.
      *
      * @param null|callable(bool): bool $stopped
-     * @throws Failure the sidecar answered with an error
-     * @throws Broken no answer came
-     * @throws Interrupted `stopped` said so
+     * @throws ErrorStatus the sidecar answered with an error
+     * @throws ConnectionFailed there was no answer
+     * @throws Interrupted `stopped` returned true
      */
     public function call(string $method, string $request, float $timeout, ?callable $stopped = null): string
     {
         self::checkProcess($this->pid);
         while (true) {
             $reuse = $this->connected;
-            $version = $reuse ? $this->again ?? CURL_HTTP_VERSION_2_0 : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
+            $version = $reuse ? $this->reuseVersion ?? CURL_HTTP_VERSION_2_0 : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
             try {
                 $answer = $this->attempt($method, $request, $version, $timeout, $stopped);
-                $this->again = $version === CURL_HTTP_VERSION_2_0 ? $version : $this->again;
+                $this->reuseVersion = $version === CURL_HTTP_VERSION_2_0 ? $version : $this->reuseVersion;
                 return $answer;
-            } catch (Broken $broken) {
+            } catch (ConnectionFailed $error) {
                 if ($version === CURL_HTTP_VERSION_2_0 && $this->missed && !$this->address->tls) {
-                    // The connection was gone and curl made a new one, on which it did not speak HTTP/2: the sidecar
-                    // cannot have understood a word.
-                    if (++$this->misses === self::MISSES) {
-                        $this->again ??= CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
+                    // The connection was gone, and curl opened a new one without HTTP/2: the sidecar cannot have read
+                    // the request, so it is safe to repeat.
+                    if (++$this->misses === self::MAX_MISSES) {
+                        $this->reuseVersion ??= CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
                     }
                     continue;
                 }
                 if ($reuse && $version === CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE && !$this->missed) {
-                    // Perhaps it was learned from connections that were lost: libcurl 7.88 breaks one that is used so.
-                    $this->again = null;
+                    // The assumption may be wrong: libcurl 7.88 breaks a connection that is reused like this.
+                    $this->reuseVersion = null;
                     $this->misses = 0;
                 }
-                throw $broken;
+                throw $error;
             }
         }
     }
 
-    /** Give up the connection; the next call makes a new one. */
+    /** Closes the connection; the next call makes a new one. */
     public function reset(): void
     {
         if ($this->multi !== null && $this->handle !== null) {
@@ -122,9 +122,9 @@ final class Channel
     ): string {
         $call = new Call($this->address, $method);
         $this->multi ??= curl_multi_init();
-        $this->handle ??= Call::handle($this->address);
+        $this->handle ??= Call::newHandle($this->address);
         $call->prepare($this->handle, $request, $version, (int) ceil($timeout * 1_000));
-        $before = $this->connected ? [] : Sockets::open();
+        $before = $this->connected ? [] : Sockets::all();
         curl_multi_add_handle($this->multi, $this->handle);
         $healthy = false;
         try {
@@ -133,9 +133,9 @@ final class Channel
             $call->check($error, curl_error($this->handle), $sent >= strlen($request));
             $healthy = true;
             return $call->message() ?? throw new ProtocolBroken("the sidecar answered $method with no message");
-        } catch (Failure $failure) {
+        } catch (ErrorStatus $error) {
             $healthy = true;
-            throw $failure;
+            throw $error;
         } finally {
             if ($healthy) {
                 curl_multi_remove_handle($this->multi, $this->handle);
@@ -149,24 +149,24 @@ final class Channel
 
     /**
      * @param null|callable(bool): bool $stopped
-     * @param list<int> $before sockets that there were before this call made its connection
+     * @param list<int> $before sockets that existed before this call made its connection
      * @return int curl's error
      */
     private function perform(\CurlMultiHandle $multi, Call $call, ?callable $stopped, array $before): int
     {
-        $guarded = $this->connected;
+        $marked = $this->connected;
         do {
             curl_multi_exec($multi, $running);
-            if (!$guarded) {
-                // The socket is there once the connection was begun, and must not reach programs started later.
-                $this->sockets = Sockets::guard($before);
-                $guarded = $this->sockets !== [];
+            if (!$marked) {
+                // The socket exists as soon as curl connects; programs that are started later must not inherit it.
+                $this->sockets = Sockets::closeOnExec($before);
+                $marked = $this->sockets !== [];
             }
             if ($running === 0) {
                 break;
             }
-            curl_multi_select($multi, $call->begun() ? self::MORE : self::LOOK);
-            if ($stopped !== null && $stopped($call->begun())) {
+            curl_multi_select($multi, $call->isArriving() ? self::ARRIVING_POLL_INTERVAL : self::POLL_INTERVAL);
+            if ($stopped !== null && $stopped($call->isArriving())) {
                 throw new Interrupted();
             }
         } while (true);

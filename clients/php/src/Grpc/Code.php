@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Offramp\Grpc;
 
 /**
- * Status codes of gRPC that mean something to this client.
+ * Status codes of gRPC.
  *
  * @internal
  */

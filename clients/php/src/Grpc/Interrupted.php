@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Offramp\Grpc;
 
 /**
- * Whoever waited for the call does not want to wait any longer.
+ * The caller stopped waiting for the call.
  *
  * @internal
  */

@@ -5,11 +5,11 @@ declare(strict_types=1);
 namespace Offramp\Grpc;
 
 /**
- * Keeps sockets from the children of this process.
+ * Keeps child processes from inheriting sockets.
  *
- * A program that a handler starts (`exec`, `proc_open`) inherits the sockets of curl, and a session whose process was
- * killed would live on with it. PHP cannot mark a socket as not to be inherited, but C can, and ext-ffi calls C.
- * Where that is missing (or not allowed by `ffi.enable`), or where there is no /proc, all of this does nothing.
+ * A program that a handler starts (`exec`, `proc_open`) inherits curl's sockets, and would keep the session of a killed
+ * process alive. PHP cannot set close-on-exec on a socket, but C can, through ext-ffi. Without ext-ffi (or if
+ * `ffi.enable` forbids it) or without /proc, this class does nothing.
  *
  * @internal
  */
@@ -21,7 +21,7 @@ final class Sockets
     private static \FFI|false|null $c = null;
 
     /** @return list<int> the sockets of this process */
-    public static function open(): array
+    public static function all(): array
     {
         if (self::c() === false) {
             return [];
@@ -36,25 +36,25 @@ final class Sockets
     }
 
     /**
-     * Keep all sockets from children that were not there before.
+     * Sets close-on-exec on all sockets that did not exist before.
      *
      * @param list<int> $before
-     * @return list<int> those sockets
+     * @return list<int> the new sockets
      */
-    public static function guard(array $before): array
+    public static function closeOnExec(array $before): array
     {
         $c = self::c();
-        $made = array_values(array_diff(self::open(), $before));
+        $new = array_values(array_diff(self::all(), $before));
         if ($c !== false) {
-            foreach ($made as $socket) {
+            foreach ($new as $socket) {
                 $c->fcntl($socket, self::F_SETFD, self::FD_CLOEXEC);
             }
         }
-        return $made;
+        return $new;
     }
 
     /**
-     * In a child that was forked: let go of its parent's sockets without a word to the other side.
+     * Closes a parent's sockets in a forked child, without sending anything to the other side.
      *
      * @param list<int> $sockets
      */
@@ -76,7 +76,7 @@ final class Sockets
                 try {
                     self::$c = \FFI::cdef('int fcntl(int fd, int cmd, ...); int close(int fd);');
                 } catch (\Throwable) {
-                    // Switched off by ffi.enable.
+                    // Forbidden by ffi.enable.
                 }
             }
         }

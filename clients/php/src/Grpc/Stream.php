@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Offramp\Grpc;
 
 /**
- * A call that the sidecar answers with a stream, on a connection of its own. It may be left alone for as long as one
- * likes: the operating system ends it with the process.
+ * A server-streaming call on its own connection. It needs no attention while it is open: the operating system ends it
+ * with the process.
  *
  * @internal
  */
@@ -18,58 +18,58 @@ final class Stream
     /** @var list<int> */
     private array $sockets;
     private readonly int $pid;
-    private bool $over = false;
+    private bool $ended = false;
 
     public function __construct(Address $address, string $method, string $request)
     {
         $this->pid = (int) getmypid();
         $this->call = new Call($address, $method);
-        $this->handle = Call::handle($address);
+        $this->handle = Call::newHandle($address);
         $this->call->prepare($this->handle, $request, CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
-        $before = Sockets::open();
+        $before = Sockets::all();
         $this->multi = curl_multi_init();
         curl_multi_add_handle($this->multi, $this->handle);
         curl_multi_exec($this->multi, $running);
-        $this->sockets = Sockets::guard($before);
+        $this->sockets = Sockets::closeOnExec($before);
     }
 
     /**
-     * The next message. Null if none came within so many seconds, or if `stopped` says not to wait.
+     * The next message. Null if none arrived within `timeout` seconds, or if `stopped` returns true.
      *
      * @param null|callable(): bool $stopped
-     * @throws Failure|Broken when the stream is over
+     * @throws ErrorStatus|ConnectionFailed when the stream has ended
      */
     public function read(float $timeout, ?callable $stopped = null): ?string
     {
         $until = microtime(true) + $timeout;
         while (true) {
-            $this->look();
+            $this->poll();
             $message = $this->call->message();
             if ($message !== null || ($left = $until - microtime(true)) <= 0) {
                 return $message;
             }
-            curl_multi_select($this->multi, min($left, $this->call->begun() ? 0.01 : 0.5));
+            curl_multi_select($this->multi, min($left, $this->call->isArriving() ? 0.01 : 0.5));
             if ($stopped !== null && $stopped()) {
                 return null;
             }
         }
     }
 
-    /** Whether the stream lives, as far as can be seen without waiting. */
-    public function lives(): bool
+    /** Whether the stream is open, as far as this process can tell without waiting. */
+    public function isAlive(): bool
     {
-        if ($this->over || $this->multi === null) {
+        if ($this->ended || $this->multi === null) {
             return false;
         }
         try {
-            $this->look();
-        } catch (Failure | Broken) {
+            $this->poll();
+        } catch (ErrorStatus | ConnectionFailed) {
             return false;
         }
         return true;
     }
 
-    /** End it from this side. */
+    /** Ends the stream from this side. */
     public function cancel(): void
     {
         if ($this->multi !== null) {
@@ -82,22 +82,22 @@ final class Stream
     public function __destruct()
     {
         if (getmypid() !== $this->pid) {
-            // Else curl would take leave of the sidecar in the name of the process that this one was forked from.
+            // Otherwise curl would end the stream of the process that this one was forked from.
             Sockets::close($this->sockets);
         }
     }
 
-    private function look(): void
+    private function poll(): void
     {
         if ($this->multi === null) {
-            throw new Broken('this process has ended the call');
+            throw new ConnectionFailed('this process has ended the call');
         }
         curl_multi_exec($this->multi, $running);
         $done = curl_multi_info_read($this->multi);
         if ($done !== false) {
-            $this->over = true;
+            $this->ended = true;
             $this->call->check($done['result'], curl_error($this->handle));
-            throw new Broken('the sidecar has ended the call');
+            throw new ConnectionFailed('the sidecar has ended the call');
         }
     }
 }

@@ -7,7 +7,7 @@ namespace Offramp\Internal;
 use Psr\Log\LoggerInterface;
 
 /**
- * Says to a PSR-3 logger what there is to say; without one, warnings go to PHP's error log.
+ * Logs to a PSR-3 logger; without one, warnings go to PHP's error log.
  *
  * @internal
  */

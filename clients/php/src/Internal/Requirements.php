@@ -7,7 +7,7 @@ namespace Offramp\Internal;
 use Offramp\Exception\MissingExtension;
 
 /**
- * Says in one sentence what PHP lacks, before something fails in a way that nobody understands.
+ * Checks what this package needs of PHP, and names what is missing.
  *
  * @internal
  */

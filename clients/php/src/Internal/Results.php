@@ -9,7 +9,7 @@ use Offramp\SettleStatus;
 use Offramp\V1\SettleResult as Message;
 
 /**
- * Reads what the sidecar answered to settlements.
+ * Reads the sidecar's results of settlements.
  *
  * @internal
  */
@@ -23,10 +23,10 @@ final class Results
         }
         $message = new Message();
         $message->mergeFromString($bytes);
-        return self::read($message);
+        return self::fromMessage($message);
     }
 
-    public static function read(Message $message): SettleResult
+    public static function fromMessage(Message $message): SettleResult
     {
         $stale = [];
         foreach ($message->getStale() as $range) {
@@ -38,13 +38,13 @@ final class Results
         return new SettleResult($status, $stale, $message->getDetail());
     }
 
-    public static function missing(string $why = 'the sidecar did not answer it'): SettleResult
+    public static function unanswered(string $why = 'the sidecar did not answer it'): SettleResult
     {
         return new SettleResult(SettleStatus::Unanswered, [], $why);
     }
 
     /**
-     * One answer for a settlement that travelled in pieces: the worst.
+     * One result for a settlement that was sent in pieces: the worst, with all stale indexes.
      *
      * @param list<SettleResult> $results
      */
@@ -53,15 +53,18 @@ final class Results
         if (count($results) === 1) {
             return $results[0];
         }
-        $worst = self::missing();
+        $worst = null;
         $stale = [];
-        foreach ($results as $place => $result) {
+        foreach ($results as $result) {
             $stale = [...$stale, ...$result->stale];
-            $worse = $worst->isSettled() || (!$result->isSettled() && $result->status->value > $worst->status->value);
-            if ($place === 0 || $worse) {
+            if (
+                $worst === null || $worst->isSettled()
+                || (!$result->isSettled() && $result->status->value > $worst->status->value)
+            ) {
                 $worst = $result;
             }
         }
+        $worst ??= self::unanswered();
         return new SettleResult($worst->status, $stale, $worst->detail);
     }
 }

@@ -5,10 +5,10 @@ declare(strict_types=1);
 namespace Offramp\Internal;
 
 use Offramp\Exception\ProtocolBroken;
-use Offramp\Grpc\Broken;
 use Offramp\Grpc\Channel;
 use Offramp\Grpc\Code;
-use Offramp\Grpc\Failure;
+use Offramp\Grpc\ConnectionFailed;
+use Offramp\Grpc\ErrorStatus;
 use Offramp\Grpc\Interrupted;
 use Offramp\Grpc\Stream;
 use Offramp\Options;
@@ -19,18 +19,18 @@ use Offramp\V1\OpenResponse;
 use Offramp\V1\Welcome;
 
 /**
- * One session with a sidecar: the stream of Open, which is held and left alone, and the calls of Fetch in turn.
+ * One session with a sidecar: the stream of Open, which only has to stay open, and one Fetch call after the other.
  *
  * @internal
  */
 final class Session
 {
     /** seconds that the sidecar may take for its welcome */
-    private const WELCOME = 10.0;
+    private const WELCOME_TIMEOUT = 10.0;
     /** seconds that a call may take beyond the time that it waits for a batch */
-    private const GRACE = 30.0;
-    /** what a call is answered with when the session is no more */
-    private const OVER = [Code::NotFound, Code::Unavailable, Code::FailedPrecondition];
+    private const FETCH_GRACE = 30.0;
+    /** statuses of a call whose session has ended */
+    private const SESSION_ENDED = [Code::NotFound, Code::Unavailable, Code::FailedPrecondition];
 
     private int $seq = 0;
     private readonly string $name;
@@ -45,7 +45,7 @@ final class Session
 
     /**
      * @param callable(): bool $stopped
-     * @throws Failure|Broken|Interrupted
+     * @throws ErrorStatus|ConnectionFailed|Interrupted
      */
     public static function open(Channel $channel, string $subscription, Options $options, callable $stopped): self
     {
@@ -64,84 +64,84 @@ final class Session
         $request->setMaxMessageBytes($options->maxMessageBytes);
         $request->setLeaseMs((int) round(($options->lease ?? 0.0) * 1_000));
         $stream = new Stream($channel->address, 'ConsumerService/Open', $request->serializeToString());
-        $bytes = $stream->read(self::WELCOME, $stopped);
+        $bytes = $stream->read(self::WELCOME_TIMEOUT, $stopped);
         if ($bytes === null) {
-            throw $stopped() ? new Interrupted() : new Broken('it did not say welcome in time');
+            throw $stopped() ? new Interrupted() : new ConnectionFailed('it sent no welcome in time');
         }
         $response = new OpenResponse();
         $response->mergeFromString($bytes);
         $welcome = $response->getWelcome();
         if ($welcome === null) {
-            throw new ProtocolBroken('the sidecar began a session without a welcome');
+            throw new ProtocolBroken('the sidecar started a session without a welcome');
         }
         return new self($channel, $stream, $welcome);
     }
 
-    /** Whether it lives, as far as can be seen without waiting. */
-    public function lives(): bool
+    /** Whether it is alive, as far as this process can tell without waiting. */
+    public function isAlive(): bool
     {
-        return $this->stream->lives();
+        return $this->stream->isAlive();
     }
 
-    /** End it. What is held and not settled comes back, counted as possibly processed. */
+    /** Ends it. Batches that are not settled are redelivered as possibly processed. */
     public function end(): void
     {
         $this->stream->cancel();
     }
 
     /**
-     * Settle, and lease up to so many batches, waiting up to so many seconds for the first. Returns early, perhaps
-     * with batches, when this process is to stop. The bytes of a FetchResponse; null when the session or the farewell
-     * is over: then whether something was settled is not known, and is to be said again in another session.
+     * Settles, and leases up to `batches` batches, waiting up to `wait` seconds for the first. Returns early, perhaps
+     * with batches, when this process stops. Returns the bytes of a FetchResponse; null when the session has ended or
+     * the deadline has expired: then it is not known what was settled, and the caller settles again in another session.
      *
      * @param list<string> $settlements
-     * @throws Failure for a request that the sidecar does not take; asked again, it is the same request to the sidecar
+     * @throws ErrorStatus when the sidecar refuses the request; a repeated call has the same number and is no duplicate
      */
-    public function fetch(array $settlements, int $batches, float $wait, Farewell $farewell): ?string
+    public function fetch(array $settlements, int $batches, float $wait, StopDeadline $deadline): ?string
     {
         $backoff = new Backoff();
         $ends = microtime(true) + $wait;
         while (true) {
             $waitMs = (int) round($wait * 1_000);
-            // A signal ends the wait for a batch, but not at once what waits for nothing, or has begun to come.
-            $stopped = static fn (bool $coming): bool =>
-                $waitMs > 0 && !$coming ? $farewell->begun() : $farewell->over();
+            // A signal ends the wait for a batch at once, but not a call that does not wait, nor one whose answer has
+            // begun to arrive.
+            $stopped = static fn (bool $arriving): bool =>
+                $waitMs > 0 && !$arriving ? $deadline->stopping() : $deadline->expired();
             try {
                 $bytes = $this->channel->call(
                     'ConsumerService/Fetch',
                     Wire::fetchRequest($this->name, $this->seq + 1, $settlements, $batches, $waitMs),
-                    $farewell->limit($wait + self::GRACE),
+                    $deadline->limit($wait + self::FETCH_GRACE),
                     $stopped,
                 );
                 $this->seq++;
                 return $bytes;
             } catch (Interrupted) {
-                // The sidecar may have leased a batch to the call that was given up. Asking again for the same
-                // number, and without waiting, brings what it would have brought, so that it can be given back.
+                // The sidecar may have leased a batch to the abandoned call. A call with the same number, without
+                // waiting, returns the same answer, so that the batch can be released.
                 $wait = 0.0;
-            } catch (Broken) {
-                if (!$this->lives()) {
+            } catch (ConnectionFailed) {
+                if (!$this->isAlive()) {
                     return null;
                 }
-                // The same number again: a lost answer costs nothing.
-                $farewell->pause($backoff);
-            } catch (Failure $failure) {
-                if (in_array($failure->status, [Code::Aborted, Code::DeadlineExceeded, Code::Cancelled], true)) {
-                    $farewell->pause($backoff);
-                } elseif ($failure->status === Code::Unavailable && $this->lives() && !$farewell->begun()) {
-                    // It is stopping. The session lives until it has stopped, and with it what else is in hand.
+                // Repeated with the same number, so a lost answer costs nothing.
+                $deadline->pause($backoff);
+            } catch (ErrorStatus $error) {
+                if (in_array($error->status, [Code::Aborted, Code::DeadlineExceeded, Code::Cancelled], true)) {
+                    $deadline->pause($backoff);
+                } elseif ($error->status === Code::Unavailable && $this->isAlive() && !$deadline->stopping()) {
+                    // The sidecar is stopping. Until it has, the session lives and its batches can be settled.
                     if (microtime(true) >= $ends) {
                         return '';
                     }
-                    $farewell->pause($backoff);
-                } elseif (in_array($failure->status, self::OVER, true)) {
-                    // It has stopped, or does not know the session any more.
+                    $deadline->pause($backoff);
+                } elseif (in_array($error->status, self::SESSION_ENDED, true)) {
                     return null;
                 } else {
-                    throw $failure;
+                    throw $error;
                 }
             }
-            if ($farewell->over()) {
+            if ($deadline->expired()) {
                 return null;
             }
         }

@@ -5,10 +5,10 @@ declare(strict_types=1);
 namespace Offramp\Internal;
 
 /**
- * What became of a batch, or of parts of it, and its bytes as they travel.
+ * The outcome of a batch or of parts of it, encoded as an `offramp.v1.Settlement`.
  *
- * Written by hand, as `Wire` reads: a process with a fast handler says this thousands of times a second. The tests
- * hold it against generated code.
+ * Encoded by hand, as `Wire` decodes: a process with a fast handler does this thousands of times a second. The tests
+ * compare it with generated code.
  *
  * @internal
  */
@@ -17,31 +17,31 @@ final class Settlement
     private ?string $bytes = null;
 
     /**
-     * @param Verdict|null $rest for the records that no part names; null: they stay leased
-     * @param list<array{int, int, Verdict}> $parts first, count and verdict, ascending
+     * @param Outcome|null $rest of the records that are in no part; null: they stay leased
+     * @param list<array{int, int, Outcome}> $parts first, count and outcome, ascending
      */
     private function __construct(
         public readonly string $lease,
-        private readonly ?Verdict $rest,
+        private readonly ?Outcome $rest,
         private readonly array $parts,
     ) {
     }
 
     /**
-     * All records of a batch: `rest` for those that were not marked.
+     * Settles all records of a batch: with `rest` those that are not marked.
      *
-     * @param array<int, Verdict> $marks by index
+     * @param array<int, Outcome> $marks by index
      */
-    public static function whole(string $lease, Verdict $rest, array $marks): self
+    public static function whole(string $lease, Outcome $rest, array $marks): self
     {
-        $others = array_filter($marks, static fn (Verdict $one): bool => !$one->equals($rest));
+        $others = array_filter($marks, static fn (Outcome $one): bool => !$one->equals($rest));
         return new self($lease, $rest, self::parts($others));
     }
 
     /**
-     * These records only; the others stay leased.
+     * Settles these records only; the others stay leased.
      *
-     * @param array<int, Verdict> $marks by index, not empty
+     * @param array<int, Outcome> $marks by index, not empty
      */
     public static function only(string $lease, array $marks): self
     {
@@ -52,13 +52,13 @@ final class Settlement
     public function encode(): string
     {
         return $this->bytes ??= Wire::lengthDelimited(1, $this->lease)
-            . ($this->rest === null ? '' : self::verdict($this->rest, 2))
+            . ($this->rest === null ? '' : self::outcome($this->rest, 2))
             . implode('', array_map(self::part(...), $this->parts))
             . ($this->rest === null ? "\x30\x01" : '');
     }
 
     /**
-     * The same in pieces that are each within the limit, for a request that would be too large.
+     * The same settlement in pieces that are each within the limit, for a request that would be too large.
      *
      * @return non-empty-list<self>
      */
@@ -69,7 +69,7 @@ final class Settlement
         }
         $pieces = $parts = [];
         $size = $envelope = strlen($this->lease) + 16;
-        foreach ($this->spread($records) as $part) {
+        foreach ($this->allParts($records) as $part) {
             $more = strlen(self::part($part));
             if ($parts !== [] && $size + $more > $mostBytes) {
                 $pieces[] = new self($this->lease, null, $parts);
@@ -84,32 +84,32 @@ final class Settlement
     }
 
     /**
-     * Neighbours with the same verdict share one part.
+     * Consecutive records with the same outcome share one part.
      *
-     * @param array<int, Verdict> $marks
-     * @return list<array{int, int, Verdict}>
+     * @param array<int, Outcome> $marks
+     * @return list<array{int, int, Outcome}>
      */
     private static function parts(array $marks): array
     {
         ksort($marks);
         $parts = [];
         $last = -1;
-        foreach ($marks as $index => $verdict) {
-            if ($last >= 0 && $index === $parts[$last][0] + $parts[$last][1] && $verdict->equals($parts[$last][2])) {
+        foreach ($marks as $index => $outcome) {
+            if ($last >= 0 && $index === $parts[$last][0] + $parts[$last][1] && $outcome->equals($parts[$last][2])) {
                 $parts[$last][1]++;
             } else {
-                $parts[++$last] = [$index, 1, $verdict];
+                $parts[++$last] = [$index, 1, $outcome];
             }
         }
         return $parts;
     }
 
     /**
-     * The parts, and what is said of the rest as parts between them.
+     * The parts, with parts for the rest between them.
      *
-     * @return list<array{int, int, Verdict}>
+     * @return list<array{int, int, Outcome}>
      */
-    private function spread(int $records): array
+    private function allParts(int $records): array
     {
         if ($this->rest === null) {
             return $this->parts;
@@ -128,22 +128,22 @@ final class Settlement
         return $all;
     }
 
-    /** @param array{int, int, Verdict} $part */
+    /** @param array{int, int, Outcome} $part */
     private static function part(array $part): string
     {
-        [$first, $count, $verdict] = $part;
-        return Wire::lengthDelimited(5, Wire::number(1, $first) . Wire::number(2, $count) . self::verdict($verdict, 3));
+        [$first, $count, $outcome] = $part;
+        return Wire::lengthDelimited(5, Wire::number(1, $first) . Wire::number(2, $count) . self::outcome($outcome, 3));
     }
 
-    /** Outcome, reason and retry_after_ms, which stand together in a settlement and in a part, from this field on. */
-    private static function verdict(Verdict $verdict, int $field): string
+    /** The consecutive fields outcome, reason and retry_after_ms of a settlement or a part, from this one on. */
+    private static function outcome(Outcome $outcome, int $field): string
     {
-        $bytes = Wire::number($field, $verdict->outcome);
-        if ($verdict->reason !== '') {
-            $bytes .= Wire::lengthDelimited($field + 1, $verdict->reason);
+        $bytes = Wire::number($field, $outcome->kind);
+        if ($outcome->reason !== '') {
+            $bytes .= Wire::lengthDelimited($field + 1, $outcome->reason);
         }
-        if ($verdict->retryAfterMs !== null) {
-            $bytes .= Wire::number($field + 2, $verdict->retryAfterMs, always: true);
+        if ($outcome->retryAfterMs !== null) {
+            $bytes .= Wire::number($field + 2, $outcome->retryAfterMs, always: true);
         }
         return $bytes;
     }

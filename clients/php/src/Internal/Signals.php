@@ -5,21 +5,21 @@ declare(strict_types=1);
 namespace Offramp\Internal;
 
 /**
- * Calls something at the first of some signals, until it is told to stop. Unless it is `sticky`, further signals act
- * as they would have without this: a second Ctrl-C ends the process. Without ext-pcntl this does nothing.
+ * Calls a function at the first of some signals, until `restore`. Unless it is `sticky`, further signals act as they
+ * would without it: a second Ctrl-C ends the process. Does nothing without ext-pcntl.
  *
  * @internal
  */
 final class Signals
 {
-    /** @var array<int, mixed> the handlers that there were before */
+    /** @var array<int, mixed> the previous handlers */
     private array $before = [];
     private bool $async = false;
 
     /**
      * @param list<string> $names
      * @param \Closure(): void $call
-     * @param bool $polite only where nobody else handles the signal
+     * @param bool $polite only signals that have no handler yet
      */
     public function __construct(array $names, \Closure $call, bool $polite, bool $sticky = false)
     {

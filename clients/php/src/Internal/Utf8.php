@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Offramp\Internal;
 
 /**
- * Text that protobuf takes, without ext-mbstring.
+ * Makes text valid for protobuf, without ext-mbstring.
  *
  * @internal
  */
@@ -15,10 +15,10 @@ final class Utf8
         . '|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]|\xF0[\x90-\xBF][\x80-\xBF]{2}'
         . '|[\xF1-\xF3][\x80-\xBF]{3}|\xF4[\x80-\x8F][\x80-\xBF]{2}';
 
-    /** At most so many bytes of a text, with a question mark for each byte that is no UTF-8. */
+    /** At most this many bytes of a text, with a question mark for each byte that is not UTF-8. */
     public static function clean(string $text, int $most): string
     {
-        // Reasons may hold whole pages; one character may have four bytes.
+        // Cut first, since a reason may be pages long; a character has up to four bytes.
         $text = substr($text, 0, $most + 4);
         if (preg_match('//u', $text) !== 1) {
             $text = (string) preg_replace('/(?:' . self::CHARACTER . ')(*SKIP)(*FAIL)|./s', '?', $text);

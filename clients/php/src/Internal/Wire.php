@@ -8,10 +8,10 @@ use Offramp\Exception\ProtocolBroken;
 use Offramp\Header;
 
 /**
- * Reads batches and records from their bytes, and writes what travels with every batch.
+ * Decodes batches and records, and encodes what is sent with every batch.
  *
- * The protobuf runtime in pure PHP takes about ten times as long, and it is the most of what a fast handler would wait
- * for. Everything else is read and written by generated code. The tests hold both against each other.
+ * The protobuf runtime in pure PHP takes about ten times as long, which would be most of the time of a fast handler.
+ * Everything else uses generated code. The tests compare both.
  *
  * @internal
  */
@@ -41,7 +41,7 @@ final class Wire
     }
 
     /**
-     * A Batch whose records are bytes still.
+     * A Batch whose records are still encoded.
      *
      * @return array{lease: string, topic: string, lanes: list<int>, records: list<string>, leaseForMs: int,
      *     redeliveries: list<array{int, int, int, bool}>} redeliveries: first, count, attempt, possibly processed
@@ -153,7 +153,7 @@ final class Wire
     }
 
     /**
-     * A FetchRequest under a session.
+     * A FetchRequest of a session.
      *
      * @param list<string> $settlements
      */
@@ -171,7 +171,13 @@ final class Wire
         return $bytes . self::lengthDelimited(5, self::number(1, $batches)) . self::number(6, $waitMs);
     }
 
-    /** The status of a SettleResult that has nothing else to say; null if it has. */
+    /** A SettleRequest with one settlement. */
+    public static function settleRequest(string $settlement): string
+    {
+        return self::lengthDelimited(1, $settlement);
+    }
+
+    /** The status of a SettleResult that has only lease and status; null if it has more. */
     public static function plainStatus(string $bytes): ?int
     {
         $at = 0;
@@ -196,7 +202,7 @@ final class Wire
         return chr($field << 3 | 2) . self::encodeVarint(strlen($bytes)) . $bytes;
     }
 
-    /** A field with a number that is not negative; zero is the default and is left out, unless `always`. */
+    /** A field with a number of 0 or more; 0 is the default and is left out, unless `always`. */
     public static function number(int $field, int $number, bool $always = false): string
     {
         return $number === 0 && !$always ? '' : chr($field << 3) . self::encodeVarint($number);
@@ -270,7 +276,7 @@ final class Wire
         return $number;
     }
 
-    /** Past a field that this version does not know. */
+    /** Skips a field that this version does not know. Returns the offset behind it. */
     private static function skip(string $bytes, int $at, int $tag): int
     {
         switch ($tag & 7) {
@@ -285,7 +291,7 @@ final class Wire
             case 5:
                 return $at + 4;
             default:
-                throw new ProtocolBroken("the sidecar sent a field of kind $tag, which nobody can read");
+                throw new ProtocolBroken("the sidecar sent a field with tag $tag, whose wire type is unknown");
         }
     }
 }

@@ -26,15 +26,15 @@ use Offramp\Worker;
 
 require __DIR__ . '/../../autoload.php';
 
-/** seconds for a batch */
-const SOON = 60.0;
+/** seconds to wait for a batch */
+const BATCH_TIMEOUT = 60.0;
 
-/** Something does not hold. */
+/** An expectation of the scenario does not hold. */
 final class Failed extends \Exception
 {
 }
 
-function given(string $name): string
+function setting(string $name): string
 {
     return (string) getenv("SCENARIO_$name");
 }
@@ -47,7 +47,7 @@ function say(string ...$words): void
 
 function waitForGo(): void
 {
-    expect(fgets(STDIN) !== false, 'the harness said no go');
+    expect(fgets(STDIN) !== false, 'the harness closed standard input instead of sending go');
 }
 
 function expect(bool $holds, string $what): void
@@ -64,20 +64,20 @@ function equal(mixed $seen, mixed $wanted): void
 
 function consumer(mixed ...$options): Consumer
 {
-    return new Consumer(given('SUBSCRIPTION'), new Options(...$options));
+    return new Consumer(setting('SUBSCRIPTION'), new Options(...$options));
 }
 
 function take(Consumer $consumer): Batch
 {
-    return $consumer->take(SOON) ?? throw new Failed('no batch came');
+    return $consumer->take(BATCH_TIMEOUT) ?? throw new Failed('no batch arrived');
 }
 
-function settled(Batch $batch): void
+function ackAndCheck(Batch $batch): void
 {
     equal($batch->ack()->status, SettleStatus::Settled);
 }
 
-function one(Batch $batch): Record
+function onlyRecord(Batch $batch): Record
 {
     equal(count($batch), 1);
     return $batch[0];
@@ -88,13 +88,13 @@ function isFirst(Record $record): void
     equal([$record->attempt, $record->possiblyProcessed], [1, false]);
 }
 
-function isAgain(Record $record, bool $possiblyProcessed): void
+function isRedelivered(Record $record, bool $possiblyProcessed): void
 {
     equal([$record->attempt, $record->possiblyProcessed], [2, $possiblyProcessed]);
 }
 
-/** One record, delivered once for each of these; the worker leaves after the last one. */
-function handled(array $handlers, mixed ...$options): void
+/** Handles one record, which is delivered once for each of these handlers; the worker stops after the last one. */
+function handleDeliveries(array $handlers, mixed ...$options): void
 {
     $failure = null;
     $worker = null;
@@ -104,13 +104,13 @@ function handled(array $handlers, mixed ...$options): void
             $worker->drain();
         }
         try {
-            $handler(one($batch));
+            $handler(onlyRecord($batch));
         } catch (Failed $failed) {
             $failure = $failed;
             $worker->drain();
         }
     };
-    $worker = new Worker(given('SUBSCRIPTION'), $handle, new Options(...$options));
+    $worker = new Worker(setting('SUBSCRIPTION'), $handle, new Options(...$options));
     $worker->run();
     if ($failure !== null) {
         throw $failure;
@@ -123,37 +123,37 @@ function holdUntilKilled(\Closure $about): void
     $consumer = consumer();
     $batch = take($consumer);
     equal(count($batch), 3);
-    if (given('PART') === '1') {
+    if (setting('PART') === '1') {
         say('holding', $about());
         while (true) {
             sleep(60);
         }
     }
     foreach ($batch as $record) {
-        isAgain($record, true);
+        isRedelivered($record, true);
     }
-    settled($batch);
+    ackAndCheck($batch);
     $consumer->close();
 }
 
 function echoAll(mixed ...$options): void
 {
     $consumer = consumer(...$options);
-    $publisher = new Publisher(subscription: given('SUBSCRIPTION'));
-    for ($done = 0; $done < (int) given('RECORDS'); $done += count($batch)) {
+    $publisher = new Publisher(subscription: setting('SUBSCRIPTION'));
+    for ($done = 0; $done < (int) setting('RECORDS'); $done += count($batch)) {
         $batch = take($consumer);
         foreach ($batch as $record) {
-            $publisher->publish(given('REPLY_TOPIC'), $record->value, $record->key, $record->headers);
+            $publisher->publish(setting('REPLY_TOPIC'), $record->value, $record->key, $record->headers);
         }
-        settled($batch);
+        ackAndCheck($batch);
     }
     $consumer->close();
 }
 
-function refused(string $subscription, string $kind, mixed ...$options): void
+function expectRefusal(string $subscription, string $kind, mixed ...$options): void
 {
     try {
-        (new Consumer($subscription, new Options(...$options)))->take(SOON);
+        (new Consumer($subscription, new Options(...$options)))->take(BATCH_TIMEOUT);
     } catch (\Throwable $error) {
         expect($error instanceof $kind, $error::class . " instead of $kind: {$error->getMessage()}");
         say('refused', (string) preg_replace('/\s+/', ' ', $error->getMessage()));
@@ -162,10 +162,10 @@ function refused(string $subscription, string $kind, mixed ...$options): void
     throw new Failed('it was not refused');
 }
 
-/** A process has one thread: many workers are many processes. */
+/** Several workers: in PHP these are processes. */
 function pool(int $processes, \Closure $handler): void
 {
-    equal((new Pool(static fn () => new Worker(given('SUBSCRIPTION'), $handler), $processes))->run(), 0);
+    equal((new Pool(static fn () => new Worker(setting('SUBSCRIPTION'), $handler), $processes))->run(), 0);
 }
 
 $scenarios = [
@@ -181,21 +181,21 @@ $scenarios = [
                 $seen[$record->value] = true;
             }
             $batch->ack();
-            if (count($seen) >= (int) given('RECORDS')) {
+            if (count($seen) >= (int) setting('RECORDS')) {
                 break;
             }
         }
         $consumer->close();
         ksort($seen);
-        equal(array_keys($seen), range(0, (int) given('RECORDS') - 1));
+        equal(array_keys($seen), range(0, (int) setting('RECORDS') - 1));
     },
 
-    'nack_then_success' => static fn () => handled([
+    'nack_then_success' => static fn () => handleDeliveries([
         static function (Record $record): void {
             isFirst($record);
             throw new \RuntimeException('not yet');
         },
-        static fn (Record $record) => isAgain($record, false),
+        static fn (Record $record) => isRedelivered($record, false),
     ]),
 
     'settle_per_record' => static function (): void {
@@ -207,14 +207,14 @@ $scenarios = [
         $batch[4]->nack('four');
         $batch[5]->reject('five');
         $batch[6]->release();
-        settled($batch);
+        ackAndCheck($batch);
         $again = [];
         while (count($again) < 2) {
             $batch = take($consumer);
             foreach ($batch as $record) {
                 $again[$record->value] = [$record->attempt, $record->possiblyProcessed];
             }
-            settled($batch);
+            ackAndCheck($batch);
         }
         ksort($again);
         equal($again, [4 => [2, false], 6 => [1, false]]);
@@ -231,29 +231,29 @@ $scenarios = [
         equal($batch->flush()?->status, SettleStatus::Settled);
         say('flushed');
         waitForGo();
-        settled($batch);
+        ackAndCheck($batch);
         $consumer->close();
     },
 
-    'reject' => static fn () => handled(
+    'reject' => static fn () => handleDeliveries(
         [static fn () => throw new Reject('a bad card ✗')],
         name: 'scenario-worker',
     ),
 
-    'release' => static fn () => handled([static fn () => throw new Release(), isFirst(...)]),
+    'release' => static fn () => handleDeliveries([static fn () => throw new Release(), isFirst(...)]),
 
-    'overloaded' => static fn () => handled([static fn () => throw new Overloaded(after: 0.05), isFirst(...)]),
+    'overloaded' => static fn () => handleDeliveries([static fn () => throw new Overloaded(after: 0.05), isFirst(...)]),
 
     'chosen_delay' => static function (): void {
-        $saidAt = 0;
-        handled([
-            static function () use (&$saidAt): void {
-                $saidAt = hrtime(true);
+        $retriedAt = 0;
+        handleDeliveries([
+            static function () use (&$retriedAt): void {
+                $retriedAt = hrtime(true);
                 throw new Retry('later', after: 0.3);
             },
-            static function (Record $record) use (&$saidAt): void {
-                isAgain($record, false);
-                expect(hrtime(true) - $saidAt >= 300_000_000, 'it came too early');
+            static function (Record $record) use (&$retriedAt): void {
+                isRedelivered($record, false);
+                expect(hrtime(true) - $retriedAt >= 300_000_000, 'it came too early');
             },
         ]);
     },
@@ -267,7 +267,7 @@ $scenarios = [
             }
             say('did', (string) count($batch));
         };
-        (new Worker(given('SUBSCRIPTION'), $handler))->run();
+        (new Worker(setting('SUBSCRIPTION'), $handler))->run();
     },
 
     // Leases
@@ -278,8 +278,8 @@ $scenarios = [
         equal($held->leaseFor, 3.0);
         $fast = consumer();
         $batch = take($fast);
-        isAgain(one($batch), true);
-        settled($batch);
+        isRedelivered(onlyRecord($batch), true);
+        ackAndCheck($batch);
         $fast->close();
         $result = $held->ack();
         equal([$result->status, $result->stale], [SettleStatus::Stale, [0]]);
@@ -293,7 +293,7 @@ $scenarios = [
         expect($lasts > 50 && $lasts <= 60, "the extended lease lasts $lasts s");
         say('holding');
         waitForGo();
-        settled($batch);
+        ackAndCheck($batch);
         $consumer->close();
     },
 
@@ -310,10 +310,10 @@ $scenarios = [
         $batch = take($consumer);
         say('holding');
         waitForGo();
-        settled($batch);
+        ackAndCheck($batch);
         $batch = take($consumer);
-        isFirst(one($batch));
-        settled($batch);
+        isFirst(onlyRecord($batch));
+        ackAndCheck($batch);
         $consumer->close();
     },
 
@@ -322,7 +322,7 @@ $scenarios = [
     'sidecar_comes_later' => static function (): void {
         $consumer = consumer();
         say('started');
-        settled(take($consumer));
+        ackAndCheck(take($consumer));
         $consumer->close();
     },
 
@@ -333,13 +333,13 @@ $scenarios = [
         waitForGo();
         equal($batch->ack()->status, SettleStatus::Unknown);
         $again = take($consumer);
-        equal(one($again)->id(), one($batch)->id());
-        expect(one($again)->possiblyProcessed, 'it is not known to be possibly processed');
-        settled($again);
+        equal(onlyRecord($again)->id(), onlyRecord($batch)->id());
+        expect(onlyRecord($again)->possiblyProcessed, 'it is not known to be possibly processed');
+        ackAndCheck($again);
         say('again');
         $batch = take($consumer);
-        equal([one($batch)->value, one($batch)->attempt], ['1', 1]);
-        settled($batch);
+        equal([onlyRecord($batch)->value, onlyRecord($batch)->attempt], ['1', 1]);
+        ackAndCheck($batch);
         $consumer->close();
     },
 
@@ -348,11 +348,11 @@ $scenarios = [
         $batch = take($consumer);
         say('holding');
         waitForGo();
-        settled($batch);
+        ackAndCheck($batch);
         say('settled');
         $batch = take($consumer);
-        equal([one($batch)->value, one($batch)->attempt], ['1', 1]);
-        settled($batch);
+        equal([onlyRecord($batch)->value, onlyRecord($batch)->attempt], ['1', 1]);
+        ackAndCheck($batch);
         $consumer->close();
     },
 
@@ -366,9 +366,9 @@ $scenarios = [
             } else {
                 usleep(1_000);
             }
-            say('did', one($batch)->value);
+            say('did', onlyRecord($batch)->value);
         };
-        (new Worker(given('SUBSCRIPTION'), $handler))->run();
+        (new Worker(setting('SUBSCRIPTION'), $handler))->run();
     },
 
     // What travels
@@ -380,18 +380,18 @@ $scenarios = [
     'record_too_large' => static function (): void {
         $consumer = consumer(maxMessageBytes: 1 << 20);
         $batch = take($consumer);
-        equal(one($batch)->value, 'small');
-        settled($batch);
+        equal(onlyRecord($batch)->value, 'small');
+        ackAndCheck($batch);
         $consumer->close();
     },
 
     'publish_and_reply' => static function (): void {
-        $publisher = new Publisher(subscription: given('SUBSCRIPTION'));
+        $publisher = new Publisher(subscription: setting('SUBSCRIPTION'));
         $done = 0;
         $worker = null;
         $handler = static function (Batch $batch) use ($publisher, &$done, &$worker): void {
             foreach ($batch as $record) {
-                $places = $publisher->publishMany(given('REPLY_TOPIC'), [
+                $places = $publisher->publishMany(setting('REPLY_TOPIC'), [
                     new Message("reply $record->value", $record->key, lane: 1),
                     new Message("done $record->value", lane: 1),
                 ]);
@@ -399,11 +399,11 @@ $scenarios = [
                 expect($places[0]->position < $places[1]->position, 'they are not in order');
                 $done++;
             }
-            if ($done === (int) given('RECORDS')) {
+            if ($done === (int) setting('RECORDS')) {
                 $worker->drain();
             }
         };
-        $worker = new Worker(given('SUBSCRIPTION'), $handler);
+        $worker = new Worker(setting('SUBSCRIPTION'), $handler);
         $worker->run();
     },
 
@@ -414,7 +414,7 @@ $scenarios = [
     }),
 
     'two_subscriptions' => static function (): void {
-        $left = array_fill_keys([given('SUBSCRIPTION'), given('OTHER_SUBSCRIPTION')], (int) given('RECORDS'));
+        $left = array_fill_keys([setting('SUBSCRIPTION'), setting('OTHER_SUBSCRIPTION')], (int) setting('RECORDS'));
         $consumers = array_map(static fn (string $name) => new Consumer($name), array_keys($left));
         $consumers = array_combine(array_keys($left), $consumers);
         while (array_sum($left) > 0) {
@@ -427,7 +427,7 @@ $scenarios = [
                     expect(str_starts_with((string) $record->value, "$name "), "$record->value came to $name");
                 }
                 $left[$name] -= count($batch);
-                settled($batch);
+                ackAndCheck($batch);
             }
         }
         foreach ($consumers as $consumer) {
@@ -437,8 +437,8 @@ $scenarios = [
 
     // What is refused
 
-    'unknown_subscription' => static fn () => refused('no-such-subscription', NotFound::class),
-    'version_mismatch' => static fn () => refused(given('SUBSCRIPTION'), Incompatible::class, needsProtocolMinor: 999),
+    'unknown_subscription' => static fn () => expectRefusal('no-such-subscription', NotFound::class),
+    'version_mismatch' => static fn () => expectRefusal(setting('SUBSCRIPTION'), Incompatible::class, needsProtocolMinor: 999),
 ];
 
 $name = $argv[1] ?? '';

@@ -2,27 +2,27 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Kit;
+namespace Offramp\Tests\Support;
 
 use Offramp\Batch;
-use Offramp\Internal\Desk;
+use Offramp\Internal\Settler;
 use Offramp\Internal\Settlement;
 use Offramp\SettleResult;
 use Offramp\SettleStatus;
 use Offramp\V1\Settlement as Message;
 
-/** Keeps what is handed in, as generated code reads it. */
-final class RecordingDesk implements Desk
+/** Records settlements, decoded by generated code. */
+final class RecordingSettler implements Settler
 {
     /** @var list<Message> */
-    public array $said = [];
-    public bool $lives = true;
+    public array $settlements = [];
+    public bool $alive = true;
 
     public function settle(Batch $batch, Settlement $settlement): SettleResult
     {
         $message = new Message();
         $message->mergeFromString($settlement->encode());
-        $this->said[] = $message;
+        $this->settlements[] = $message;
         return new SettleResult(SettleStatus::Settled);
     }
 
@@ -31,8 +31,8 @@ final class RecordingDesk implements Desk
         return $seconds;
     }
 
-    public function lives(Batch $batch): bool
+    public function isAlive(Batch $batch): bool
     {
-        return $this->lives;
+        return $this->alive;
     }
 }

@@ -1,10 +1,10 @@
 <?php
 
 /*
- * A proxy between two unix sockets that loses answers: `php cutter.php LISTEN TARGET [LOG]`.
+ * A proxy between two unix sockets that loses answers: `php cutting_proxy.php LISTEN TARGET [LOG]`.
  *
- * After SIGUSR1 it hands on requests as before, but drops the next answer and closes that connection. At SIGUSR2 it closes
- * all connections. The log tells the first word of each connection: PRI is HTTP/2.
+ * After SIGUSR1 it forwards requests as before, but drops the next answer and closes that connection. On SIGUSR2 it
+ * closes all connections. It logs the first word of each connection: PRI is HTTP/2.
  */
 
 declare(strict_types=1);
@@ -33,7 +33,7 @@ while (true) {
     }
     $read = [$server, ...array_column($pairs, 0)];
     $write = $except = null;
-    // Not for long: a signal may have come just before.
+    // A short timeout: a signal may have arrived just before.
     if (!@stream_select($read, $write, $except, 0, 10_000)) {
         continue;
     }

@@ -2,19 +2,19 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Real;
+namespace Offramp\Tests\Integration;
 
 use Offramp\Exception\Unavailable;
 use Offramp\Publisher;
-use Offramp\Tests\Kit\RealTestCase;
+use Offramp\Tests\Support\SidecarTestCase;
 
-/** How connections are used again, and what happens when they break. */
-final class ChannelTest extends RealTestCase
+/** How connections are reused, and what happens when they break. */
+final class ChannelTest extends SidecarTestCase
 {
     /** @var resource */
-    private $cutter;
+    private $proxy;
     /** @var resource */
-    private $says;
+    private $proxyOutput;
     private string $log;
     private Publisher $publisher;
 
@@ -23,25 +23,25 @@ final class ChannelTest extends RealTestCase
         parent::setUp();
         $listen = self::$sidecar->folder . '/' . substr(md5($this->subscription), 0, 8);
         $this->log = "$listen.log";
-        $command = [PHP_BINARY, dirname(__DIR__) . '/Kit/cutter.php', $listen, self::$sidecar->socket, $this->log];
-        $this->cutter = proc_open($command, [1 => ['pipe', 'w']], $pipes);
-        $this->says = $pipes[1];
-        self::assertSame("ready\n", fgets($this->says));
+        $command = [PHP_BINARY, dirname(__DIR__) . '/Support/cutting_proxy.php', $listen, self::$sidecar->socket, $this->log];
+        $this->proxy = proc_open($command, [1 => ['pipe', 'w']], $pipes);
+        $this->proxyOutput = $pipes[1];
+        self::assertSame("ready\n", fgets($this->proxyOutput));
         $this->publisher = new Publisher(broker: 'local', address: $listen);
     }
 
     protected function tearDown(): void
     {
-        proc_terminate($this->cutter, SIGKILL);
-        proc_close($this->cutter);
+        proc_terminate($this->proxy, SIGKILL);
+        proc_close($this->proxy);
     }
 
-    public function testACallThatTheSidecarMayHaveUnderstoodIsNotSentTwice(): void
+    public function testACallThatTheSidecarMayHaveReadIsNotSentTwice(): void
     {
-        $this->learn();
-        // A new connection must be made, and on that the answer is lost.
-        $this->tell(SIGUSR2);
-        $this->tell(SIGUSR1);
+        $this->loseThreeConnections();
+        // The next call makes a new connection, on which the answer is lost.
+        $this->signal(SIGUSR2);
+        $this->signal(SIGUSR1);
         try {
             self::assertSame(4, $this->send());
             self::fail('the answer was lost');
@@ -51,37 +51,37 @@ final class ChannelTest extends RealTestCase
         self::assertSame(5, $this->send());
     }
 
-    public function testWhatWasLearnedOfThisLibcurlIsKept(): void
+    public function testTheAssumptionAboutThisLibcurlIsKept(): void
     {
-        $this->learn();
+        $this->loseThreeConnections();
         for ($count = 0; $count < 3; $count++) {
-            $this->tell(SIGUSR2);
+            $this->signal(SIGUSR2);
             $this->send();
         }
         self::assertSame(3, $this->misses());
     }
 
-    public function testALibcurlThatWasTakenForAnotherIsKnownAgainAfterOneCall(): void
+    public function testAWrongAssumptionAboutThisLibcurlIsCorrectedAfterOneCall(): void
     {
-        $this->learn();
+        $this->loseThreeConnections();
         try {
             $this->send();
         } catch (Unavailable) {
-            // libcurl 7.88 cannot use a connection again by prior knowledge.
+            // libcurl 7.88 cannot reuse a connection with prior knowledge.
         }
         $first = $this->send();
         self::assertSame([$first + 1, $first + 2, $first + 3], [$this->send(), $this->send(), $this->send()]);
     }
 
-    public function testALibcurlThatHasUsedAConnectionAgainIsNotTakenForAnother(): void
+    public function testALibcurlThatHasReusedAConnectionIsRecognised(): void
     {
         $this->send();
         $this->send();
         if ($this->misses() > 0) {
-            self::markTestSkipped('this libcurl uses connections again by prior knowledge');
+            self::markTestSkipped('this libcurl reuses connections with prior knowledge');
         }
         for ($count = 0; $count < 4; $count++) {
-            $this->tell(SIGUSR2);
+            $this->signal(SIGUSR2);
             $this->send();
         }
         $connections = count($this->connections());
@@ -90,12 +90,12 @@ final class ChannelTest extends RealTestCase
         self::assertCount($connections, $this->connections());
     }
 
-    /** Let three calls in a row find that there is no connection to use again. */
-    private function learn(): void
+    /** Makes three calls in a row that find no connection to reuse. */
+    private function loseThreeConnections(): void
     {
         for ($count = 0; $count < 4; $count++) {
             if ($count > 0) {
-                $this->tell(SIGUSR2);
+                $this->signal(SIGUSR2);
             }
             self::assertSame($count, $this->send());
         }
@@ -107,13 +107,13 @@ final class ChannelTest extends RealTestCase
         return $this->publisher->publish($this->subscription, 'x', lane: 0)->position;
     }
 
-    private function tell(int $signal): void
+    private function signal(int $signal): void
     {
-        posix_kill(proc_get_status($this->cutter)['pid'], $signal);
-        self::assertSame("ready\n", fgets($this->says));
+        posix_kill(proc_get_status($this->proxy)['pid'], $signal);
+        self::assertSame("ready\n", fgets($this->proxyOutput));
     }
 
-    /** Connections on which no HTTP/2 was spoken. */
+    /** Connections that did not begin with HTTP/2. */
     private function misses(): int
     {
         return count(array_diff($this->connections(), ['PRI']));

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Real;
+namespace Offramp\Tests\Integration;
 
 use Offramp\Exception\InvalidRequest;
 use Offramp\Exception\NotFound;
@@ -10,9 +10,9 @@ use Offramp\Exception\Unavailable;
 use Offramp\Header;
 use Offramp\Message;
 use Offramp\Publisher;
-use Offramp\Tests\Kit\RealTestCase;
+use Offramp\Tests\Support\SidecarTestCase;
 
-final class PublisherTest extends RealTestCase
+final class PublisherTest extends SidecarTestCase
 {
     public function testHeadersAreGivenByNameOrAsObjects(): void
     {

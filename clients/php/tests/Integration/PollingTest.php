@@ -2,17 +2,17 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Real;
+namespace Offramp\Tests\Integration;
 
 use Offramp\Batch;
-use Offramp\Tests\Kit\Logger;
-use Offramp\Tests\Kit\RealTestCase;
-use Offramp\Tests\Kit\Sidecar;
+use Offramp\Tests\Support\Logger;
+use Offramp\Tests\Support\SidecarTestCase;
+use Offramp\Tests\Support\Sidecar;
 
-/** A consumer that asks again and again, and never waits. */
-final class PollingTest extends RealTestCase
+/** A consumer that polls and never waits. */
+final class PollingTest extends SidecarTestCase
 {
-    public function testOneWhoPollsWithoutWaitingGetsBatches(): void
+    public function testPollingWithoutWaitingReturnsBatches(): void
     {
         $this->publish('1');
         $consumer = $this->consumer();
@@ -21,7 +21,7 @@ final class PollingTest extends RealTestCase
         self::assertNull($consumer->take(0));
     }
 
-    public function testAMissingSidecarIsLookedForAlsoByOneWhoDoesNotWait(): void
+    public function testPollingWithoutWaitingConnectsAndReportsAMissingSidecar(): void
     {
         $logger = new Logger();
         $consumer = $this->consumer(address: '/no/such/socket', logger: $logger);

@@ -2,15 +2,15 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Real;
+namespace Offramp\Tests\Integration;
 
 use Offramp\Batch;
 use Offramp\Options;
-use Offramp\Tests\Kit\Logger;
-use Offramp\Tests\Kit\RealTestCase;
+use Offramp\Tests\Support\Logger;
+use Offramp\Tests\Support\SidecarTestCase;
 use Offramp\Worker;
 
-final class WorkerTest extends RealTestCase
+final class WorkerTest extends SidecarTestCase
 {
     public function testABatchWhoseHandlerDidNotRunIsNotAcked(): void
     {
@@ -20,11 +20,11 @@ final class WorkerTest extends RealTestCase
             yield $batch;
         };
         (new Worker($this->subscription, $handler, new Options(logger: $logger), maxBatches: 1))->run();
-        $this->counts(nacked: 1, acked: 0);
+        $this->awaitCounters(nacked: 1, acked: 0);
         self::assertStringContainsString('a handler must not yield', $logger->lines[1]);
     }
 
-    public function testWhatIsDoneIsSettledWhileTheTokenFileIsEmpty(): void
+    public function testBatchesAreSettledWhileTheTokenFileIsEmpty(): void
     {
         $file = self::$sidecar->folder . '/token';
         file_put_contents($file, 'secret');
@@ -37,7 +37,7 @@ final class WorkerTest extends RealTestCase
         };
         $options = new Options(tokenFile: $file, logger: $logger);
         (new Worker($this->subscription, $handler, $options, maxBatches: 3))->run();
-        $this->counts(acked: 3, abandoned: 0, redelivered: 0);
+        $this->awaitCounters(acked: 3, abandoned: 0, redelivered: 0);
         self::assertSame(['1', '2', '3'], $seen);
         self::assertCount(1, preg_grep('/^warning: tokenFile/', $logger->lines));
     }

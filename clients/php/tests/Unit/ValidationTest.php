@@ -2,25 +2,25 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Pure;
+namespace Offramp\Tests\Unit;
 
 use Offramp\Consumer;
 use Offramp\Grpc\Address;
-use Offramp\Grpc\Broken;
+use Offramp\Grpc\ConnectionFailed;
 use Offramp\Internal\Utf8;
-use Offramp\Internal\Verdict;
+use Offramp\Internal\Outcome;
 use Offramp\Options;
 use Offramp\Publisher;
 use Offramp\Reject;
-use Offramp\V1\Outcome;
+use Offramp\V1\Outcome as WireOutcome;
 use Offramp\Worker;
 use PHPUnit\Framework\TestCase;
 
-/** Addresses, options and reasons: what is taken, and what is said about the rest. */
-final class WordsTest extends TestCase
+/** Addresses, options and reasons: which are valid, and the errors for the others. */
+final class ValidationTest extends TestCase
 {
     /** @dataProvider addresses */
-    public function testAnAddressIsUnderstood(string $text, string $path, string $url): void
+    public function testAnAddressIsParsed(string $text, string $path, string $url): void
     {
         $address = Address::of($text);
         self::assertSame([$path, $url], [$address->path, $address->url]);
@@ -38,7 +38,7 @@ final class WordsTest extends TestCase
     }
 
     /** @dataProvider wrongAddresses */
-    public function testAnAddressThatIsNoneIsNamed(string $text): void
+    public function testAnInvalidAddressIsNamed(string $text): void
     {
         $this->expectException(\InvalidArgumentException::class);
         $this->expectExceptionMessage($text);
@@ -54,7 +54,7 @@ final class WordsTest extends TestCase
         yield ['host:port'];
     }
 
-    public function testTheEnvironmentSaysWhereTheSidecarIs(): void
+    public function testTheAddressMayComeFromTheEnvironment(): void
     {
         putenv('OFFRAMP_ADDRESS=/from/environment');
         try {
@@ -66,19 +66,19 @@ final class WordsTest extends TestCase
         self::assertSame('/run/offramp/offramp.sock', Address::of(null)->path);
     }
 
-    public function testWhyNobodyAnswersIsOneSentenceThatSaysWhatToDo(): void
+    public function testAConnectionErrorIsOneSentenceThatSaysWhatToDo(): void
     {
-        $refused = new Broken('refused', unsent: true);
+        $refused = new ConnectionFailed('refused', unsent: true);
         self::assertStringContainsString('no socket at /none: start the sidecar', Address::of('/none')->explain($refused));
         self::assertStringContainsString('is not a socket', Address::of(__FILE__)->explain($refused));
         self::assertStringContainsString('at [::1]:1 (refused): start', Address::of('[::1]:1')->explain($refused));
-        $reset = new Broken('reset');
+        $reset = new ConnectionFailed('reset');
         self::assertStringContainsString('at 127.0.0.1:1 broke (reset)', Address::of('127.0.0.1:1')->explain($reset));
         self::assertStringContainsString('there is no socket at /none', Address::of('/none')->explain($reset));
     }
 
     /** @dataProvider wrongOptions */
-    public function testAnOptionThatMakesNoSenseIsNamed(string $name, \Closure $use): void
+    public function testAnInvalidOptionIsNamed(string $name, \Closure $use): void
     {
         $this->expectException(\InvalidArgumentException::class);
         $this->expectExceptionMessage($name);
@@ -102,14 +102,14 @@ final class WordsTest extends TestCase
 
     public function testAReasonIsTheExceptionAndItsMessage(): void
     {
-        self::assertSame('RuntimeException: no', Verdict::ofThrown(new \RuntimeException('no'))->reason);
-        self::assertSame('LogicException', Verdict::ofThrown(new \LogicException())->reason);
-        $verdict = Verdict::ofThrown(new Reject('bad'));
-        self::assertSame([Outcome::OUTCOME_REJECT, 'bad'], [$verdict->outcome, $verdict->reason]);
+        self::assertSame('RuntimeException: no', Outcome::fromException(new \RuntimeException('no'))->reason);
+        self::assertSame('LogicException', Outcome::fromException(new \LogicException())->reason);
+        $outcome = Outcome::fromException(new Reject('bad'));
+        self::assertSame([WireOutcome::OUTCOME_REJECT, 'bad'], [$outcome->kind, $outcome->reason]);
     }
 
     /** @dataProvider texts */
-    public function testAReasonIsTextOfAtMostSoManyBytes(string $text, int $most, string $clean): void
+    public function testAReasonIsValidTextOfLimitedLength(string $text, int $most, string $clean): void
     {
         self::assertSame($clean, Utf8::clean($text, $most));
     }

@@ -1,5 +1,6 @@
-"""A proxy between two unix sockets that answers the first calls of Fetch itself, each with a status, unless that is OK:
-`python -m tests.clients.php.failing LISTEN TARGET STATUS...`. One with a plus, as ABORTED+, is given for ever."""
+"""A proxy between two unix sockets that answers the first calls of Fetch itself with these statuses, except for OK:
+`python -m tests.clients.php.failing_proxy LISTEN TARGET STATUS...`. One with a plus, as ABORTED+, is repeated for ever.
+"""
 
 import asyncio
 import sys

@@ -2,14 +2,14 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Real;
+namespace Offramp\Tests\Integration;
 
 use Offramp\Publisher;
-use Offramp\Tests\Kit\RealTestCase;
-use Offramp\Tests\Kit\Sidecar;
+use Offramp\Tests\Support\SidecarTestCase;
+use Offramp\Tests\Support\Sidecar;
 
-/** bin/offramp-worker as a process. Its handlers write lines into a file, so that tests see who did what. */
-final class WorkerCommandTest extends RealTestCase
+/** bin/offramp-worker as a process. Its handlers write lines to a file, so that tests see which process did what. */
+final class WorkerCommandTest extends SidecarTestCase
 {
     /** what a handler does in most tests */
     private const NOTE = 'note("did {$batch[0]->value}");';
@@ -32,12 +32,12 @@ final class WorkerCommandTest extends RealTestCase
         $this->start(self::NOTE . 'usleep(20_000);', '--processes', '3');
         Sidecar::eventually(fn () => count($this->status()->getSessions()) === 3, 'all are connected');
         $this->publishNumbers(60);
-        $this->counts(acked: 60);
+        $this->awaitCounters(acked: 60);
         self::assertCount(3, array_unique(array_column($this->notes(), 0)));
         self::assertSame(0, $this->stop(SIGTERM));
     }
 
-    public function testAProcessThatIsKilledIsReplacedAndItsBatchComesAgain(): void
+    public function testAProcessThatIsKilledIsReplacedAndItsBatchIsRedelivered(): void
     {
         $this->start(self::NOTE . 'if ($batch[0]->attempt === 1) { sleep(60); }', '--processes=2');
         $this->publish('1');
@@ -45,35 +45,35 @@ final class WorkerCommandTest extends RealTestCase
         posix_kill((int) $pid, SIGKILL);
         $notes = $this->awaitNotes(2);
         self::assertNotSame($pid, $notes[1][0]);
-        $this->counts(acked: 1, abandoned: 1);
+        $this->awaitCounters(acked: 1, abandoned: 1);
         Sidecar::eventually(fn () => count($this->workers()) === 2, 'there are two again');
         self::assertStringContainsString("worker $pid ended by signal 9; starting another", $this->errors());
     }
 
-    public function testAProcessIsRecycledAfterSoManyBatches(): void
+    public function testAProcessIsRestartedAfterItsMostBatches(): void
     {
         $this->start(self::NOTE, '--max-batches', '3');
         $this->publishNumbers(9);
-        $this->counts(acked: 9, abandoned: 0);
+        $this->awaitCounters(acked: 9, abandoned: 0);
         $counts = array_count_values(array_column($this->notes(), 0));
         self::assertSame([3, 3, 3], array_values($counts));
         self::assertStringNotContainsString('ended', $this->errors());
     }
 
-    public function testAProcessIsRecycledAboveAMemoryLimit(): void
+    public function testAProcessIsRestartedAboveItsMemoryLimit(): void
     {
         $this->start(self::NOTE . 'static $kept = []; $kept[] = str_repeat("x", 40 << 20);', '--memory-limit', '64M');
         $this->publishNumbers(4);
-        $this->counts(acked: 4, abandoned: 0);
+        $this->awaitCounters(acked: 4, abandoned: 0);
         self::assertSame([2, 2], array_values(array_count_values(array_column($this->notes(), 0))));
     }
 
-    public function testASignalLetsAllFinishWhatTheyHaveInHand(): void
+    public function testASignalLetsAllFinishTheirBatches(): void
     {
         $this->start('note("began"); while (!is_file("GO")) { usleep(10_000); } note("ended");', '--processes', '3');
         $this->publishNumbers(10);
         $this->awaitNotes(3);
-        // Whoever stops a group of processes tells each of them; nobody must end for having heard it twice.
+        // Stopping a process group signals each process; a worker must not be killed by a second SIGTERM.
         foreach ([...$this->workers(), proc_get_status($this->process)['pid']] as $pid) {
             posix_kill($pid, SIGTERM);
             posix_kill($pid, $pid === proc_get_status($this->process)['pid'] ? 0 : SIGTERM);
@@ -82,7 +82,7 @@ final class WorkerCommandTest extends RealTestCase
         self::assertSame(0, $this->awaitEnd());
         $words = array_count_values(array_column($this->notes(), 1));
         self::assertSame($words['began'], $words['ended']);
-        $this->counts(acked: $words['ended'], abandoned: 0, nacked: 0);
+        $this->awaitCounters(acked: $words['ended'], abandoned: 0, nacked: 0);
     }
 
     public function testASecondSignalKills(): void
@@ -93,7 +93,7 @@ final class WorkerCommandTest extends RealTestCase
         posix_kill(proc_get_status($this->process)['pid'], SIGINT);
         posix_kill(proc_get_status($this->process)['pid'], SIGTERM);
         self::assertSame(0, $this->awaitEnd());
-        $this->counts(abandoned: 1);
+        $this->awaitCounters(abandoned: 1);
     }
 
     public function testHandlersThatDoNotEndInTimeAreKilled(): void
@@ -102,7 +102,7 @@ final class WorkerCommandTest extends RealTestCase
         $this->publish('1');
         $this->awaitNotes(1);
         self::assertSame(0, $this->stop(SIGTERM));
-        $this->counts(abandoned: 1);
+        $this->awaitCounters(abandoned: 1);
     }
 
     public function testAHangupLoadsTheCodeAgain(): void
@@ -141,12 +141,12 @@ final class WorkerCommandTest extends RealTestCase
         $words = 'tokenFile: token: that is not a token';
         Sidecar::eventually(fn () => str_contains($this->errors(), $words), 'it is said');
         file_put_contents($this->folder() . '/token', 'secret');
-        $this->counts(acked: 2, abandoned: 0);
+        $this->awaitCounters(acked: 2, abandoned: 0);
     }
 
     public function testASidecarThatDoesNotAnswerDoesNotHoldWorkersThatAreToStop(): void
     {
-        // One has a batch in hand, one says so before it ends, and one waits for a batch.
+        // One holds a batch, one flushes its batch before it ends, and one waits for a batch.
         $flush = 'if ($batch[0]->value === "2") { $batch[0]->ack(); $batch->flush(); }';
         $this->start(self::NOTE . "while (!is_file('GO')) { usleep(10_000); } $flush", '--processes', '3');
         $this->publish('1', '2');
@@ -175,10 +175,10 @@ final class WorkerCommandTest extends RealTestCase
         foreach ($workers as $pid) {
             Sidecar::eventually(static fn () => !posix_kill($pid, 0) || self::isZombie($pid), "worker $pid ends");
         }
-        $this->counts(acked: 1, abandoned: 0);
+        $this->awaitCounters(acked: 1, abandoned: 0);
     }
 
-    public function testARefusalEndsAll(): void
+    public function testARefusalEndsAllProcesses(): void
     {
         $this->start(self::NOTE, '--processes', '3', '--subscription', 'no-such-thing');
         self::assertSame(1, $this->awaitEnd());
@@ -193,7 +193,7 @@ final class WorkerCommandTest extends RealTestCase
         $this->write('', $body);
         $this->launch([]);
         $this->publish('1');
-        $this->counts(acked: 1);
+        $this->awaitCounters(acked: 1);
     }
 
     /** @dataProvider mistakes */

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Kit;
+namespace Offramp\Tests\Support;
 
 use Offramp\Batch;
 use Offramp\Consumer;
@@ -15,8 +15,8 @@ use Offramp\Grpc\Address;
 use Offramp\Grpc\Channel;
 use PHPUnit\Framework\TestCase;
 
-/** Tests with a real sidecar, one for each class; a test takes the subscription that is named after it. */
-abstract class RealTestCase extends TestCase
+/** Tests with a real sidecar, one for each class; each test has a subscription that is named after it. */
+abstract class SidecarTestCase extends TestCase
 {
     protected static Sidecar $sidecar;
     protected string $subscription;
@@ -57,8 +57,8 @@ abstract class RealTestCase extends TestCase
         }
     }
 
-    /** Publish, and wait until the sidecar has all of it at hand, so that one call can bring several batches. */
-    protected function stock(string ...$values): void
+    /** Publishes, and waits until the sidecar has fetched everything, so that one call can return several batches. */
+    protected function publishAndBuffer(string ...$values): void
     {
         $this->publish(...$values);
         Sidecar::eventually(
@@ -69,8 +69,8 @@ abstract class RealTestCase extends TestCase
 
     protected function take(Consumer $consumer): Batch
     {
-        $batch = $consumer->take(Sidecar::PATIENCE);
-        self::assertNotNull($batch, 'no batch came');
+        $batch = $consumer->take(Sidecar::TIMEOUT);
+        self::assertNotNull($batch, 'no batch arrived');
         return $batch;
     }
 
@@ -83,8 +83,8 @@ abstract class RealTestCase extends TestCase
         return $response->getStatus()->getSubscriptions()[0];
     }
 
-    /** The counters come to these values. */
-    protected function counts(int ...$expected): void
+    /** Waits until the sidecar's counters have these values. */
+    protected function awaitCounters(int ...$expected): void
     {
         $seen = [];
         Sidecar::eventually(

@@ -6,63 +6,66 @@ namespace Offramp\Internal;
 
 use Offramp\Protocol;
 use Offramp\SettleAs;
-use Offramp\V1\Outcome;
+use Offramp\V1\Outcome as WireOutcome;
 
 /**
- * An outcome and what goes with it.
+ * What a settlement says about a record: ack, nack, and so on, with reason and delay.
  *
  * @internal
  */
-final class Verdict
+final class Outcome
 {
     /** seconds: a century */
     private const LONGEST = 100 * 366 * 86_400.0;
 
     private function __construct(
-        public readonly int $outcome,
+        public readonly int $kind,
         public readonly string $reason = '',
         public readonly ?int $retryAfterMs = null,
     ) {
     }
 
-    /** @throws \InvalidArgumentException for a time that nobody can wait */
-    public static function of(int $outcome, string|\Throwable $reason = '', ?float $after = null): self
+    /**
+     * @param int $kind a constant of `Offramp\V1\Outcome`
+     * @throws \InvalidArgumentException for a delay that is negative or too long
+     */
+    public static function of(int $kind, string|\Throwable $reason = '', ?float $after = null): self
     {
         if ($after !== null && !($after >= 0 && $after < self::LONGEST)) {
             throw new \InvalidArgumentException(
                 "after: $after seconds is not a time to wait; it must be 0 or more, and under a century"
             );
         }
-        return new self($outcome, self::text($reason), $after === null ? null : (int) round($after * 1_000));
+        return new self($kind, self::text($reason), $after === null ? null : (int) round($after * 1_000));
     }
 
     public static function ack(): self
     {
-        static $ack = new self(Outcome::OUTCOME_ACK);
+        static $ack = new self(WireOutcome::OUTCOME_ACK);
         return $ack;
     }
 
     public static function release(): self
     {
-        static $release = new self(Outcome::OUTCOME_RELEASE);
+        static $release = new self(WireOutcome::OUTCOME_RELEASE);
         return $release;
     }
 
-    /** What a handler's exception says of its batch. */
-    public static function ofThrown(\Throwable $error): self
+    /** The outcome of a batch whose handler has thrown. */
+    public static function fromException(\Throwable $error): self
     {
-        return $error instanceof SettleAs ? $error->verdict() : self::of(Outcome::OUTCOME_NACK, $error);
+        return $error instanceof SettleAs ? $error->outcome() : self::of(WireOutcome::OUTCOME_NACK, $error);
     }
 
     public function equals(self $other): bool
     {
         return $this === $other
-            || ($this->outcome === $other->outcome
+            || ($this->kind === $other->kind
                 && $this->reason === $other->reason
                 && $this->retryAfterMs === $other->retryAfterMs);
     }
 
-    /** A reason as it travels: an exception with its name, no more than is kept of it, and nothing but UTF-8. */
+    /** A reason as it is sent: an exception with its class, cut to what the sidecar keeps, valid UTF-8. */
     private static function text(string|\Throwable $reason): string
     {
         if ($reason instanceof \Throwable) {

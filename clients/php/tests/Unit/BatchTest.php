@@ -2,35 +2,35 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Pure;
+namespace Offramp\Tests\Unit;
 
 use Offramp\Batch;
 use Offramp\Exception\AlreadySettled;
 use Offramp\Internal\Settlement;
-use Offramp\Internal\Verdict;
-use Offramp\Tests\Kit\RecordingDesk;
+use Offramp\Internal\Outcome;
+use Offramp\Tests\Support\RecordingSettler;
 use Offramp\V1\Batch as WireBatch;
-use Offramp\V1\Outcome;
+use Offramp\V1\Outcome as WireOutcome;
 use Offramp\V1\Record;
 use Offramp\V1\Settlement as Message;
 use PHPUnit\Framework\TestCase;
 
 final class BatchTest extends TestCase
 {
-    private RecordingDesk $desk;
+    private RecordingSettler $settler;
 
     protected function setUp(): void
     {
-        $this->desk = new RecordingDesk();
+        $this->settler = new RecordingSettler();
     }
 
     public function testAnAckHasNoParts(): void
     {
         $this->batch(3)->ack();
-        self::assertSame(['ack', []], $this->said());
+        self::assertSame(['ack', []], $this->lastSettlement());
     }
 
-    public function testNeighboursWithTheSameVerdictShareOnePart(): void
+    public function testConsecutiveRecordsWithTheSameOutcomeShareOnePart(): void
     {
         $batch = $this->batch(10);
         foreach ([7, 1, 2, 8] as $index) {
@@ -41,7 +41,7 @@ final class BatchTest extends TestCase
         $batch->ack();
         self::assertSame(
             ['ack', [[1, 2, 'nack', 'busy', 1_500], [3, 1, 'nack', 'other', null], [7, 2, 'nack', 'busy', 1_500]]],
-            $this->said(),
+            $this->lastSettlement(),
         );
     }
 
@@ -51,31 +51,31 @@ final class BatchTest extends TestCase
         $batch[0]->reject('bad');
         $batch[0]->ack();
         $batch->ack();
-        self::assertSame(['ack', []], $this->said());
+        self::assertSame(['ack', []], $this->lastSettlement());
     }
 
-    public function testWhatIsFlushedIsNotSaidAgain(): void
+    public function testFlushedRecordsAreNotSettledAgain(): void
     {
         $batch = $this->batch(5);
         $batch[0]->ack();
         $batch[3]->reject('bad');
         $batch->flush();
-        self::assertSame(['partial', [[0, 1, 'ack', '', null], [3, 1, 'reject', 'bad', null]]], $this->said());
+        self::assertSame(['partial', [[0, 1, 'ack', '', null], [3, 1, 'reject', 'bad', null]]], $this->lastSettlement());
         self::assertNull($batch->flush());
         $batch[4]->release();
         $batch->nack('late');
-        self::assertSame(['partial', [[1, 2, 'nack', 'late', null], [4, 1, 'release', '', null]]], $this->said());
+        self::assertSame(['partial', [[1, 2, 'nack', 'late', null], [4, 1, 'release', '', null]]], $this->lastSettlement());
         self::assertTrue($batch->isSettled());
     }
 
-    public function testABatchThatWasFlushedToTheLastRecordNeedsNoMoreWords(): void
+    public function testABatchWhoseRecordsAreAllFlushedNeedsNoFurtherSettlement(): void
     {
         $batch = $this->batch(1);
         $batch[0]->ack();
         $batch->flush();
         self::assertTrue($batch->isSettled());
         self::assertTrue($batch->ack()->isSettled());
-        self::assertCount(1, $this->desk->said);
+        self::assertCount(1, $this->settler->settlements);
     }
 
     public function testABatchIsSettledOnce(): void
@@ -107,53 +107,53 @@ final class BatchTest extends TestCase
     {
         $batch = $this->batch(1);
         self::assertFalse($batch->isLost());
-        $this->desk->lives = false;
+        $this->settler->alive = false;
         self::assertTrue($batch->isLost());
-        $this->desk->lives = true;
+        $this->settler->alive = true;
         $batch->revoke();
         self::assertTrue($batch->isLost());
     }
 
-    public function testAnOutcomeTravelsWithItsReasonAndItsTime(): void
+    public function testASettlementHasItsReasonAndItsDelay(): void
     {
         $this->batch(2)->nack(str_repeat('long ', 100), after: 0.0);
-        $said = end($this->desk->said);
+        $said = end($this->settler->settlements);
         self::assertSame('lease', $said->getLease());
         self::assertSame(str_repeat('long ', 100), $said->getReason());
         self::assertTrue($said->hasRetryAfterMs());
         self::assertEquals(0, $said->getRetryAfterMs());
         $this->batch(2)->overloaded(after: 100_000.0);
-        self::assertEquals(100_000_000, end($this->desk->said)->getRetryAfterMs());
+        self::assertEquals(100_000_000, end($this->settler->settlements)->getRetryAfterMs());
         $this->batch(2)->release();
-        self::assertFalse(end($this->desk->said)->hasRetryAfterMs());
+        self::assertFalse(end($this->settler->settlements)->hasRetryAfterMs());
     }
 
-    public function testATimeThatNobodyCanWaitIsRefused(): void
+    public function testANegativeDelayIsRefused(): void
     {
         $this->expectExceptionMessage('after: -1 seconds');
         $this->batch(1)->nack('x', after: -1);
     }
 
-    public function testAnExtensionIsMoreThanNothing(): void
+    public function testAnExtensionMustBeMoreThanZero(): void
     {
         $this->expectException(\InvalidArgumentException::class);
         $this->batch(1)->extend(0);
     }
 
-    public function testRecordsHaveTheirPlace(): void
+    public function testRecordsHaveTheirIdAndTimestamp(): void
     {
         $record = $this->batch(3)[2];
         self::assertSame(['orders/4/102', 2, 'v2'], [$record->id(), $record->index, $record->value]);
         self::assertSame('2023-11-14T22:13:20.123+00:00', $record->timestamp()?->format('Y-m-d\TH:i:s.vP'));
     }
 
-    public function testASettlementThatIsTooLargeTravelsInPieces(): void
+    public function testASettlementThatIsTooLargeIsSentInPieces(): void
     {
         $marks = [];
         foreach (range(0, 99, 2) as $index) {
-            $marks[$index] = Verdict::of(Outcome::OUTCOME_NACK, "$index " . str_repeat('x', 200), 1.0);
+            $marks[$index] = Outcome::of(WireOutcome::OUTCOME_NACK, "$index " . str_repeat('x', 200), 1.0);
         }
-        $whole = Settlement::whole('lease', Verdict::of(Outcome::OUTCOME_REJECT, 'rest'), $marks);
+        $whole = Settlement::whole('lease', Outcome::of(WireOutcome::OUTCOME_REJECT, 'rest'), $marks);
         self::assertSame([$whole], $whole->pieces(100, 100_000));
         $pieces = $whole->pieces(100, 2_000);
         self::assertGreaterThan(5, count($pieces));
@@ -170,8 +170,8 @@ final class BatchTest extends TestCase
             }
         }
         self::assertSame(range(0, 99), array_keys($covered));
-        self::assertSame([Outcome::OUTCOME_NACK, 42], $covered[42]);
-        self::assertSame(Outcome::OUTCOME_REJECT, $covered[43][0]);
+        self::assertSame([WireOutcome::OUTCOME_NACK, 42], $covered[42]);
+        self::assertSame(WireOutcome::OUTCOME_REJECT, $covered[43][0]);
     }
 
     private function batch(int $count): Batch
@@ -183,15 +183,15 @@ final class BatchTest extends TestCase
             ]);
         }
         $message = new WireBatch(['lease' => 'lease', 'topic' => 'orders', 'records' => $records]);
-        return new Batch($message->serializeToString(), $this->desk);
+        return new Batch($message->serializeToString(), $this->settler);
     }
 
     /** @return array{string, list<array{int, int, string, string, int|null}>} the last settlement */
-    private function said(): array
+    private function lastSettlement(): array
     {
-        $name = static fn (int $outcome) => strtolower(substr(Outcome::name($outcome), strlen('OUTCOME_')));
+        $name = static fn (int $outcome) => strtolower(substr(WireOutcome::name($outcome), strlen('OUTCOME_')));
         /** @var Message $last */
-        $last = end($this->desk->said);
+        $last = end($this->settler->settlements);
         $parts = [];
         foreach ($last->getParts() as $part) {
             $after = $part->hasRetryAfterMs() ? (int) $part->getRetryAfterMs() : null;

@@ -28,8 +28,8 @@ namespace Psr\Log {
     }
 }
 
-namespace Offramp\Tests\Kit {
-    /** Keeps what is logged. */
+namespace Offramp\Tests\Support {
+    /** Records what is logged. */
     final class Logger implements \Psr\Log\LoggerInterface
     {
         /** @var list<string> */

@@ -2,19 +2,19 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Real;
+namespace Offramp\Tests\Integration;
 
 use Offramp\Batch;
 use Offramp\Exception\Forbidden;
 use Offramp\Exception\Unavailable;
 use Offramp\Options;
-use Offramp\Tests\Kit\Logger;
-use Offramp\Tests\Kit\RealTestCase;
-use Offramp\Tests\Kit\Sidecar;
+use Offramp\Tests\Support\Logger;
+use Offramp\Tests\Support\SidecarTestCase;
+use Offramp\Tests\Support\Sidecar;
 use Offramp\Worker;
 
-/** A sidecar that answers with a status that may pass. */
-final class TroubleTest extends RealTestCase
+/** A sidecar that answers with transient error statuses. */
+final class ErrorStatusTest extends SidecarTestCase
 {
     /** @var resource|null */
     private $proxy = null;
@@ -27,7 +27,7 @@ final class TroubleTest extends RealTestCase
         }
     }
 
-    public function testAWorkerOutlivesWhatMayPass(): void
+    public function testAWorkerOutlivesTransientErrors(): void
     {
         $address = $this->failing('RESOURCE_EXHAUSTED', 'INTERNAL', 'UNKNOWN');
         $this->publish('1', '2');
@@ -35,13 +35,13 @@ final class TroubleTest extends RealTestCase
         $handler = static function (Batch $batch): void {
         };
         (new Worker($this->subscription, $handler, new Options($address, logger: $logger), maxBatches: 2))->run();
-        $this->counts(acked: 2, redelivered: 0, abandoned: 0);
-        $complaints = preg_grep('/^warning/', $logger->lines);
-        self::assertCount(1, $complaints);
-        self::assertStringContainsString('as the test says', (string) current($complaints));
+        $this->awaitCounters(acked: 2, redelivered: 0, abandoned: 0);
+        $warnings = preg_grep('/^warning/', $logger->lines);
+        self::assertCount(1, $warnings);
+        self::assertStringContainsString('as the test says', (string) current($warnings));
     }
 
-    public function testWhatIsInHandStaysThereMeanwhile(): void
+    public function testBatchesInHandStayLeasedMeanwhile(): void
     {
         $this->publish('1', '2');
         $consumer = $this->consumer(address: $this->failing('OK', 'INTERNAL'), logger: new Logger());
@@ -52,7 +52,7 @@ final class TroubleTest extends RealTestCase
         self::assertTrue($other->ack()->isSettled());
     }
 
-    public function testWhatDoesNotPassIsWaitedForNoLongerThanPatienceLasts(): void
+    public function testALastingErrorIsRetriedForTheOptionPatience(): void
     {
         $consumer = $this->consumer(
             address: $this->failing(...array_fill(0, 1_000, 'INTERNAL')),
@@ -64,7 +64,7 @@ final class TroubleTest extends RealTestCase
         $consumer->take();
     }
 
-    public function testWhatDoesNotPassIsWaitedForNoLongerThanTheCallLasts(): void
+    public function testALastingErrorIsRetriedForTheTimeoutOfTheCall(): void
     {
         $consumer = $this->consumer(
             address: $this->failing(...array_fill(0, 1_000, 'INTERNAL')),
@@ -74,7 +74,7 @@ final class TroubleTest extends RealTestCase
         self::assertTrue($consumer->isConnected());
     }
 
-    public function testATokenThatIsRefusedWhileItsFileIsEmptyMayPass(): void
+    public function testATokenThatIsRefusedWhileItsFileIsEmptyIsRetried(): void
     {
         $file = self::$sidecar->folder . '/token';
         file_put_contents($file, 'secret');
@@ -83,11 +83,11 @@ final class TroubleTest extends RealTestCase
         $handler = static fn (Batch $batch) => file_put_contents($file, '');
         $options = new Options($this->failing('OK', 'UNAUTHENTICATED'), tokenFile: $file, logger: $logger);
         (new Worker($this->subscription, $handler, $options, maxBatches: 2))->run();
-        $this->counts(acked: 2, redelivered: 0, abandoned: 0);
+        $this->awaitCounters(acked: 2, redelivered: 0, abandoned: 0);
         self::assertCount(1, preg_grep('/refused the token that it had before/', $logger->lines));
     }
 
-    public function testATokenThatIsRefusedAndWasReadFromItsFileDoesNotPass(): void
+    public function testATokenThatIsRefusedAndCurrentIsNotRetried(): void
     {
         $file = self::$sidecar->folder . '/token';
         file_put_contents($file, 'secret');
@@ -96,7 +96,7 @@ final class TroubleTest extends RealTestCase
         $consumer->take();
     }
 
-    public function testASidecarThatAnswersWithTroubleForEverDoesNotHoldAWorkerThatIsToStop(): void
+    public function testASidecarWithALastingErrorDoesNotHoldUpAStoppingWorker(): void
     {
         $handler = static function (Batch $batch): void {
         };
@@ -121,7 +121,7 @@ final class TroubleTest extends RealTestCase
     private function failing(string ...$statuses): string
     {
         $listen = self::$sidecar->folder . '/' . substr(md5($this->subscription), 0, 8);
-        $command = [Sidecar::python(), '-m', 'tests.clients.php.failing', $listen, self::$sidecar->socket, ...$statuses];
+        $command = [Sidecar::python(), '-m', 'tests.clients.php.failing_proxy', $listen, self::$sidecar->socket, ...$statuses];
         $this->proxy = proc_open($command, [1 => ['pipe', 'w']], $pipes, Sidecar::ROOT);
         self::assertSame("ready\n", fgets($pipes[1]));
         return $listen;

@@ -2,11 +2,11 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Pure;
+namespace Offramp\Tests\Unit;
 
 use Offramp\Batch;
 use Offramp\Internal\Wire;
-use Offramp\Tests\Kit\RecordingDesk;
+use Offramp\Tests\Support\RecordingSettler;
 use Offramp\V1\Batch as WireBatch;
 use Offramp\V1\Credit;
 use Offramp\V1\FetchRequest;
@@ -19,15 +19,15 @@ use Offramp\V1\Settlement;
 use Offramp\V1\SettleResult;
 use PHPUnit\Framework\TestCase;
 
-/** What is read by hand is what generated code has written. */
+/** `Wire` and generated code agree. */
 final class WireTest extends TestCase
 {
-    public function testRandomBatchesAreReadAsTheyWereWritten(): void
+    public function testRandomBatchesAreDecodedAsTheyWereEncoded(): void
     {
         mt_srand(7);
         for ($round = 0; $round < 60; $round++) {
             $message = $this->randomBatch();
-            $batch = new Batch($message->serializeToString(), new RecordingDesk());
+            $batch = new Batch($message->serializeToString(), new RecordingSettler());
             self::assertSame($message->getLease(), $batch->lease);
             self::assertSame($message->getTopic(), $batch->topic);
             self::assertSame(iterator_to_array($message->getLanes()), $batch->lanes);
@@ -58,7 +58,7 @@ final class WireTest extends TestCase
             new Redelivery(['first' => 1, 'count' => 2, 'attempt' => 3]),
             new Redelivery(['first' => 4, 'count' => 1, 'possibly_processed' => true]),
         ]);
-        $batch = new Batch($message->serializeToString(), new RecordingDesk());
+        $batch = new Batch($message->serializeToString(), new RecordingSettler());
         $seen = [];
         foreach ($batch as $record) {
             $seen[] = [$record->attempt, $record->possiblyProcessed];
@@ -73,12 +73,12 @@ final class WireTest extends TestCase
         $record = (new Record(['value' => 'v', 'position' => 7]))->serializeToString() . $unknown;
         $lease = (new WireBatch(['lease' => 'l']))->serializeToString();
         $batch = $lease . "\x22" . chr(strlen($record)) . $record . $unknown;
-        $read = new Batch($batch, new RecordingDesk());
+        $read = new Batch($batch, new RecordingSettler());
         self::assertSame(['v', 7], [$read[0]->value, $read[0]->position]);
         self::assertSame([[], [], []], Wire::fetchResponse($unknown));
     }
 
-    public function testAnAnswerIsTakenApart(): void
+    public function testAFetchResponseIsSplitIntoItsFields(): void
     {
         $batch = new WireBatch(['lease' => 'a']);
         $result = new SettleResult(['lease' => 'b', 'status' => 2]);
@@ -89,7 +89,7 @@ final class WireTest extends TestCase
         self::assertSame([[$parts[0], $parts[0]], [$parts[1]], [$parts[2]]], $read);
     }
 
-    public function testARequestIsWrittenAsGeneratedCodeWouldWriteIt(): void
+    public function testARequestIsEncodedAsByGeneratedCode(): void
     {
         $requests = [
             [0, 0, 0, []],
@@ -109,7 +109,7 @@ final class WireTest extends TestCase
         }
     }
 
-    public function testAnAnswerThatSaysNoMoreThanItsStatusIsReadByHand(): void
+    public function testAResultWithNothingButItsStatusIsDecodedByHand(): void
     {
         $plain = new SettleResult(['lease' => random_bytes(16), 'status' => 3]);
         self::assertSame(3, Wire::plainStatus($plain->serializeToString()));

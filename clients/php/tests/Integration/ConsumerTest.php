@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Real;
+namespace Offramp\Tests\Integration;
 
 use Offramp\Batch;
 use Offramp\Consumer;
@@ -12,14 +12,14 @@ use Offramp\Exception\Unavailable;
 use Offramp\Options;
 use Offramp\Publisher;
 use Offramp\SettleResult;
-use Offramp\Tests\Kit\Logger;
-use Offramp\Tests\Kit\RealTestCase;
-use Offramp\Tests\Kit\Sidecar;
+use Offramp\Tests\Support\Logger;
+use Offramp\Tests\Support\SidecarTestCase;
+use Offramp\Tests\Support\Sidecar;
 use Offramp\Worker;
 
-final class ConsumerTest extends RealTestCase
+final class ConsumerTest extends SidecarTestCase
 {
-    public function testTakingWaitsNoLongerThanItWasTold(): void
+    public function testTakingWaitsAtMostForItsTimeout(): void
     {
         $consumer = $this->consumer();
         self::assertNull($consumer->take(0.05));
@@ -28,7 +28,7 @@ final class ConsumerTest extends RealTestCase
         self::assertTrue($consumer->isConnected());
     }
 
-    public function testClosingReleasesWhatIsInHand(): void
+    public function testClosingReleasesTheBatchesInHand(): void
     {
         $this->publish('1');
         $consumer = $this->consumer();
@@ -36,64 +36,64 @@ final class ConsumerTest extends RealTestCase
         $consumer->close();
         self::assertFalse($consumer->isConnected());
         self::assertTrue($held->isLost());
-        $this->counts(released: 1, abandoned: 0);
+        $this->awaitCounters(released: 1, abandoned: 0);
         $this->expectException(Closed::class);
         $consumer->take();
     }
 
-    public function testAConsumerThatIsDroppedLeavesWhatIsInHandToTheSidecar(): void
+    public function testTheBatchesOfADroppedConsumerAreAbandoned(): void
     {
         $this->publish('1');
         $consumer = $this->consumer();
         $held = $this->take($consumer);
         unset($consumer, $held);
-        $this->counts(released: 0, abandoned: 1);
+        $this->awaitCounters(released: 0, abandoned: 1);
         $consumer = $this->consumer();
         $record = $this->take($consumer)[0];
         self::assertSame([2, true], [$record->attempt, $record->possiblyProcessed]);
     }
 
-    public function testAnAnswerThatIsLostIsAskedForAgainAndNothingIsDeliveredTwice(): void
+    public function testAFetchWhoseAnswerIsLostIsRepeatedAndNothingIsDeliveredTwice(): void
     {
         $listen = self::$sidecar->folder . '/cut';
-        $command = [PHP_BINARY, dirname(__DIR__) . '/Kit/cutter.php', $listen, self::$sidecar->socket];
-        $cutter = proc_open($command, [1 => ['pipe', 'w']], $pipes);
+        $command = [PHP_BINARY, dirname(__DIR__) . '/Support/cutting_proxy.php', $listen, self::$sidecar->socket];
+        $proxy = proc_open($command, [1 => ['pipe', 'w']], $pipes);
         try {
             self::assertSame("ready\n", fgets($pipes[1]));
             $consumer = $this->consumer(address: $listen);
             $this->publish('1', '2');
             $first = $this->take($consumer);
-            posix_kill(proc_get_status($cutter)['pid'], SIGUSR1);
+            posix_kill(proc_get_status($proxy)['pid'], SIGUSR1);
             self::assertSame("ready\n", fgets($pipes[1]));
             $second = $this->take($consumer);
             self::assertSame(['2', 1], [$second[0]->value, $second[0]->attempt]);
             self::assertFalse($first->isLost());
             self::assertTrue($first->ack()->isSettled());
             self::assertTrue($second->ack()->isSettled());
-            $this->counts(delivered: 2, redelivered: 0, acked: 2, abandoned: 0);
+            $this->awaitCounters(delivered: 2, redelivered: 0, acked: 2, abandoned: 0);
         } finally {
-            proc_terminate($cutter, SIGKILL);
+            proc_terminate($proxy, SIGKILL);
         }
     }
 
-    public function testASettlementWhoseAnswerIsLostIsSaidAgain(): void
+    public function testASettlementWhoseAnswerIsLostIsRepeated(): void
     {
         $listen = self::$sidecar->folder . '/cut2';
-        $command = [PHP_BINARY, dirname(__DIR__) . '/Kit/cutter.php', $listen, self::$sidecar->socket];
-        $cutter = proc_open($command, [1 => ['pipe', 'w']], $pipes);
+        $command = [PHP_BINARY, dirname(__DIR__) . '/Support/cutting_proxy.php', $listen, self::$sidecar->socket];
+        $proxy = proc_open($command, [1 => ['pipe', 'w']], $pipes);
         try {
             self::assertSame("ready\n", fgets($pipes[1]));
             $logger = new Logger();
             $consumer = $this->consumer(address: $listen, logger: $logger);
             $this->publish('1');
             $batch = $this->take($consumer);
-            posix_kill(proc_get_status($cutter)['pid'], SIGUSR1);
+            posix_kill(proc_get_status($proxy)['pid'], SIGUSR1);
             self::assertSame("ready\n", fgets($pipes[1]));
             self::assertTrue($batch->ack()->isSettled());
-            $this->counts(acked: 1, staleSettlements: 0, unknownSettlements: 0);
+            $this->awaitCounters(acked: 1, staleSettlements: 0, unknownSettlements: 0);
             self::assertStringContainsString("the connection to the sidecar at unix:$listen broke", $logger->lines[1]);
         } finally {
-            proc_terminate($cutter, SIGKILL);
+            proc_terminate($proxy, SIGKILL);
         }
     }
 
@@ -107,7 +107,7 @@ final class ConsumerTest extends RealTestCase
         $batch = $this->take($consumer);
         $pid = pcntl_fork();
         if ($pid === 0) {
-            // As a program that forgets that it is a child: all objects are destroyed.
+            // Like a program that does not know it is a child: all objects are destroyed.
             unset($consumer, $batch);
             gc_collect_cycles();
             posix_kill(getmypid(), SIGKILL);
@@ -116,7 +116,7 @@ final class ConsumerTest extends RealTestCase
         self::assertTrue($consumer->isConnected());
         self::assertTrue($batch->ack()->isSettled());
         self::assertSame('2', $this->take($consumer)[0]->value);
-        $this->counts(abandoned: 0, acked: 1);
+        $this->awaitCounters(abandoned: 0, acked: 1);
     }
 
     public function testAChildCannotUseTheConsumerOfItsParent(): void
@@ -132,7 +132,7 @@ final class ConsumerTest extends RealTestCase
             } catch (Forked) {
                 $code = 0;
             }
-            // Nothing is destroyed: this is the test of the other kind.
+            // Destroys no objects, unlike the test above.
             pcntl_exec('/bin/sh', ['-c', "exit $code"]);
         }
         pcntl_waitpid($pid, $status);
@@ -140,7 +140,7 @@ final class ConsumerTest extends RealTestCase
         self::assertTrue($batch->ack()->isSettled());
     }
 
-    public function testAMissingSidecarIsWaitedForNoLongerThanPatienceLasts(): void
+    public function testAMissingSidecarIsAwaitedForTheOptionPatience(): void
     {
         $consumer = $this->consumer(address: '/no/such/socket', patience: 0.1, logger: new Logger());
         $this->expectException(Unavailable::class);
@@ -148,7 +148,7 @@ final class ConsumerTest extends RealTestCase
         $consumer->take();
     }
 
-    public function testAMissingSidecarIsNotWaitedForLongerThanTheCallLasts(): void
+    public function testAMissingSidecarIsAwaitedForTheTimeoutOfTheCall(): void
     {
         $logger = new Logger();
         self::assertNull($this->consumer(address: '/no/such/socket', logger: $logger)->take(0.1));
@@ -156,7 +156,7 @@ final class ConsumerTest extends RealTestCase
         self::assertStringContainsString('there is no socket at /no/such/socket', $logger->lines[0]);
     }
 
-    public function testTheLoggerHearsOfTheConnectionAndOfWhatWasNotCounted(): void
+    public function testConnectionsAndSettlementsThatDidNotCountAreLogged(): void
     {
         $logger = new Logger();
         $results = [];
@@ -190,7 +190,7 @@ final class ConsumerTest extends RealTestCase
         self::assertSame(1, $seen);
     }
 
-    public function testASignalEndsAWaitAtOnceAndIsNotKeptFromOthersAfterwards(): void
+    public function testASignalEndsAWaitAtOnceAndItsHandlerIsRemovedAfterwards(): void
     {
         $consumer = $this->consumer();
         self::assertNull($consumer->take(0.01));
@@ -208,7 +208,7 @@ final class ConsumerTest extends RealTestCase
         self::assertSame(SIG_DFL, pcntl_signal_get_handler(SIGTERM));
     }
 
-    public function testAWorkerStopsAfterSoManyBatches(): void
+    public function testAWorkerStopsAfterItsMostBatches(): void
     {
         $this->publish('1', '2', '3');
         $seen = [];
@@ -217,7 +217,7 @@ final class ConsumerTest extends RealTestCase
         };
         (new Worker($this->subscription, $handler, maxBatches: 2))->run();
         self::assertSame(['1', '2'], $seen);
-        $this->counts(acked: 2, abandoned: 0);
+        $this->awaitCounters(acked: 2, abandoned: 0);
     }
 
     public function testAWorkerStopsWhenItUsesTooMuchMemory(): void
@@ -229,10 +229,10 @@ final class ConsumerTest extends RealTestCase
         };
         (new Worker($this->subscription, $handler, memoryLimit: memory_get_usage(true) + (48 << 20)))->run();
         self::assertCount(2, $kept);
-        $this->counts(acked: 2);
+        $this->awaitCounters(acked: 2);
     }
 
-    public function testWhatIsInHandCanBeSettledWhileTheSidecarStopsAndNothingMoreComes(): void
+    public function testABatchInHandCanBeSettledWhileTheSidecarStopsAndNoMoreAreDelivered(): void
     {
         $sidecar = (new Sidecar(['orders' => ['batch' => ['records' => 1]]], drain: '20s'))->start();
         try {
@@ -240,7 +240,7 @@ final class ConsumerTest extends RealTestCase
             $consumer = new Consumer('orders', new Options(address: $sidecar->socket, logger: new Logger()));
             $held = $this->take($consumer);
             $sidecar->signal(SIGTERM);
-            // None comes, whether it is stopping already or not.
+            // Nothing is delivered, whether it is stopping already or not.
             self::assertNull($consumer->take(1.0));
             self::assertFalse($held->isLost());
             self::assertTrue($held->ack()->isSettled());
@@ -249,22 +249,22 @@ final class ConsumerTest extends RealTestCase
         }
     }
 
-    public function testPrefetchedBatchesAreDoneInTurnAndSettledTogether(): void
+    public function testPrefetchedBatchesAreHandledInOrderAndSettledTogether(): void
     {
-        $this->stock('1', '2', '3', '4', '5');
+        $this->publishAndBuffer('1', '2', '3', '4', '5');
         $seen = [];
         $handler = static function (Batch $batch) use (&$seen): void {
             $seen[] = $batch[0]->value;
         };
         (new Worker($this->subscription, $handler, maxBatches: 4, prefetch: 2))->run();
         self::assertSame(['1', '2', '3', '4'], $seen);
-        // The fifth came with the fourth, and was given back.
-        $this->counts(acked: 4, released: 1, abandoned: 0);
+        // The fifth was delivered with the fourth, and released.
+        $this->awaitCounters(acked: 4, released: 1, abandoned: 0);
     }
 
-    public function testAPrefetchedBatchThatWaitedTooLongIsGivenBack(): void
+    public function testAPrefetchedBatchThatWaitedTooLongIsReleased(): void
     {
-        $this->stock('1', '2');
+        $this->publishAndBuffer('1', '2');
         $seen = [];
         $handler = static function (Batch $batch) use (&$seen): void {
             if ($seen === []) {
@@ -274,7 +274,7 @@ final class ConsumerTest extends RealTestCase
         };
         (new Worker($this->subscription, $handler, maxBatches: 2, prefetch: 3))->run();
         self::assertSame([['1', 1], ['2', 1]], $seen);
-        $this->counts(acked: 2, released: 1);
+        $this->awaitCounters(acked: 2, released: 1);
     }
 
     public function testASettlementInAHandlerIsNotRepeatedByTheWorker(): void
@@ -288,6 +288,6 @@ final class ConsumerTest extends RealTestCase
         };
         $worker = new Worker($this->subscription, $handler, new Options(logger: new Logger()));
         $worker->run();
-        $this->counts(rejected: 1, nacked: 0, acked: 0);
+        $this->awaitCounters(rejected: 1, nacked: 0, acked: 0);
     }
 }

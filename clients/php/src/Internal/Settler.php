@@ -8,16 +8,16 @@ use Offramp\Batch;
 use Offramp\SettleResult;
 
 /**
- * Where settlements are handed in.
+ * What a batch needs of its connection.
  *
  * @internal
  */
-interface Desk
+interface Settler
 {
     public function settle(Batch $batch, Settlement $settlement): SettleResult;
 
     public function extend(Batch $batch, float $seconds): float;
 
-    /** Whether the session that brought the batch still lives. */
-    public function lives(Batch $batch): bool;
+    /** Whether the session that delivered the batch is still alive. */
+    public function isAlive(Batch $batch): bool;
 }

@@ -7,36 +7,36 @@ namespace Offramp\Grpc;
 use Offramp\Exception;
 
 /**
- * The sidecar answered with a status other than OK.
+ * The call was answered with a status other than OK.
  *
  * @internal
  */
-final class Failure extends \RuntimeException
+final class ErrorStatus extends \RuntimeException
 {
-    /** @param string|null $tokenTrouble why the call was made with an old token */
+    /** @param string|null $tokenFileError why the call was made with an earlier token */
     public function __construct(
         public readonly Code $status,
         string $message,
         private readonly string $address,
-        private readonly ?string $tokenTrouble = null,
+        private readonly ?string $tokenFileError = null,
     ) {
         parent::__construct($message);
     }
 
-    /** The sidecar refused a token that may be out of date: why, in a sentence. Null if it was something else. */
-    public function oldToken(): ?string
+    /** The message, if the sidecar refused a token that may be out of date since its file could not be read; else null. */
+    public function staleTokenError(): ?string
     {
-        if ($this->status !== Code::Unauthenticated || $this->tokenTrouble === null) {
+        if ($this->status !== Code::Unauthenticated || $this->tokenFileError === null) {
             return null;
         }
-        return "$this->tokenTrouble, and the sidecar at $this->address refused the token that it had before "
+        return "$this->tokenFileError, and the sidecar at $this->address refused the token that it had before "
             . "({$this->getMessage()}): write the new one into the file";
     }
 
-    /** The error for a status that no retry will change, or null for one that may pass. */
+    /** The error for a status for which a retry does not help; else null. */
     public function refusal(): ?Exception\Refused
     {
-        if ($this->oldToken() !== null) {
+        if ($this->staleTokenError() !== null) {
             return null;
         }
         $details = $this->getMessage();
@@ -46,7 +46,7 @@ final class Failure extends \RuntimeException
             Code::InvalidArgument => new Exception\InvalidRequest($text, 0, $this),
             Code::FailedPrecondition => new Exception\Incompatible($text, 0, $this),
             Code::Unimplemented => new Exception\Incompatible(
-                "$this->address: what listens there is no Offramp sidecar, or one of another version: $details",
+                "$this->address: what listens there is not an Offramp sidecar, or one of another version: $details",
                 0,
                 $this
             ),

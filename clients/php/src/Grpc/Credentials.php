@@ -5,27 +5,27 @@ declare(strict_types=1);
 namespace Offramp\Grpc;
 
 /**
- * How a client proves who it is, and whom it trusts. What is not given comes from the environment: OFFRAMP_TOKEN,
- * OFFRAMP_TOKEN_FILE, OFFRAMP_CA, OFFRAMP_CERTIFICATE, OFFRAMP_KEY, OFFRAMP_SERVER_NAME.
+ * The client's token and certificate, and the authorities it trusts. What is not given comes from the environment:
+ * OFFRAMP_TOKEN, OFFRAMP_TOKEN_FILE, OFFRAMP_CA, OFFRAMP_CERTIFICATE, OFFRAMP_KEY, OFFRAMP_SERVER_NAME.
  *
  * @internal
  */
-final class Proof
+final class Credentials
 {
     private const NO_TOKEN = 'that is not a token: one line of printable ASCII without spaces';
 
-    /** of a file: the one that was read last */
+    /** the one given, or the last one read from the file */
     private ?string $token;
     private readonly ?string $tokenFile;
-    /** why the file gave no token when it was read last */
-    private ?string $trouble = null;
+    /** why the last read of the file gave no token */
+    private ?string $tokenFileError = null;
     private readonly ?string $ca;
     private readonly ?string $certificate;
     private readonly ?string $key;
     public readonly ?string $serverName;
 
     /**
-     * @param (\Closure(string): void)|null $warn called with a sentence when a token file gives no token any more
+     * @param (\Closure(string): void)|null $warn logs a warning when a token file no longer gives a token
      * @throws \InvalidArgumentException which names the option, for a file that cannot be read
      */
     public function __construct(
@@ -37,8 +37,7 @@ final class Proof
         ?string $serverName = null,
         private readonly ?\Closure $warn = null,
     ) {
-        $said = $token ?? $tokenFile;
-        $token ??= $said === null ? self::environment('OFFRAMP_TOKEN') : null;
+        $token ??= $tokenFile === null ? self::environment('OFFRAMP_TOKEN') : null;
         $this->tokenFile = $token === null ? $tokenFile ?? self::environment('OFFRAMP_TOKEN_FILE') : null;
         $this->ca = $ca ?? self::environment('OFFRAMP_CA');
         $this->certificate = $certificate ?? self::environment('OFFRAMP_CERTIFICATE');
@@ -58,36 +57,36 @@ final class Proof
         $this->token = $this->tokenFile === null ? $token : self::read($this->tokenFile);
     }
 
-    /** Somebody is to be trusted, or wants to be: so it is TLS, whatever the address. */
-    public function asksForTls(): bool
+    /** Whether to use TLS for any address: authorities or a client certificate are given. */
+    public function requireTls(): bool
     {
         return $this->ca !== null || $this->certificate !== null;
     }
 
     /**
-     * What a call carries to prove who makes it; null without a token. A file is read each time, so that it may be
-     * rotated. One that has no token just now, as while it is written, leaves the last one in use.
+     * The authorization header of a call; null without a token. A file is read each time, so that it can be rotated. If
+     * it has no token at the moment, for example while it is written, the last one stays in use.
      */
     public function header(): ?string
     {
         if ($this->tokenFile !== null) {
             try {
                 $this->token = self::read($this->tokenFile);
-                $this->trouble = null;
-            } catch (NoToken $error) {
-                if ($this->trouble === null && $this->warn !== null) {
-                    ($this->warn)("{$error->getMessage()}; going on with the token that it had before");
+                $this->tokenFileError = null;
+            } catch (TokenFileError $error) {
+                if ($this->tokenFileError === null && $this->warn !== null) {
+                    ($this->warn)("{$error->getMessage()}; still using the token that it had before");
                 }
-                $this->trouble = $error->getMessage();
+                $this->tokenFileError = $error->getMessage();
             }
         }
         return $this->token === null ? null : "authorization: Bearer $this->token";
     }
 
-    /** Why the last header has an old token: its file gave none. Null if it is the token of now. */
-    public function trouble(): ?string
+    /** Why the last header has an earlier token, since its file gave none. Null if the token is current. */
+    public function tokenFileError(): ?string
     {
-        return $this->trouble;
+        return $this->tokenFileError;
     }
 
     /** @return array<int, mixed> options of a curl handle */
@@ -104,23 +103,23 @@ final class Proof
         return $options;
     }
 
-    /** Whoever dumps this must not dump a token. */
+    /** Keeps the token out of dumps. */
     public function __debugInfo(): array
     {
         return ['ca' => $this->ca, 'certificate' => $this->certificate, 'serverName' => $this->serverName];
     }
 
-    /** @throws NoToken */
+    /** @throws TokenFileError */
     private static function read(string $file): string
     {
-        // It may vanish at any moment, so nobody looks first; that it cannot be read is said below.
+        // No check first, since it may vanish at any moment; the exception below replaces PHP's warning.
         $content = @file_get_contents($file);
         if ($content === false) {
-            throw new NoToken("tokenFile: $file cannot be read");
+            throw new TokenFileError("tokenFile: $file cannot be read");
         }
         $token = strtok(trim($content), "\r\n \t");
         if ($token === false || !self::isToken($token)) {
-            throw new NoToken("tokenFile: $file: " . self::NO_TOKEN);
+            throw new TokenFileError("tokenFile: $file: " . self::NO_TOKEN);
         }
         return $token;
     }

@@ -2,17 +2,17 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Kit;
+namespace Offramp\Tests\Support;
 
 /**
- * A real sidecar process in a folder of its own, on a unix socket, with a local broker.
+ * A real sidecar process in its own folder, on a unix socket, with a local broker.
  *
- * It is the one of this repository, run by the Python in OFFRAMP_PYTHON or by the one that `make` has set up.
+ * It runs the sidecar of this repository, with the Python in OFFRAMP_PYTHON or the one that `make` has set up.
  */
 final class Sidecar
 {
     /** seconds that anything may take on a busy machine */
-    public const PATIENCE = 60.0;
+    public const TIMEOUT = 60.0;
 
     /** of this repository */
     public const ROOT = __DIR__ . '/../../../..';
@@ -46,12 +46,12 @@ final class Sidecar
         $log = ['file', "$this->folder/log", 'a'];
         $command = [self::python(), '-m', 'sidecar', 'run', '--config', "$this->folder/offramp.yaml"];
         $this->process = proc_open($command, [1 => $log, 2 => $log], $pipes, self::ROOT);
-        $said = fn (): string => "the sidecar starts\n" . file_get_contents("$this->folder/log");
-        self::eventually(fn () => $this->answers(), $said);
+        $what = fn (): string => "the sidecar starts\n" . file_get_contents("$this->folder/log");
+        self::eventually(fn () => $this->isListening(), $what);
         return $this;
     }
 
-    /** One that has what the sidecar needs. */
+    /** A Python that has what the sidecar needs. */
     public static function python(): string
     {
         return getenv('OFFRAMP_PYTHON') ?: self::ROOT . '/.venv/bin/python';
@@ -74,16 +74,16 @@ final class Sidecar
     }
 
     /**
-     * Look until what is seen is true, and answer that.
+     * Calls `check` until it returns something true, and returns that.
      *
      * @template T
-     * @param \Closure(): T $look
+     * @param \Closure(): T $check
      * @return T
      */
-    public static function eventually(\Closure $look, string|\Closure $what): mixed
+    public static function eventually(\Closure $check, string|\Closure $what): mixed
     {
-        $until = microtime(true) + self::PATIENCE;
-        while (!($seen = $look())) {
+        $until = microtime(true) + self::TIMEOUT;
+        while (!($seen = $check())) {
             if (microtime(true) > $until) {
                 throw new \RuntimeException('did not happen: ' . (is_string($what) ? $what : $what()));
             }
@@ -92,7 +92,7 @@ final class Sidecar
         return $seen;
     }
 
-    private function answers(): bool
+    private function isListening(): bool
     {
         $client = @stream_socket_client("unix://$this->socket");
         if ($client !== false) {

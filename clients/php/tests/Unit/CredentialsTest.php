@@ -2,17 +2,17 @@
 
 declare(strict_types=1);
 
-namespace Offramp\Tests\Pure;
+namespace Offramp\Tests\Unit;
 
 use Offramp\Grpc\Address;
-use Offramp\Grpc\Proof;
+use Offramp\Grpc\Credentials;
 use Offramp\Options;
 use Offramp\Publisher;
-use Offramp\Tests\Kit\Logger;
+use Offramp\Tests\Support\Logger;
 use PHPUnit\Framework\TestCase;
 
-/** How a client proves who it is, as far as that can be seen without a sidecar. */
-final class ProofTest extends TestCase
+/** Tokens and certificates, without a sidecar. */
+final class CredentialsTest extends TestCase
 {
     private string $file;
 
@@ -30,7 +30,7 @@ final class ProofTest extends TestCase
     }
 
     /** @dataProvider addresses */
-    public function testOnlyThisMachineIsSpokenToInTheClear(string $address, string $url): void
+    public function testOnlyLoopbackIsUnencrypted(string $address, string $url): void
     {
         self::assertSame($url, Address::of($address)->url);
         self::assertSame(str_starts_with($url, 'https:'), Address::of($address)->tls);
@@ -49,15 +49,15 @@ final class ProofTest extends TestCase
         yield ['sidecar.shop:4770', 'https://sidecar.shop:4770'];
     }
 
-    public function testALoopbackAddressIsTlsIfSomebodyIsToBeTrusted(): void
+    public function testALoopbackAddressIsTlsIfAuthoritiesAreGiven(): void
     {
-        self::assertTrue(Address::of('127.0.0.1:1', new Proof(ca: $this->file))->tls);
-        self::assertFalse(Address::of('/run/s', new Proof(ca: $this->file))->tls);
+        self::assertTrue(Address::of('127.0.0.1:1', new Credentials(ca: $this->file))->tls);
+        self::assertFalse(Address::of('/run/s', new Credentials(ca: $this->file))->tls);
     }
 
     public function testTheNameOfTheCertificateMayDifferFromTheAddress(): void
     {
-        $address = Address::of('10.0.0.1:4770', new Proof(serverName: 'sidecar'));
+        $address = Address::of('10.0.0.1:4770', new Credentials(serverName: 'sidecar'));
         self::assertSame('https://sidecar:4770', $address->url);
         self::assertSame(['sidecar:4770:10.0.0.1:4770'], $address->options()[CURLOPT_CONNECT_TO]);
     }
@@ -65,10 +65,10 @@ final class ProofTest extends TestCase
     public function testATokenFileIsReadEachTime(): void
     {
         file_put_contents($this->file, "\nold\nolder\n");
-        $proof = new Proof(tokenFile: $this->file);
-        self::assertSame('authorization: Bearer old', $proof->header());
+        $credentials = new Credentials(tokenFile: $this->file);
+        self::assertSame('authorization: Bearer old', $credentials->header());
         file_put_contents($this->file, 'new');
-        self::assertSame('authorization: Bearer new', $proof->header());
+        self::assertSame('authorization: Bearer new', $credentials->header());
     }
 
     /** @dataProvider filesWithoutAToken */
@@ -76,19 +76,19 @@ final class ProofTest extends TestCase
     {
         file_put_contents($this->file, 'old');
         $logger = new Logger();
-        $proof = (new Options(tokenFile: $this->file, logger: $logger))->to->proof;
+        $credentials = (new Options(tokenFile: $this->file, logger: $logger))->to->credentials;
         for ($outage = 1; $outage <= 2; $outage++) {
             $content === null ? unlink($this->file) : file_put_contents($this->file, $content);
-            self::assertSame('authorization: Bearer old', $proof->header());
-            self::assertSame('authorization: Bearer old', $proof->header());
+            self::assertSame('authorization: Bearer old', $credentials->header());
+            self::assertSame('authorization: Bearer old', $credentials->header());
             self::assertCount($outage, $logger->lines, 'it is said once each time');
             self::assertStringContainsString("warning: tokenFile: $this->file", $logger->lines[$outage - 1]);
             file_put_contents($this->file, 'old');
-            $proof->header();
+            $credentials->header();
         }
         file_put_contents($this->file, 'new');
-        self::assertSame('authorization: Bearer new', $proof->header());
-        self::assertNull($proof->trouble());
+        self::assertSame('authorization: Bearer new', $credentials->header());
+        self::assertNull($credentials->tokenFileError());
     }
 
     /** @dataProvider filesWithoutAToken */
@@ -109,26 +109,26 @@ final class ProofTest extends TestCase
         yield 'binary' => ["\x01\x02"];
     }
 
-    public function testWhatIsSaidCountsMoreThanTheEnvironment(): void
+    public function testOptionsTakePrecedenceOverTheEnvironment(): void
     {
-        self::assertNull((new Proof())->header());
+        self::assertNull((new Credentials())->header());
         putenv('OFFRAMP_TOKEN=environment');
-        self::assertSame('authorization: Bearer environment', (new Proof())->header());
-        self::assertSame('authorization: Bearer said', (new Proof(token: 'said'))->header());
+        self::assertSame('authorization: Bearer environment', (new Credentials())->header());
+        self::assertSame('authorization: Bearer said', (new Credentials(token: 'said'))->header());
         file_put_contents($this->file, 'file');
-        self::assertSame('authorization: Bearer file', (new Proof(tokenFile: $this->file))->header());
+        self::assertSame('authorization: Bearer file', (new Credentials(tokenFile: $this->file))->header());
     }
 
-    /** @dataProvider wrongProofs */
-    public function testWhatProvesNothingIsRefusedWithItsName(string $said, \Closure $use): void
+    /** @dataProvider invalidCredentials */
+    public function testInvalidCredentialsAreRefusedWithTheNameOfTheOption(string $message, \Closure $use): void
     {
         $this->expectException(\InvalidArgumentException::class);
-        $this->expectExceptionMessage($said);
+        $this->expectExceptionMessage($message);
         $use();
     }
 
     /** @return iterable<array{string, \Closure}> */
-    public static function wrongProofs(): iterable
+    public static function invalidCredentials(): iterable
     {
         yield ['token: that is not a token', static fn () => new Options(token: 'two words')];
         yield ['token: that is not a token', static fn () => new Options(token: '')];
@@ -137,7 +137,7 @@ final class ProofTest extends TestCase
         yield ['key: a certificate and its key', static fn () => new Options(certificate: __FILE__)];
     }
 
-    public function testNothingThatIsDumpedByAccidentShowsAToken(): void
+    public function testADumpDoesNotShowTheToken(): void
     {
         self::assertStringNotContainsString('s3cret', print_r(new Options(token: 's3cret'), true));
     }
