@@ -21,8 +21,8 @@ final class Options
      * @param float|null $lease seconds; ask for leases with this deadline, to be extended by `$batch->extend()`.
      *     Default: a lease lasts as long as the session, up to the subscription's `lease.max`
      * @param int $maxMessageBytes the largest message that this process accepts, and so the largest record
-     * @param float|null $patience seconds to wait for an unavailable sidecar before `Unavailable` is thrown. Default: as
-     *     long as it takes
+     * @param float|null $patience seconds to wait for an unavailable sidecar before `Unavailable` is thrown. Default:
+     *     as long as it takes
      * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), with ext-pcntl
      * @param \Psr\Log\LoggerInterface|null $logger default: warnings go to PHP's error log
      * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with the result of every settlement
@@ -59,7 +59,7 @@ final class Options
         $credentials = new Credentials($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn);
         $this->to = Address::of($address, $credentials);
         if ($lease !== null && !($lease >= 0.001)) {
-            throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out for a lease without a deadline");
+            throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out to have no deadline");
         }
         if ($maxMessageBytes < 4_096) {
             throw new \InvalidArgumentException("maxMessageBytes: $maxMessageBytes is less than 4096");

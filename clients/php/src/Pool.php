@@ -14,8 +14,8 @@ use Psr\Log\LoggerInterface;
  *
  *     exit((new Pool(fn () => new Worker('orders', new OrderHandler()), processes: 8))->run());
  *
- * SIGTERM, SIGINT and SIGQUIT drain all workers; a second one kills them. SIGHUP drains all of them and starts new ones,
- * which load the code again. Needs ext-pcntl and ext-posix.
+ * SIGTERM, SIGINT and SIGQUIT drain all workers; a second one kills them. SIGHUP drains all of them and starts new
+ * ones, which load the code again. Needs ext-pcntl and ext-posix.
  */
 final class Pool
 {

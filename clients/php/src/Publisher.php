@@ -26,8 +26,8 @@ use Offramp\V1\PublishResponse;
  * Publishes to the broker of a `subscription`, or to a `broker` by its name.
  *
  * Every call waits for the sidecar if it is not there, and returns when the broker has the messages durably. It throws
- * `Refused` if a retry cannot help, and `Unavailable` if it did not succeed within `timeout` seconds: then some messages
- * may have been published, and publishing again may duplicate them. Open it after a fork.
+ * `Refused` if a retry cannot help, and `Unavailable` if it did not succeed within `timeout` seconds: then some
+ * messages may have been published, and publishing again may duplicate them. Open it after a fork.
  */
 final class Publisher
 {
@@ -161,8 +161,8 @@ final class Publisher
     {
         return new InvalidRequest(
             sprintf(
-                "%s: a request of %d bytes is more than the sidecar's listen.max_request_bytes allows: publish fewer or "
-                . 'smaller messages at a time',
+                "%s: a request of %d bytes is more than the sidecar's listen.max_request_bytes allows: publish fewer "
+                . 'or smaller messages at a time',
                 $this->channel->address->text,
                 strlen($request),
             ),

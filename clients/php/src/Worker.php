@@ -13,9 +13,9 @@ use Offramp\Internal\Signals;
 /**
  * Calls a handler with one batch after the other, in this process.
  *
- * When the handler returns, the batch is acked, except for records that it marked otherwise. When it throws, the records
- * that it did not mark are retried, with the exception as the reason; `Retry`, `Reject`, `Release` and `Overloaded` set
- * another outcome. One call settles a batch and fetches the next one.
+ * When the handler returns, the batch is acked, except for records that it marked otherwise. When it throws, the
+ * records that it did not mark are retried, with the exception as the reason; `Retry`, `Reject`, `Release` and
+ * `Overloaded` set another outcome. One call settles a batch and fetches the next one.
  *
  * For more than one process see `bin/offramp-worker` and `Pool`.
  */
@@ -79,9 +79,9 @@ final class Worker
     }
 
     /**
-     * Works until `drain` is called, on SIGTERM, SIGINT or SIGQUIT (with ext-pcntl), or until a limit is reached. Then it
-     * takes no further batch, finishes and settles the current one, and ends the session. Waits for the sidecar for as
-     * long as it takes (see the option `patience`), also when it restarts. A worker runs once.
+     * Works until `drain` is called, on SIGTERM, SIGINT or SIGQUIT (with ext-pcntl), or until a limit is reached. Then
+     * it takes no further batch, finishes and settles the current one, and ends the session. Waits for the sidecar for
+     * as long as it takes (see the option `patience`), also when it restarts. A worker runs once.
      *
      * @throws OfframpException when the sidecar refuses
      */

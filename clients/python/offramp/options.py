@@ -56,7 +56,7 @@ class Options(Access):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than {least}")
         if self.lease is not None and not self.lease >= 0.001:
-            raise ValueError(f"lease: {self.lease} seconds is too short; leave it out for one that lasts")
+            raise ValueError(f"lease: {self.lease} seconds is too short; leave it out to have no deadline")
         if not self.patience > 0:
             raise ValueError(f"patience: {self.patience} is not a number of seconds above 0")
         Access.__post_init__(self)

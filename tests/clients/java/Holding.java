@@ -2,7 +2,7 @@ import io.offramp.Batch;
 import io.offramp.Consumer;
 import io.offramp.Offramp;
 
-/** Has a batch in hand when it is told to stop, and settles it while that is under way. */
+/** Holds a batch when SIGTERM arrives, and settles it during the shutdown. */
 public final class Holding {
     public static void main(String[] args) throws Exception {
         Offramp offramp = Offramp.connect().closeOnShutdown();
@@ -14,7 +14,7 @@ public final class Holding {
                 .filter(thread -> thread.getName().equals("offramp-shutdown"))
                 .findAny()
                 .orElseThrow();
-        // Until it has done what it does by itself, and waits.
+        // Until the hook has drained and waits for the batch.
         while (hook.getState() == Thread.State.RUNNABLE || hook.getState() == Thread.State.BLOCKED) {
             Thread.onSpinWait();
         }

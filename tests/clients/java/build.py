@@ -10,21 +10,21 @@ ROOT = Path(__file__).parents[3]
 JAVA = ROOT / "clients/java"
 JAR = JAVA / "scenarios/target/offramp-scenarios.jar"
 
-#: a short life: neither the second compiler nor a collector with threads of its own pays off
+#: for short runs, in which neither the second compiler nor a collector with its own threads pays off
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Xshare:auto")
-#: the classes of the runner as they lie in memory, without which a start takes twice as long
+#: the archive of the runner's loaded classes, without which it takes twice as long to start
 ARCHIVE = f"-XX:SharedArchiveFile={JAVA}/scenarios/target/offramp-scenarios.jsa"
-#: and the name of a scenario
+#: the command of the runner, to be followed by the name of a scenario
 RUNNER = ("java", *QUICK, ARCHIVE, "-jar", str(JAR))
 
 
 @functools.cache
 def missing() -> str:
-    """What is not there to run Java, in a sentence. Builds what is to be built."""
+    """A sentence that says what is missing to run Java; empty if nothing is. Builds the client first."""
     for command in ("java", "javac", "mvn"):
         if shutil.which(command) is None:
             return f"{command} is not there; on Debian: apt install openjdk-17-jdk-headless maven"
-    # Tests run in several processes, and two builds in one folder would destroy each other.
+    # Tests run in several processes, and two builds in one folder would break each other.
     with Path(JAVA / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         built = subprocess.run(["make", "-s", "java"], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -23,7 +23,9 @@ final class ErrorStatus extends \RuntimeException
         parent::__construct($message);
     }
 
-    /** The message, if the sidecar refused a token that may be out of date since its file could not be read; else null. */
+    /**
+     * The message, if the sidecar refused a token that may be out of date since its file could not be read; else null.
+     */
     public function staleTokenError(): ?string
     {
         if ($this->status !== Code::Unauthenticated || $this->tokenFileError === null) {

@@ -31,7 +31,9 @@ final class Connection implements Settler
 {
     /** seconds that a call may take that does not wait for a batch */
     private const CALL_TIMEOUT = 30.0;
-    /** seconds that each attempt to connect gets, even if the caller's timeout is shorter: with 0 it would never connect */
+    /**
+     * seconds that each attempt to connect gets, even if the caller's timeout is shorter: with 0 it would never connect
+     */
     private const CONNECT_TIMEOUT = 1.0;
     /** bytes of a request besides its settlements */
     private const ENVELOPE_BYTES = 4_096;
@@ -279,7 +281,8 @@ final class Connection implements Settler
         if (!$result->isSettled()) {
             $this->log->warning(
                 "$this->subscription: the sidecar did not count the settlement of {$batch->describe()}; its records "
-                . "may be delivered again: {$result->status->name}" . ($result->detail === '' ? '' : " ($result->detail)")
+                . "may be delivered again: {$result->status->name}"
+                . ($result->detail === '' ? '' : " ($result->detail)")
             );
         }
         if ($this->options->onResult !== null) {
@@ -342,7 +345,8 @@ final class Connection implements Settler
     private function setUnavailable(string $why): void
     {
         $this->unavailableSince ??= microtime(true);
-        if ($this->options->patience !== null && microtime(true) - $this->unavailableSince >= $this->options->patience) {
+        $patience = $this->options->patience ?? INF;
+        if (microtime(true) - $this->unavailableSince >= $patience) {
             throw new Unavailable($why);
         }
         if (!$this->warned) {

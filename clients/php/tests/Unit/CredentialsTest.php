@@ -59,7 +59,7 @@ final class CredentialsTest extends TestCase
     {
         $address = Address::of('10.0.0.1:4770', new Credentials(serverName: 'sidecar'));
         self::assertSame('https://sidecar:4770', $address->url);
-        self::assertSame(['sidecar:4770:10.0.0.1:4770'], $address->options()[CURLOPT_CONNECT_TO]);
+        self::assertSame(['sidecar:4770:10.0.0.1:4770'], $address->curlOptions()[CURLOPT_CONNECT_TO]);
     }
 
     public function testATokenFileIsReadEachTime(): void

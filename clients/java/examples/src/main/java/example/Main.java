@@ -9,7 +9,7 @@ public final class Main {
 
     public static void main(String[] args) throws InterruptedException {
         try (Offramp offramp = Offramp.connect()) {
-            // On SIGTERM: take no more, finish what is in hand, settle it, end.
+            // On SIGTERM: take no more batches, finish and settle those in hand, then end.
             offramp.closeOnShutdown();
             offramp.worker("orders")
                     .workers(8)

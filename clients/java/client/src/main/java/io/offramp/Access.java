@@ -14,12 +14,12 @@ import java.util.stream.Stream;
 import javax.net.ssl.SSLException;
 
 /**
- * How a client proves who it is, and whom it trusts. Immutable: each method answers a new one.
+ * The client's token and certificate, and the authorities it trusts. Immutable: each method returns a new one.
  *
- * <p>What is not said comes from the environment: OFFRAMP_TOKEN, OFFRAMP_TOKEN_FILE, OFFRAMP_CA, OFFRAMP_CERTIFICATE,
- * OFFRAMP_KEY, OFFRAMP_SERVER_NAME. A sidecar beyond loopback speaks TLS only, so a connection to one is always TLS and a
- * token never leaves this machine in the clear. To a loopback address it is TLS if {@link #ca} or {@link #certificate}
- * is given.
+ * <p>What is not given comes from the environment: OFFRAMP_TOKEN, OFFRAMP_TOKEN_FILE, OFFRAMP_CA, OFFRAMP_CERTIFICATE,
+ * OFFRAMP_KEY, OFFRAMP_SERVER_NAME. A sidecar beyond loopback accepts TLS only, so a connection to one is always TLS
+ * and a token never leaves this machine unencrypted. To a loopback address it is TLS if {@link #ca} or {@link
+ * #certificate} is given.
  */
 public final class Access {
     private static final Metadata.Key<String> AUTHORIZATION =
@@ -41,7 +41,7 @@ public final class Access {
         this.serverName = serverName;
     }
 
-    /** As the environment says. */
+    /** From the environment. */
     public static Access fromEnvironment() {
         String token = variable("OFFRAMP_TOKEN");
         return new Access(
@@ -59,24 +59,24 @@ public final class Access {
     }
 
     /**
-     * With the token in the first line of a file, which is read again for each call, so that it may be rotated. One
-     * that is empty or cannot be read is refused when connecting; later it counts as a sidecar that is away.
+     * With the token in the first line of a file, which is read for each call, so that it can be rotated. If it is
+     * empty or cannot be read, connecting throws; later it counts as an unavailable sidecar.
      */
     public Access tokenFile(Path file) {
         return new Access(null, file, ca, certificate, key, serverName);
     }
 
-    /** Trusting the authorities in this PEM file. Without it, those of Java. */
+    /** Trusts the authorities in this PEM file. Default: those of Java. */
     public Access ca(Path file) {
         return new Access(token, tokenFile, file, certificate, key, serverName);
     }
 
-    /** With a certificate to show, and its private key in PKCS 8 form: PEM files both. */
+    /** With a client certificate and its private key in PKCS 8 form, both PEM files. */
     public Access certificate(Path certificate, Path key) {
         return new Access(token, tokenFile, ca, certificate, key, serverName);
     }
 
-    /** The name in the sidecar's certificate, where that is not the host of the address. */
+    /** The name in the sidecar's certificate, if it is not the host of the address. */
     public Access serverName(String name) {
         return new Access(token, tokenFile, ca, certificate, key, name);
     }
@@ -85,7 +85,7 @@ public final class Access {
         return serverName;
     }
 
-    boolean asksForTls() {
+    boolean requiresTls() {
         return ca != null || certificate != null;
     }
 
@@ -112,44 +112,44 @@ public final class Access {
     }
 
     /**
-     * Puts the token among what a call carries, if there is one.
+     * Adds the token to a call's headers, if there is one.
      *
-     * @throws NoTokenNow while the file has none
-     * @throws IllegalArgumentException for what is not a token
+     * @throws TokenFileError while the file has none
+     * @throws IllegalArgumentException for an invalid token
      */
-    void show(Metadata headers) {
-        String shown = token != null ? token : tokenFile == null ? null : tokenOfFile();
-        if (shown == null) {
+    void addToken(Metadata headers) {
+        String current = token != null ? token : tokenFile == null ? null : tokenOfFile();
+        if (current == null) {
             return;
         }
-        if (shown.isEmpty() || !shown.chars().allMatch(each -> each > 0x20 && each < 0x7f)) {
+        if (current.isEmpty() || !current.chars().allMatch(each -> each > 0x20 && each < 0x7f)) {
             throw new IllegalArgumentException((token != null ? "token" : "tokenFile: " + tokenFile)
                     + ": that is not a token: one line of printable ASCII without spaces");
         }
-        headers.put(AUTHORIZATION, "Bearer " + shown);
+        headers.put(AUTHORIZATION, "Bearer " + current);
     }
 
     private String tokenOfFile() {
-        // In a charset that takes any bytes: what is not a token is no failure to read.
+        // In a charset that accepts any bytes, so that an invalid token is not reported as an unreadable file.
         try (Stream<String> lines = Files.lines(tokenFile, StandardCharsets.ISO_8859_1)) {
             return lines.map(String::strip)
                     .filter(line -> !line.isEmpty())
                     .findFirst()
-                    .orElseThrow(() -> new NoTokenNow("tokenFile: " + tokenFile + " is empty", null));
+                    .orElseThrow(() -> new TokenFileError("tokenFile: " + tokenFile + " is empty", null));
         } catch (IOException | UncheckedIOException error) {
-            throw new NoTokenNow("tokenFile: " + tokenFile + " cannot be read", error);
+            throw new TokenFileError("tokenFile: " + tokenFile + " cannot be read", error);
         }
     }
 
-    /** A token file that is empty or cannot be read, as one that is being rotated in place: a retry may help. */
-    static final class NoTokenNow extends IllegalArgumentException {
-        NoTokenNow(String text, Throwable cause) {
+    /** A token file that is empty or cannot be read, for example while it is rotated in place: a retry may help. */
+    static final class TokenFileError extends IllegalArgumentException {
+        TokenFileError(String text, Throwable cause) {
             super(text, cause);
         }
 
-        /** Whether a call ended by this. Then nothing of it was sent. */
-        static boolean ended(Throwable error) {
-            return Status.fromThrowable(error).getCause() instanceof NoTokenNow;
+        /** Whether a call failed because of this. Then nothing was sent. */
+        static boolean causes(Throwable error) {
+            return Status.fromThrowable(error).getCause() instanceof TokenFileError;
         }
     }
 
@@ -169,7 +169,7 @@ public final class Access {
         return value == null ? null : Path.of(value);
     }
 
-    /** Without the token: whoever logs this must not log it. */
+    /** Without the token, which must not be logged. */
     @Override
     public String toString() {
         return "Access(ca=" + ca + ", certificate=" + certificate + ", serverName=" + serverName + ")";

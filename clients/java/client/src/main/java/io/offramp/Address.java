@@ -10,7 +10,7 @@ import java.util.regex.Pattern;
 record Address(String text, String path, String host, int port) {
     private static final Pattern LOOPBACK = Pattern.compile("127(\\.[0-9]{1,3}){3}");
 
-    /** {@code unix:/path}, {@code /path} or {@code host:port}. Null: the environment's, or the usual one. */
+    /** {@code unix:/path}, {@code /path} or {@code host:port}. Null: the environment's, or the default. */
     static Address parse(String address) {
         if (address == null || address.isEmpty()) {
             String configured = System.getenv("OFFRAMP_ADDRESS");
@@ -21,7 +21,7 @@ record Address(String text, String path, String host, int port) {
         }
         if (address.startsWith("unix:")) {
             String path = address.substring("unix:".length());
-            // gRPC writes absolute paths with slashes before them, too.
+            // gRPC also writes absolute paths as unix:///path.
             return unix(address, path.startsWith("///") ? path.substring(2) : path);
         }
         int colon = address.lastIndexOf(':');
@@ -54,7 +54,7 @@ record Address(String text, String path, String host, int port) {
         return path != null;
     }
 
-    /** On this host, where the kernel tells when the other side is gone. */
+    /** On this host, where the kernel reports a closed connection. */
     boolean isLocal() {
         return isUnix() || host.equals("localhost") || host.equals("[::1]") || LOOPBACK.matcher(host).matches();
     }

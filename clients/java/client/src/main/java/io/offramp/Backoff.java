@@ -3,13 +3,13 @@ package io.offramp;
 import java.util.random.RandomGenerator;
 
 /**
- * How long to wait before the sidecar is tried again: times that grow, each drawn from the upper half of its range, so
- * that clients do not come back all at once. Pure.
+ * Growing pauses between attempts to reach the sidecar, each drawn from the upper half of its range, so that clients do
+ * not all reconnect at once. Pure.
  */
 final class Backoff {
-    /** A sidecar that restarts in place is back soon. */
+    /** Short: a sidecar that restarts in place is back soon. */
     static final long FIRST_MS = 50;
-    /** It is next door, so that trying costs nearly nothing. */
+    /** Not long: the sidecar is close by, so an attempt costs next to nothing. */
     static final long LONGEST_MS = 2_000;
 
     private final RandomGenerator random;

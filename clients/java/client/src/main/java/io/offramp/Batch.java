@@ -15,31 +15,31 @@ import java.util.stream.Stream;
 /**
  * Records of one topic, leased to this process until they are settled.
  *
- * <p>Settle it once, by one of {@code ack}, {@code nack}, {@code reject}, {@code release} and {@code overloaded}: that
- * says how all records fared that were not marked one by one (see {@link BatchRecord}). A {@link Worker} does so when
- * its handler ends. These calls return at once and may come from any thread; the answer may be waited for but need not
- * be. Stages that depend on an answer run on the thread that talks to the sidecar, unless they are {@code async}: they
- * must not block. All methods are safe to call when the lease is lost: the answer says so.
+ * <p>Settle it once, with one of {@code ack}, {@code nack}, {@code reject}, {@code release} and {@code overloaded}:
+ * that is the outcome of all records that were not marked one by one (see {@link BatchRecord}). A {@link Worker} does
+ * so when its handler ends. These calls return at once and may come from any thread; waiting for the result is
+ * optional. Stages that depend on a result run on the thread that talks to the sidecar, unless they are {@code async}:
+ * they must not block. All methods are safe to call when the lease is lost: the result says so.
  */
 public final class Batch implements Iterable<BatchRecord> {
     private final io.offramp.v1.Batch message;
-    private final Desk desk;
+    private final Settler settler;
     private final List<BatchRecord> records = new Records();
-    /** By index; null where a record has no mark, and as a whole if none has. */
-    private Verdict[] marks;
-    /** Records that were settled while the rest stayed in hand. */
+    /** By index; null where a record has no mark. The array is null if no record has one. */
+    private Outcome[] marks;
+    /** Records that were settled while the rest stayed leased. */
     private BitSet flushed;
     private boolean concluded;
     private CompletableFuture<SettleResult> answer;
     private volatile boolean lost;
 
-    /** When it came and when it was taken (0: it was not), by {@code System.nanoTime}. */
+    /** When it was received, and when a worker took it (0: none has), by {@code System.nanoTime}. */
     final long receivedAt;
     volatile long takenAt;
 
-    Batch(io.offramp.v1.Batch message, Desk desk, long receivedAt) {
+    Batch(io.offramp.v1.Batch message, Settler settler, long receivedAt) {
         this.message = message;
-        this.desk = desk;
+        this.settler = settler;
         this.receivedAt = receivedAt;
     }
 
@@ -53,7 +53,7 @@ public final class Batch implements Iterable<BatchRecord> {
         return new BatchRecord(this, index, message.getRecords(index));
     }
 
-    /** A view of all of them. */
+    /** A view of all records. */
     public List<BatchRecord> records() {
         return records;
     }
@@ -81,14 +81,14 @@ public final class Batch implements Iterable<BatchRecord> {
         return Duration.ofMillis(message.getLeaseForMs());
     }
 
-    /** The batch as it came, for what is not here and for those who want the last bit of speed. */
+    /** The batch as it was received, for fields that have no method here, and for access without copies. */
     public io.offramp.v1.Batch message() {
         return message;
     }
 
     /**
-     * The session ended or a lane moved away: the records are somebody else's, or will be soon. A handler that can stop
-     * early should.
+     * Whether the session ended or a lane moved away: the records are or will be given to another worker. A handler
+     * that can stop early should.
      */
     public boolean lost() {
         return lost;
@@ -120,63 +120,63 @@ public final class Batch implements Iterable<BatchRecord> {
         return null;
     }
 
-    // Settling
+    // PendingSettlement
 
-    /** Nothing of it is left to settle. */
+    /** Whether all records are settled. */
     public synchronized boolean settled() {
         return concluded || (flushed != null && flushed.cardinality() == size());
     }
 
-    /** Done. Its positions may be committed. */
+    /** Processed. Its positions may be committed. */
     public CompletableFuture<SettleResult> ack() {
-        return settle(Verdict.ACK);
+        return settle(Outcome.ACK);
     }
 
     /**
-     * Failed: try again after the subscription's backoff. Counts as an attempt for a record alone; a failing batch is
+     * Failed: retry after the subscription's backoff. Counts as an attempt only for a record alone; a failing batch is
      * first split to find the record that fails.
      */
     public CompletableFuture<SettleResult> nack(String reason) {
-        return settle(Verdict.nack(reason, null));
+        return settle(Outcome.nack(reason, null));
     }
 
-    /** Failed: try again after this time. */
+    /** Failed: retry after this time. */
     public CompletableFuture<SettleResult> nack(String reason, Duration retryAfter) {
-        return settle(Verdict.nack(reason, retryAfter));
+        return settle(Outcome.nack(reason, retryAfter));
     }
 
-    /** Failed with this exception: try again after the subscription's backoff. */
+    /** Failed with this exception: retry after the subscription's backoff. */
     public CompletableFuture<SettleResult> nack(Throwable reason) {
-        return settle(Verdict.nack(Verdict.describe(reason), null));
+        return settle(Outcome.nack(Outcome.describe(reason), null));
     }
 
-    /** Will never succeed: dead-letter it now. */
+    /** Never succeeds: dead-letter it now. */
     public CompletableFuture<SettleResult> reject(String reason) {
-        return settle(Verdict.reject(reason));
+        return settle(Outcome.reject(reason));
     }
 
-    /** Will never succeed, as this exception shows: dead-letter it now. */
+    /** Never succeeds, with this exception: dead-letter it now. */
     public CompletableFuture<SettleResult> reject(Throwable reason) {
-        return settle(Verdict.reject(Verdict.describe(reason)));
+        return settle(Outcome.reject(Outcome.describe(reason)));
     }
 
-    /** Not tried: deliver it again at once, to whoever is free. Does not count. */
+    /** Not tried: deliver it again at once, to any worker. Does not count as an attempt. */
     public CompletableFuture<SettleResult> release() {
-        return settle(Verdict.RELEASE);
+        return settle(Outcome.RELEASE);
     }
 
-    /** What is behind the handler asks for less: deliver it again later, and keep fewer batches in flight. */
+    /** What the handler depends on is overloaded: deliver it again later, and keep fewer batches in flight. */
     public CompletableFuture<SettleResult> overloaded(String reason) {
-        return settle(Verdict.overloaded(reason, null));
+        return settle(Outcome.overloaded(reason, null));
     }
 
-    /** What is behind the handler asks for less: deliver it again after this time, and keep fewer in flight. */
+    /** What the handler depends on is overloaded: deliver it again after this time, and keep fewer in flight. */
     public CompletableFuture<SettleResult> overloaded(String reason, Duration retryAfter) {
-        return settle(Verdict.overloaded(reason, retryAfter));
+        return settle(Outcome.overloaded(reason, retryAfter));
     }
 
     /**
-     * Settle the records marked so far, and keep the others in hand: good for batches that take minutes. Answered at
+     * Settles the records marked so far; the others stay leased. Useful for batches that take minutes. Completes at
      * once if no record was marked since the last flush.
      */
     public synchronized CompletableFuture<SettleResult> flush() {
@@ -194,61 +194,61 @@ public final class Batch implements Iterable<BatchRecord> {
             }
         }
         marks = null;
-        return handIn(settlement, false);
+        return send(settlement, false);
     }
 
     /**
-     * Ask for the lease to last this long from now, or longer if it does already. The answer is how long it lasts from
-     * now; zero if it is lost, which is logged. Only needed with a {@code lease} option: without one a lease lasts as
-     * long as the session, up to the subscription's {@code lease.max}.
+     * Extends the lease to at least this long from now. The result is how long it lasts from now; zero if it is lost,
+     * which is logged. Only needed with a {@code lease} option: without one a lease lasts as long as the session, up to
+     * the subscription's {@code lease.max}.
      */
     public CompletableFuture<Duration> extend(Duration by) {
         if (by.toMillis() <= 0) {
             throw new IllegalArgumentException("a lease cannot be extended by " + by + "; it must be 1 ms or more");
         }
-        return desk.extend(this, by);
+        return settler.extend(this, by);
     }
 
-    /** Settle what is left of it, if anything is. */
-    synchronized void settleRest(Verdict said, boolean ours) {
+    /** Settles the records that are not settled yet, if any. {@code automatic}: no handler asked for it. */
+    synchronized void settleRest(Outcome outcome, boolean automatic) {
         if (!settled()) {
-            conclude(said, ours);
+            conclude(outcome, automatic);
         }
     }
 
-    synchronized void mark(int index, Verdict said) {
+    synchronized void mark(int index, Outcome outcome) {
         checkOpen();
         if (flushed != null && flushed.get(index)) {
             throw new OfframpException.AlreadySettled("record " + index + " of " + this + " is settled already");
         }
         if (marks == null) {
-            marks = new Verdict[size()];
+            marks = new Outcome[size()];
         }
-        marks[index] = said;
+        marks[index] = outcome;
     }
 
-    private synchronized CompletableFuture<SettleResult> settle(Verdict said) {
+    private synchronized CompletableFuture<SettleResult> settle(Outcome outcome) {
         checkOpen();
         if (settled()) {
-            // Flushed to the last record: there is nothing left to say.
+            // All records were flushed.
             concluded = true;
             return answer;
         }
-        return conclude(said, false);
+        return conclude(outcome, false);
     }
 
-    private CompletableFuture<SettleResult> conclude(Verdict said, boolean ours) {
+    private CompletableFuture<SettleResult> conclude(Outcome outcome, boolean automatic) {
         Settlement settlement = flushed == null
-                ? Settlements.whole(lease(), said, marks)
-                : Settlements.rest(lease(), size(), flushed, said, marks);
+                ? Settlements.whole(lease(), outcome, marks)
+                : Settlements.rest(lease(), size(), flushed, outcome, marks);
         concluded = true;
         marks = null;
-        return handIn(settlement, ours);
+        return send(settlement, automatic);
     }
 
-    private CompletableFuture<SettleResult> handIn(Settlement settlement, boolean ours) {
-        // Called with all else up to date: the desk asks at any time after this whether the batch is settled.
-        answer = desk.settle(this, settlement, ours);
+    private CompletableFuture<SettleResult> send(Settlement settlement, boolean automatic) {
+        // Last, with all other state up to date: from here on the settler may call `settled` at any time.
+        answer = settler.settle(this, settlement, automatic);
         return answer;
     }
 

@@ -6,11 +6,11 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One record of a batch: a view of one broker message, made when it is asked for and cheap to make again.
+ * One record of a batch: a view of one broker message, created on access and cheap to create again.
  *
- * <p>{@code ack}, {@code nack}, {@code reject}, {@code release} and {@code overloaded} mark this record. Nothing travels
- * before the batch is settled or flushed, and until then a later mark replaces an earlier one. Records without a mark
- * fare as their batch does.
+ * <p>{@code ack}, {@code nack}, {@code reject}, {@code release} and {@code overloaded} mark this record. Nothing is
+ * sent before the batch is settled or flushed, and until then a later mark replaces an earlier one. Records without a
+ * mark get the outcome of their batch.
  */
 public final class BatchRecord {
     private final Batch batch;
@@ -54,9 +54,9 @@ public final class BatchRecord {
 
     /** The last header of this name; null if there is none. */
     public Header header(String name) {
-        for (int place = message.getHeadersCount() - 1; place >= 0; place--) {
-            if (message.getHeaders(place).getName().equals(name)) {
-                return read(message.getHeaders(place));
+        for (int index = message.getHeadersCount() - 1; index >= 0; index--) {
+            if (message.getHeaders(index).getName().equals(name)) {
+                return read(message.getHeaders(index));
             }
         }
         return null;
@@ -70,39 +70,39 @@ public final class BatchRecord {
         return batch.topic();
     }
 
-    /** The stream within the topic: a Kafka partition, for one. */
+    /** The stream within the topic, for example a Kafka partition. */
     public int lane() {
         return message.getLane();
     }
 
-    /** The place in the lane: a Kafka offset, for one. */
+    /** The place in the lane, for example a Kafka offset. */
     public long position() {
         return message.getPosition();
     }
 
-    /** {@code topic/lane/position}: the same at every delivery, and in dead letters. Good for telling duplicates. */
+    /** {@code topic/lane/position}: the same at every delivery, and in dead letters. Identifies duplicates. */
     public String id() {
         return batch.topic() + "/" + message.getLane() + "/" + message.getPosition();
     }
 
-    /** As the broker has it; null if it has none. */
+    /** The broker's timestamp; null if there is none. */
     public Instant timestamp() {
         return message.getTimestampMs() == 0 ? null : Instant.ofEpochMilli(message.getTimestampMs());
     }
 
-    /** 1 for the first delivery, one more after each that failed. */
+    /** 1 for the first delivery, one more after each failed one. */
     public int attempt() {
         io.offramp.v1.Redelivery redelivery = batch.redelivery(index);
         return redelivery == null ? 1 : Math.max(redelivery.getAttempt(), 1);
     }
 
-    /** The outcome of an earlier delivery is not known: it may have been processed already. */
+    /** Whether the outcome of an earlier delivery is unknown: the record may have been processed already. */
     public boolean possiblyProcessed() {
         io.offramp.v1.Redelivery redelivery = batch.redelivery(index);
         return redelivery != null && redelivery.getPossiblyProcessed();
     }
 
-    /** Its place in the batch. */
+    /** Its index in the batch. */
     public int index() {
         return index;
     }
@@ -111,54 +111,54 @@ public final class BatchRecord {
         return batch;
     }
 
-    /** The record as it came, for what is not here (the broker's own {@code ref}) and for values without a copy. */
+    /** The record as it was received, for fields that have no method here ({@code ref}) and values without a copy. */
     public io.offramp.v1.Record message() {
         return message;
     }
 
-    /** Done. */
+    /** Processed. */
     public void ack() {
-        batch.mark(index, Verdict.ACK);
+        batch.mark(index, Outcome.ACK);
     }
 
-    /** Failed: try again after the subscription's backoff. Counts as an attempt. */
+    /** Failed: retry after the subscription's backoff. Counts as an attempt. */
     public void nack(String reason) {
-        batch.mark(index, Verdict.nack(reason, null));
+        batch.mark(index, Outcome.nack(reason, null));
     }
 
-    /** Failed: try again after this time. Counts as an attempt. */
+    /** Failed: retry after this time. Counts as an attempt. */
     public void nack(String reason, Duration retryAfter) {
-        batch.mark(index, Verdict.nack(reason, retryAfter));
+        batch.mark(index, Outcome.nack(reason, retryAfter));
     }
 
-    /** Failed with this exception: try again after the subscription's backoff. Counts as an attempt. */
+    /** Failed with this exception: retry after the subscription's backoff. Counts as an attempt. */
     public void nack(Throwable reason) {
-        batch.mark(index, Verdict.nack(Verdict.describe(reason), null));
+        batch.mark(index, Outcome.nack(Outcome.describe(reason), null));
     }
 
-    /** Will never succeed: dead-letter it now. */
+    /** Never succeeds: dead-letter it now. */
     public void reject(String reason) {
-        batch.mark(index, Verdict.reject(reason));
+        batch.mark(index, Outcome.reject(reason));
     }
 
-    /** Will never succeed, as this exception shows: dead-letter it now. */
+    /** Never succeeds, with this exception: dead-letter it now. */
     public void reject(Throwable reason) {
-        batch.mark(index, Verdict.reject(Verdict.describe(reason)));
+        batch.mark(index, Outcome.reject(Outcome.describe(reason)));
     }
 
-    /** Not tried: deliver it again at once. Does not count. */
+    /** Not tried: deliver it again at once. Does not count as an attempt. */
     public void release() {
-        batch.mark(index, Verdict.RELEASE);
+        batch.mark(index, Outcome.RELEASE);
     }
 
-    /** What is behind the handler asks for less: deliver it again later. Does not count. */
+    /** What the handler depends on is overloaded: deliver it again later. Does not count as an attempt. */
     public void overloaded(String reason) {
-        batch.mark(index, Verdict.overloaded(reason, null));
+        batch.mark(index, Outcome.overloaded(reason, null));
     }
 
-    /** What is behind the handler asks for less: deliver it again after this time. Does not count. */
+    /** What the handler depends on is overloaded: deliver it again after this time. Does not count as an attempt. */
     public void overloaded(String reason, Duration retryAfter) {
-        batch.mark(index, Verdict.overloaded(reason, retryAfter));
+        batch.mark(index, Outcome.overloaded(reason, retryAfter));
     }
 
     @Override

@@ -11,7 +11,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Batches one after the other, for any number of threads, for those who want to run their own loop:
+ * Takes batches one after the other, on any number of threads, for apps that run their own loop:
  *
  * <pre>{@code
  * for (Batch batch : consumer) {
@@ -20,51 +20,51 @@ import org.slf4j.LoggerFactory;
  * }
  * }</pre>
  *
- * <p>Made by {@link Offramp#consumer}. Each batch must be settled by whoever took it. It waits for the sidecar for as
- * long as it takes, also when that restarts.
+ * <p>Created by {@link Offramp#consumer}. The thread that takes a batch settles it. Waits for the sidecar for as long
+ * as it takes, also when that restarts.
  */
 public final class Consumer implements Iterable<Batch>, AutoCloseable {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
 
     private final Inbox inbox = new Inbox();
-    private final Link link;
+    private final Connection connection;
     private final String subscription;
     private final Duration drainTimeout;
     private final Runnable onEnd;
 
     private Consumer(Builder builder) {
         Settings settings = builder.settings(builder.credit);
-        this.link = new Link(settings, builder.offramp.transport(), inbox);
+        this.connection = new Connection(settings, builder.offramp.transport(), inbox);
         this.subscription = settings.subscription();
         this.drainTimeout = builder.drainTimeout;
-        this.onEnd = builder.offramp.opened(this);
-        link.start();
+        this.onEnd = builder.offramp.register(this);
+        connection.start();
     }
 
-    /** There is a session with the sidecar now. */
+    /** Whether there is a session with the sidecar now. */
     public boolean connected() {
-        return link.connected();
+        return connection.connected();
     }
 
     /**
-     * The next batch; null when none will come, since the consumer drains or is closed.
+     * The next batch; null when the consumer drains or is closed.
      *
-     * @throws OfframpException.Refused when the sidecar said no
+     * @throws OfframpException.Refused when the sidecar refuses
      */
     public Batch take() throws InterruptedException {
         return poll(Duration.ofNanos(Long.MAX_VALUE));
     }
 
     /**
-     * The next batch; null if none came within this time, or none will. With zero it finds what has come since the last
-     * call, but not what has waited for {@code patience}.
+     * The next batch; null if none arrived within this time, or if the consumer drains or is closed. With zero it
+     * returns what was received since the last call, unless that has waited for {@code patience}.
      *
-     * @throws OfframpException.Refused when the sidecar said no
+     * @throws OfframpException.Refused when the sidecar refuses
      */
     public Batch poll(Duration atMost) throws InterruptedException {
         Batch batch = inbox.take(atMost.toNanos(), 1);
-        if (batch == null && link.failure() != null) {
-            throw link.failure();
+        if (batch == null && connection.failure() != null) {
+            throw connection.failure();
         }
         return batch;
     }
@@ -75,27 +75,27 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
         return new Batches();
     }
 
-    /** End the iteration, on whichever thread. What is in hand can still be settled. Returns at once. */
+    /** Ends the iteration on all threads. Batches in hand can still be settled. Returns at once. */
     public void drain() {
-        link.drain();
+        connection.drain();
     }
 
     /**
-     * Leaves. Settle what is in hand before: what is not is delivered again as possibly processed. Waits for the
-     * sidecar's last answers, for a few seconds at the most.
+     * Ends the session. Settle batches before: those in hand are delivered again as possibly processed. Waits for the
+     * sidecar's last answers, for a few seconds at most.
      */
     @Override
     public void close() {
-        link.leave();
+        connection.close();
         onEnd.run();
     }
 
-    /** After {@link #drain}: until whoever took batches has settled them, for the {@code drainTimeout} at the most. */
+    /** After {@link #drain}: waits until the batches in hand are settled, for {@code drainTimeout} at most. */
     void awaitSettled() {
         try {
-            link.settled().get(drainTimeout.toNanos(), TimeUnit.NANOSECONDS);
+            connection.settled().get(drainTimeout.toNanos(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException error) {
-            log.warn("{}: batches in hand were not settled within {}; leaving without", subscription, drainTimeout);
+            log.warn("{}: batches in hand were not settled within {}; closing anyway", subscription, drainTimeout);
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         } catch (ExecutionException error) {
@@ -129,7 +129,7 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
         }
     }
 
-    /** What a consumer can be told before it opens. */
+    /** The options of a consumer. */
     public static final class Builder extends SessionOptions<Builder> {
         private final Offramp offramp;
         private int credit = 2;
@@ -146,8 +146,8 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
         }
 
         /**
-         * Batches that may be unsettled at a time, waiting ones included. Default: 2, so that the next one is there when
-         * the one in hand is done. Give two for each thread that takes batches.
+         * Batches that may be unsettled at a time, waiting ones included. Default: 2, so that the next batch is there
+         * when the one in hand is done. Give two for each thread that takes batches.
          */
         public Builder credit(int batches) {
             this.credit = atLeast("credit", batches, 1);
@@ -155,15 +155,15 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
         }
 
         /**
-         * How long {@link Offramp#closeOnShutdown()} waits for batches in hand to be settled. Default: 20 seconds, since one
-         * that was dropped is never settled.
+         * How long {@link Offramp#closeOnShutdown()} waits for batches in hand to be settled. Default: 20 seconds,
+         * since a batch that was dropped is never settled.
          */
         public Builder drainTimeout(Duration timeout) {
             this.drainTimeout = Objects.requireNonNull(timeout, "drainTimeout");
             return this;
         }
 
-        /** Start asking for batches. Does not wait for the sidecar. */
+        /** Starts to ask for batches. Does not wait for the sidecar. */
         public Consumer open() {
             return new Consumer(this);
         }

@@ -3,7 +3,7 @@ package io.offramp;
 import com.google.protobuf.ByteString;
 import java.util.HexFormat;
 
-/** Leases for people. */
+/** Leases as text, for messages. */
 final class Hex {
     private Hex() {}
 

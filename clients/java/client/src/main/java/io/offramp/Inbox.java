@@ -10,14 +10,14 @@ import java.util.List;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
-/** Batches that wait for a worker, in the order in which they came. For any thread. */
+/** Batches that wait for a worker, in the order in which they were received. For any thread. */
 final class Inbox {
     private final Deque<Batch> ready = new ArrayDeque<>();
-    // Not `synchronized`: virtual threads may wait here.
+    // Not `synchronized`, since virtual threads may wait here.
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
     private int waiting;
-    /** Somebody did not wait, or no longer, and has not got one since. */
+    /** A taker did not wait, or its timeout ended, and none has got a batch since. */
     private boolean polled;
     private boolean closed;
     /** Called by a taker that finds nothing. */
@@ -39,16 +39,16 @@ final class Inbox {
     }
 
     /**
-     * The next batch; null when there will be none, or if none came within so many nanoseconds.
+     * The next batch; null if the inbox is closed, or if none was received within this time.
      *
-     * @param slots how many batches the taker could work on
+     * @param slots how many batches the taker could process
      */
     Batch take(long nanos, int slots) throws InterruptedException {
         lock.lockInterruptibly();
         try {
             while (ready.isEmpty() && !closed) {
                 if (nanos <= 0) {
-                    // Else nothing would be asked for on behalf of one who comes back, but never waits.
+                    // Counts as waiting: otherwise nothing would be asked for on behalf of a taker that only polls.
                     polled = true;
                     onWait.run();
                     return null;
@@ -72,7 +72,7 @@ final class Inbox {
         }
     }
 
-    /** Those of these leases that nobody has taken; null: all. */
+    /** Removes the batches of these leases that no worker has taken; null: all. */
     List<Batch> takeBack(Collection<ByteString> leases) {
         lock.lock();
         try {
@@ -90,7 +90,7 @@ final class Inbox {
         }
     }
 
-    /** The batch that waits longest, or null. */
+    /** The batch that has waited longest, or null. */
     Batch oldest() {
         lock.lock();
         try {
@@ -109,7 +109,7 @@ final class Inbox {
         }
     }
 
-    /** Batches that workers could take now, if they were here; one at least if somebody left without. */
+    /** Batches that workers could take now; at least one if a taker left without. */
     int waiting() {
         lock.lock();
         try {
@@ -119,7 +119,7 @@ final class Inbox {
         }
     }
 
-    /** No batch is given out any more: takers get null. Those that wait are to be taken back. */
+    /** Takers get null from now on. Waiting batches stay until {@link #takeBack}. */
     void close() {
         lock.lock();
         try {

@@ -5,7 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.Objects;
 
-/** What is published. Never changes: each {@code with} gives another one. */
+/** A message to publish. Immutable: each {@code with} method returns a new one. */
 public final class Message {
     private final io.offramp.v1.Message message;
 
@@ -40,7 +40,7 @@ public final class Message {
         return withKey(bytes(Objects.requireNonNull(key, "key")));
     }
 
-    /** One more header; names may repeat. A null value is a header without one. */
+    /** With one more header; names may repeat. A null value is a header without a value. */
     public Message withHeader(String name, byte[] value) {
         io.offramp.v1.Header.Builder header = io.offramp.v1.Header.newBuilder().setName(name);
         if (value != null) {
@@ -61,12 +61,12 @@ public final class Message {
         return all;
     }
 
-    /** Without one: by the hash of the key, or in turn without a key. */
+    /** Default: by the hash of the key, or round-robin without a key. */
     public Message withLane(int lane) {
         return new Message(message.toBuilder().setLane(lane).build());
     }
 
-    /** Without one: now. */
+    /** Default: now. */
     public Message withTimestamp(Instant timestamp) {
         return new Message(message.toBuilder().setTimestampMs(timestamp.toEpochMilli()).build());
     }

@@ -7,9 +7,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The way to one sidecar, from which workers, consumers and publishers are made.
+ * The client of one sidecar, which creates workers, consumers and publishers.
  *
- * <p>Closing it closes all of them. One is enough for a process, whatever it consumes.
+ * <p>Closing it closes all of them. A process needs only one, for any number of subscriptions.
  */
 public final class Offramp implements AutoCloseable {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
@@ -29,46 +29,46 @@ public final class Offramp implements AutoCloseable {
     }
 
     /**
-     * To the sidecar at this address: {@code unix:/path}, {@code /path} or {@code host:port}. Does not wait for it: those
-     * who need it wait by themselves.
+     * To the sidecar at this address: {@code unix:/path}, {@code /path} or {@code host:port}. Does not wait for it:
+     * workers, consumers and publishers do.
      */
     public static Offramp connect(String address) {
         return connect(address, Access.fromEnvironment());
     }
 
-    /** As {@link #connect(String)}, with a token, a certificate, or authorities to trust. */
+    /** Like {@link #connect(String)}, with a token, a certificate, or authorities to trust. */
     public static Offramp connect(String address, Access access) {
         return new Offramp(Address.parse(address), access);
     }
 
-    /** A worker of a subscription: give it a handler, and start it. */
+    /** A worker of a subscription: set its handler, and start it. */
     public Worker.Builder worker(String subscription) {
         return new Worker.Builder(this, subscription);
     }
 
-    /** A consumer of a subscription, to be iterated over. */
+    /** A consumer of a subscription, to iterate over. */
     public Consumer.Builder consumer(String subscription) {
         return new Consumer.Builder(this, subscription);
     }
 
-    /** Sends messages to a broker. */
+    /** A publisher, which sends messages to a broker. */
     public Publisher.Builder publisher() {
         return new Publisher.Builder(this);
     }
 
     /**
-     * Close when the JVM is told to end, by SIGTERM or Ctrl-C or {@code System.exit}: no further batch is taken, those
-     * in hand are finished and settled, and only then the JVM ends. So a handler must not call {@code System.exit}
-     * itself: it would wait for its own end. It may {@link Worker#drain}. What was taken from a {@link Consumer} is waited
-     * for, too, for as long as its {@code drainTimeout} says.
+     * Closes when the JVM shuts down, on SIGTERM, Ctrl-C or {@code System.exit}: no further batch is taken, those in
+     * hand are finished and settled, and only then the JVM ends. So a handler must not call {@code System.exit}, which
+     * would wait for the handler itself; it may {@link Worker#drain}. Also waits for batches taken from a {@link
+     * Consumer}, for its {@code drainTimeout} at most.
      */
     public Offramp closeOnShutdown() {
         return closeOnShutdown(() -> {});
     }
 
     /**
-     * As {@link #closeOnShutdown()}, and then run this. It is the place for what must come last: what stands after
-     * {@link Worker#join} runs beside the end of the JVM, which does not wait for it.
+     * Like {@link #closeOnShutdown()}, and runs this afterwards. Use it for what must come last: the JVM does not wait
+     * for code after {@link Worker#join}.
      */
     public synchronized Offramp closeOnShutdown(Runnable last) {
         checkOpen();
@@ -77,7 +77,7 @@ public final class Offramp implements AutoCloseable {
         }
         hook = new Thread(
                 () -> {
-                    finish();
+                    drainAndClose();
                     last.run();
                 },
                 "offramp-shutdown");
@@ -86,8 +86,9 @@ public final class Offramp implements AutoCloseable {
     }
 
     /**
-     * Closes all workers (see {@link Worker#close}; all of them drain at the same time), then consumers, then publishers,
-     * which handlers may need until the end. Harmless when done again; a second caller waits for the first.
+     * Closes all workers (see {@link Worker#close}; they drain at the same time), then consumers, then publishers,
+     * which handlers may need until the end. Further calls are harmless; a concurrent second caller waits for the
+     * first.
      */
     @Override
     public void close() {
@@ -99,8 +100,8 @@ public final class Offramp implements AutoCloseable {
         removeHook();
     }
 
-    /** As {@link #close}, but those who have taken batches from consumers, on threads of their own, may settle them. */
-    void finish() {
+    /** Like {@link #close}, but first waits for batches that were taken from consumers, on other threads. */
+    void drainAndClose() {
         for (AutoCloseable one : drain()) {
             if (one instanceof Consumer consumer) {
                 consumer.awaitSettled();
@@ -131,7 +132,7 @@ public final class Offramp implements AutoCloseable {
         try {
             one.close();
         } catch (Exception error) {
-            log.warn("{} could not be closed in order", one.getClass().getSimpleName(), error);
+            log.warn("closing {} failed", one.getClass().getSimpleName(), error);
         }
     }
 
@@ -140,7 +141,7 @@ public final class Offramp implements AutoCloseable {
             try {
                 Runtime.getRuntime().removeShutdownHook(hook);
             } catch (IllegalStateException error) {
-                // The JVM is ending, and the hook runs.
+                // The JVM is shutting down, and the hook runs.
             }
         }
         hook = null;
@@ -150,14 +151,14 @@ public final class Offramp implements AutoCloseable {
         return transport;
     }
 
-    /** Remembers what is to be closed with this. The answer is to be run when it is closed by itself. */
-    synchronized Runnable opened(AutoCloseable one) {
+    /** Registers an object to be closed with this one. The returned task is to be run when it closes by itself. */
+    synchronized Runnable register(AutoCloseable one) {
         checkOpen();
         open.add(one);
-        return () -> forget(one);
+        return () -> unregister(one);
     }
 
-    private synchronized void forget(AutoCloseable one) {
+    private synchronized void unregister(AutoCloseable one) {
         open.remove(one);
     }
 

@@ -3,15 +3,15 @@ package io.offramp;
 import io.grpc.Status;
 
 /**
- * Everything that can go wrong, as one tree. The text is for people: what, which value, what is allowed.
+ * The base of all exceptions of this client. Messages name what is wrong, the value, and what is allowed.
  *
  * <pre>
  * OfframpException
- * ├── Refused               the sidecar said no and would say no again: a person must change something
- * │   ├── NotFound          no such subscription, broker or topic; the text lists those there are
- * │   ├── InvalidRequest    an option or a message that the sidecar can never take
- * │   ├── Incompatible      nobody at that address speaks a version of the protocol that this client can work with
- * │   └── Forbidden         the sidecar does not let this client in
+ * ├── Refused               the sidecar refuses, a retry does not help: a person must change something
+ * │   ├── NotFound          no such subscription, broker or topic; the message lists those that exist
+ * │   ├── InvalidRequest    an option or a message that the sidecar can never accept
+ * │   ├── Incompatible      no sidecar at that address, or one whose protocol version this client cannot use
+ * │   └── Forbidden         the client is not authenticated, or lacks the right
  * ├── Unavailable           not now; a retry may help
  * │   └── OutOfRoom         the broker has no room for what is published
  * ├── AlreadySettled        a batch or a record was settled a second time
@@ -19,8 +19,8 @@ import io.grpc.Status;
  * └── ProtocolBroken        the sidecar broke a rule of the protocol
  * </pre>
  *
- * <p>Workers and consumers never throw {@code Unavailable}: they wait for the sidecar and go on. What a handler throws
- * to say how a batch is to be settled is no error; see {@link SettleAs}.
+ * <p>Workers and consumers never throw {@code Unavailable}: they wait for the sidecar. What a handler throws to set the
+ * outcome of a batch is not an error; see {@link SettleAs}.
  */
 public class OfframpException extends RuntimeException {
     OfframpException(String text, Throwable cause) {
@@ -87,7 +87,7 @@ public class OfframpException extends RuntimeException {
         }
     }
 
-    /** The exception for a status that no retry will change, or null for one that may pass. */
+    /** The exception for a status for which a retry does not help; else null. */
     static Refused refusal(Throwable error, String address) {
         Status status = Status.fromThrowable(error);
         String text = address + ": " + describe(status);
@@ -96,7 +96,7 @@ public class OfframpException extends RuntimeException {
             case INVALID_ARGUMENT -> new InvalidRequest(text, error);
             case FAILED_PRECONDITION -> new Incompatible(text, error);
             case UNIMPLEMENTED -> new Incompatible(
-                    address + ": what listens there is no Offramp sidecar, or one of another version: "
+                    address + ": what listens there is not an Offramp sidecar, or one of another version: "
                             + describe(status),
                     error);
             case UNAUTHENTICATED, PERMISSION_DENIED -> new Forbidden(text, error);
@@ -104,7 +104,7 @@ public class OfframpException extends RuntimeException {
         };
     }
 
-    /** A status in one line, with what is behind it: gRPC says little more than "io exception" itself. */
+    /** A status in one line, with its cause: gRPC's own text is often just "io exception". */
     static String describe(Status status) {
         String text = status.getDescription() == null ? status.getCode().name() : status.getDescription();
         Throwable cause = status.getCause();

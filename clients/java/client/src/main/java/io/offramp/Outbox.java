@@ -18,187 +18,188 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What is to be said to the sidecar, and what it has not answered yet.
+ * What is to be sent to the sidecar, and what was sent and is not answered yet.
  *
- * <p>{@code settle} and {@code extend} may be called by any thread; everything else on the link's own, and
- * {@code giveUp} by any thread once that one has ended. A settlement stays here until it is answered: whatever was not
- * when a connection broke is said again on the next one, which is harmless. Answers come in the order of settlements.
+ * <p>{@code settle} and {@code extend} may be called by any thread; everything else on the connection's own, and
+ * {@code giveUp} by any thread once that one has ended. A settlement stays here until it is answered: what was not
+ * answered when a connection broke is sent again on the next one, which does no harm. Answers come in the order of the
+ * settlements.
  */
 final class Outbox {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
-    /** Bytes of settlements in a request: beside so many, gRPC's cost per message does not matter. */
-    private static final int MOST_SETTLED = 1 << 20;
+    /** Of settlements in a request; beyond this, gRPC's cost for each message no longer matters. */
+    private static final int MAX_SETTLEMENT_BYTES = 1 << 20;
 
-    private static final int MOST_EXTENDED = 500;
+    private static final int MAX_EXTENSIONS = 500;
 
     /** An extension until it is answered. */
-    private record Extending(Extension extension, CompletableFuture<Duration> answer) {}
+    private record PendingExtension(Extension extension, CompletableFuture<Duration> answer) {}
 
     private final BiConsumer<Batch, SettleResult> onResult;
-    private final Queue<Settling> handedIn = new ConcurrentLinkedQueue<>();
-    /** To be said before what was handed in: it was said before, or is a piece of what was too large. */
-    private final Deque<Settling> first = new ArrayDeque<>();
+    private final Queue<PendingSettlement> settlements = new ConcurrentLinkedQueue<>();
+    /** To be sent before {@code settlements}: sent before without an answer, or pieces of one that was too large. */
+    private final Deque<PendingSettlement> resend = new ArrayDeque<>();
 
-    private final Deque<Settling> unanswered = new ArrayDeque<>();
-    private final Queue<Extending> extensions = new ConcurrentLinkedQueue<>();
-    private final Deque<Extending> unextended = new ArrayDeque<>();
+    private final Deque<PendingSettlement> sentSettlements = new ArrayDeque<>();
+    private final Queue<PendingExtension> extensions = new ConcurrentLinkedQueue<>();
+    private final Deque<PendingExtension> sentExtensions = new ArrayDeque<>();
 
     /** {@code onResult} may be null. */
     Outbox(BiConsumer<Batch, SettleResult> onResult) {
         this.onResult = onResult;
     }
 
-    CompletableFuture<SettleResult> settle(Settling settling) {
-        handedIn.add(settling);
-        return settling.answer;
+    CompletableFuture<SettleResult> settle(PendingSettlement pending) {
+        settlements.add(pending);
+        return pending.answer;
     }
 
     CompletableFuture<Duration> extend(Extension extension) {
-        Extending extending = new Extending(extension, new CompletableFuture<>());
-        extensions.add(extending);
-        return extending.answer;
+        PendingExtension pending = new PendingExtension(extension, new CompletableFuture<>());
+        extensions.add(pending);
+        return pending.answer;
     }
 
     boolean answeredAll() {
-        return first.isEmpty() && unanswered.isEmpty() && handedIn.isEmpty();
+        return resend.isEmpty() && sentSettlements.isEmpty() && settlements.isEmpty();
     }
 
     /**
-     * What one request to a sidecar that takes {@code mostBytes} can hold, or null if there is nothing to say.
-     * {@code onSettled} is told of each batch of which nothing is left to settle.
+     * One request, for a sidecar that accepts {@code mostBytes}; null if there is nothing to send. Calls {@code
+     * onSettled} with each batch that is settled to its last record.
      */
     ConsumeRequest nextRequest(long mostBytes, Consumer<Batch> onSettled) {
         ConsumeRequest.Builder request = null;
         // The other half is more than enough for tags and extensions.
-        int mostSettled = (int) Math.min(MOST_SETTLED, mostBytes / 2);
-        int room = mostSettled;
-        for (Settling settling; (settling = nextSettling()) != null; ) {
-            int size = settling.settlement.getSerializedSize();
-            if (size > mostSettled) {
-                List<Settling> pieces = settling.split(mostSettled);
-                for (int place = pieces.size() - 1; place >= 0; place--) {
-                    first.addFirst(pieces.get(place));
+        int maxSettlementBytes = (int) Math.min(MAX_SETTLEMENT_BYTES, mostBytes / 2);
+        int room = maxSettlementBytes;
+        for (PendingSettlement pending; (pending = nextSettlement()) != null; ) {
+            int size = pending.settlement.getSerializedSize();
+            if (size > maxSettlementBytes) {
+                List<PendingSettlement> pieces = pending.split(maxSettlementBytes);
+                for (int index = pieces.size() - 1; index >= 0; index--) {
+                    resend.addFirst(pieces.get(index));
                 }
                 continue;
             }
             if (size > room) {
-                first.addFirst(settling);
+                resend.addFirst(pending);
                 break;
             }
             room -= size;
-            unanswered.add(settling);
+            sentSettlements.add(pending);
             request = request == null ? ConsumeRequest.newBuilder() : request;
-            request.addSettlements(settling.settlement);
-            if (settling.batch.settled()) {
-                onSettled.accept(settling.batch);
+            request.addSettlements(pending.settlement);
+            if (pending.batch.settled()) {
+                onSettled.accept(pending.batch);
             }
         }
-        Extending extending;
-        for (int count = 0; count < MOST_EXTENDED && (extending = extensions.poll()) != null; count++) {
-            unextended.add(extending);
+        PendingExtension pending;
+        for (int count = 0; count < MAX_EXTENSIONS && (pending = extensions.poll()) != null; count++) {
+            sentExtensions.add(pending);
             request = request == null ? ConsumeRequest.newBuilder() : request;
-            request.addExtensions(extending.extension);
+            request.addExtensions(pending.extension);
         }
         return request == null ? null : request.build();
     }
 
-    private Settling nextSettling() {
-        Settling settling = first.poll();
-        return settling == null ? handedIn.poll() : settling;
+    private PendingSettlement nextSettlement() {
+        PendingSettlement pending = resend.poll();
+        return pending == null ? settlements.poll() : pending;
     }
 
-    /** Throws {@code ProtocolBroken} for an answer to something else than what is next. */
-    void answered(List<io.offramp.v1.SettleResult> messages) {
-        Uncounted uncounted = new Uncounted();
+    /** Throws {@code ProtocolBroken} for a result that is not that of the oldest unanswered request. */
+    void onResults(List<io.offramp.v1.SettleResult> messages) {
+        UncountedWarning uncounted = new UncountedWarning();
         for (io.offramp.v1.SettleResult message : messages) {
-            Settling settling = unanswered.peek();
-            if (settling == null || !settling.settlement.getLease().equals(message.getLease())) {
+            PendingSettlement pending = sentSettlements.peek();
+            if (pending == null || !pending.settlement.getLease().equals(message.getLease())) {
                 throw new OfframpException.ProtocolBroken(
                         "the sidecar answered for lease " + Hex.of(message.getLease()) + ", which was not next");
             }
-            unanswered.remove();
+            sentSettlements.remove();
             SettleResult result = SettleResult.read(message);
-            uncounted.look(settling, result);
-            conclude(settling, result);
+            uncounted.add(pending, result);
+            conclude(pending, result);
         }
         uncounted.warn();
     }
 
-    /** Throws {@code ProtocolBroken} for an answer to something else than what is next. */
-    void extended(List<ExtendResult> messages) {
+    /** Throws {@code ProtocolBroken} for a result that is not that of the oldest unanswered request. */
+    void onExtended(List<ExtendResult> messages) {
         for (ExtendResult message : messages) {
-            Extending extending = unextended.peek();
-            if (extending == null || !extending.extension.getLease().equals(message.getLease())) {
+            PendingExtension pending = sentExtensions.peek();
+            if (pending == null || !pending.extension.getLease().equals(message.getLease())) {
                 throw new OfframpException.ProtocolBroken(
                         "the sidecar extended lease " + Hex.of(message.getLease()) + ", which was not next");
             }
-            unextended.remove();
+            sentExtensions.remove();
             boolean extended = message.getStatus() == SettleStatus.SETTLE_STATUS_UNSPECIFIED;
             if (!extended) {
                 log.warn("the lease {} could not be extended: it is lost", Hex.of(message.getLease()));
             }
-            extending.answer.complete(extended ? Duration.ofMillis(message.getLeaseForMs()) : Duration.ZERO);
+            pending.answer.complete(extended ? Duration.ofMillis(message.getLeaseForMs()) : Duration.ZERO);
         }
     }
 
-    /** The connection broke. Settlements are said again; leases of the lost session cannot be extended. */
-    void disconnected() {
-        while (!unanswered.isEmpty()) {
-            first.addFirst(unanswered.removeLast());
+    /** The connection broke. Settlements are sent again; leases of the lost session cannot be extended. */
+    void onDisconnect() {
+        while (!sentSettlements.isEmpty()) {
+            resend.addFirst(sentSettlements.removeLast());
         }
         giveUpExtensions();
     }
 
-    /** There is no further connection: whoever waits for an answer is told that there will be none. */
+    /** There is no further connection: completes every settlement as unanswered. */
     void giveUp(String why) {
-        List<Settling> left = new ArrayList<>();
+        List<PendingSettlement> left = new ArrayList<>();
         synchronized (this) {
-            disconnected();
-            for (Settling settling; (settling = nextSettling()) != null; ) {
-                left.add(settling);
+            onDisconnect();
+            for (PendingSettlement pending; (pending = nextSettlement()) != null; ) {
+                left.add(pending);
             }
         }
         SettleResult result = SettleResult.unanswered(why);
-        Uncounted uncounted = new Uncounted();
-        for (Settling settling : left) {
-            uncounted.look(settling, result);
-            conclude(settling, result);
+        UncountedWarning uncounted = new UncountedWarning();
+        for (PendingSettlement pending : left) {
+            uncounted.add(pending, result);
+            conclude(pending, result);
         }
         uncounted.warn();
     }
 
     private void giveUpExtensions() {
-        for (Queue<Extending> queue : List.of(unextended, extensions)) {
-            for (Extending extending; (extending = queue.poll()) != null; ) {
-                extending.answer.complete(Duration.ZERO);
+        for (Queue<PendingExtension> queue : List.of(sentExtensions, extensions)) {
+            for (PendingExtension pending; (pending = queue.poll()) != null; ) {
+                pending.answer.complete(Duration.ZERO);
             }
         }
     }
 
-    private void conclude(Settling settling, SettleResult piece) {
-        SettleResult result = settling.conclude(piece);
+    private void conclude(PendingSettlement pending, SettleResult piece) {
+        SettleResult result = pending.addResult(piece);
         if (result == null) {
             return;
         }
-        settling.answer.complete(result);
+        pending.answer.complete(result);
         if (onResult != null) {
             try {
-                onResult.accept(settling.batch, result);
+                onResult.accept(pending.batch, result);
             } catch (RuntimeException error) {
                 log.error("onResult failed", error);
             }
         }
     }
 
-    /** One line, however many there are: after a restart of the sidecar all workers' leases are gone at once. */
-    private static final class Uncounted {
+    /** Logs one line, however many there are: after a restart of the sidecar all workers' leases are gone at once. */
+    private static final class UncountedWarning {
         private int count;
-        private Settling first;
+        private PendingSettlement first;
         private SettleResult answer;
 
-        void look(Settling settling, SettleResult result) {
-            if (!result.settled() && !settling.ours && count++ == 0) {
-                first = settling;
+        void add(PendingSettlement pending, SettleResult result) {
+            if (!result.settled() && !pending.automatic && count++ == 0) {
+                first = pending;
                 answer = result;
             }
         }
@@ -206,8 +207,8 @@ final class Outbox {
         void warn() {
             if (count > 0) {
                 log.warn(
-                        "the sidecar did not count {} settlement(s), whose records may be delivered again; the first is "
-                                + "{}: {}{}",
+                        "the sidecar did not count {} settlement(s); their records may be delivered again; the first "
+                                + "is {}: {}{}",
                         count,
                         first.batch,
                         answer.status(),

@@ -1,8 +1,8 @@
 package io.offramp;
 
 /**
- * Where a published message went.
+ * Where a message was published.
  *
- * @param position -1 where the broker does not tell
+ * @param position -1 if the broker does not report it
  */
 public record Place(int lane, long position) {}

@@ -1,18 +1,18 @@
 package io.offramp;
 
-/** What this client speaks, in one place. */
+/** Versions and defaults of this client. */
 final class Protocol {
     static final String VERSION = "0.1.0";
-    /** The minor version of the protocol that the stubs are generated from. */
+    /** The protocol's minor version that the stubs are generated from. */
     static final int MINOR = 0;
-    /** The least minor version of a sidecar that this client can work with. */
+    /** The lowest minor version of a sidecar that this client works with. */
     static final int NEEDS_MINOR = 0;
 
-    /** Where a sidecar listens unless it is told otherwise. */
+    /** Where a sidecar listens by default. */
     static final String DEFAULT_ADDRESS = "unix:/run/offramp/offramp.sock";
-    /** What a gRPC client takes unless it is told otherwise. */
+    /** What a gRPC client accepts by default. */
     static final int DEFAULT_MESSAGE_BYTES = 4 << 20;
-    /** What is kept of a reason. */
+    /** Longer reasons are cut. */
     static final int MOST_REASON_BYTES = 1024;
 
     private Protocol() {}

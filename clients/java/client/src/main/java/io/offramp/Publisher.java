@@ -16,17 +16,17 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Publishes to the broker of a subscription, or to a broker by its name. Any number of threads may use it.
+ * Publishes to the broker of a subscription, or to a broker by its name. For any number of threads.
  *
- * <p>Made by {@link Offramp#publisher}. Every call waits for the sidecar if it is not there, and is answered when the
- * broker has the messages durably. It fails with {@link OfframpException.Refused} for what can never work, and with
- * {@link OfframpException.Unavailable} if it did not work in time: then some messages may have been published, and
- * publishing again may duplicate them and loses nothing.
+ * <p>Created by {@link Offramp#publisher}. Every call waits for the sidecar if it is not there, and completes when the
+ * broker has the messages durably. It fails with {@link OfframpException.Refused} if a retry cannot help, and with
+ * {@link OfframpException.Unavailable} if it did not succeed in time: then some messages may have been published, and
+ * publishing again may duplicate them but loses nothing.
  */
 public final class Publisher implements AutoCloseable {
-    /** The sidecar is next door: trying every now and then, while somebody waits for it, costs nearly nothing. */
-    private static final long AGAIN_MS = 250;
-    /** What gRPC says in the sidecar's name, which does not get to see such a request. */
+    /** Between attempts to connect. Short: the sidecar is close by, so an attempt costs next to nothing. */
+    private static final long RECONNECT_INTERVAL_MS = 250;
+    /** The details of the error that gRPC itself returns for such a request, before the sidecar sees it. */
     private static final String TOO_LARGE = "SERVER: Received message larger than max";
 
     private final Transport transport;
@@ -42,25 +42,25 @@ public final class Publisher implements AutoCloseable {
         this.stub = PublishServiceGrpc.newStub(channel).withWaitForReady();
         this.target = builder.target;
         this.timeout = builder.timeout;
-        this.onEnd = builder.offramp.opened(this);
-        watch();
+        this.onEnd = builder.offramp.register(this);
+        keepReconnecting();
     }
 
-    /** Publish one message, and say where it went. Blocks. */
+    /** Publishes one message. Returns where it was published. Blocks. */
     public Place publish(String topic, Message message) {
         return publish(topic, List.of(message)).get(0);
     }
 
-    /** Publish messages to one topic in one call, and say where they went, in their order. Blocks. */
+    /** Publishes messages to one topic in one call. Returns where they were published, in their order. Blocks. */
     public List<Place> publish(String topic, List<Message> messages) {
         if (transport.isOwnThread()) {
             throw new IllegalStateException(
-                    "publish blocks, and was called on the thread that would bring its answer: use publishAsync here");
+                    "publish blocks, and was called on the thread that receives its answer: use publishAsync here");
         }
         try {
             return publishAsync(topic, messages).join();
         } catch (CompletionException error) {
-            // Once more, so that the trace shows who called.
+            // So that the stack trace also shows the caller.
             if (error.getCause() instanceof OfframpException cause) {
                 cause.addSuppressed(new Exception("published from here"));
                 throw cause;
@@ -70,7 +70,7 @@ public final class Publisher implements AutoCloseable {
     }
 
     /**
-     * As {@link #publish}, without blocking. Stages that depend on the answer run on the thread that talks to the
+     * Like {@link #publish}, without blocking. Stages that depend on the result run on the thread that talks to the
      * sidecar, unless they are {@code async}: they must not block.
      */
     public CompletableFuture<List<Place>> publishAsync(String topic, List<Message> messages) {
@@ -81,28 +81,28 @@ public final class Publisher implements AutoCloseable {
         for (Message message : messages) {
             request.addMessages(message.message());
         }
-        Answer answer = new Answer();
-        stub.withDeadlineAfter(timeout.toMillis(), TimeUnit.MILLISECONDS).publish(request.build(), answer);
-        return answer.places;
+        ResponseObserver observer = new ResponseObserver();
+        stub.withDeadlineAfter(timeout.toMillis(), TimeUnit.MILLISECONDS).publish(request.build(), observer);
+        return observer.places;
     }
 
-    /** Calls that are under way fail. */
+    /** Pending calls fail. */
     @Override
     public void close() {
         channel.shutdownNow();
         onEnd.run();
     }
 
-    /** gRPC waits for up to two minutes before it tries again; here nobody has to. */
-    private void watch() {
+    /** Reconnects at short intervals: gRPC's own backoff grows to two minutes. */
+    private void keepReconnecting() {
         ConnectivityState state = channel.getState(false);
         if (state == ConnectivityState.SHUTDOWN) {
             return;
         }
         if (state == ConnectivityState.TRANSIENT_FAILURE) {
-            transport.timer().schedule(channel::resetConnectBackoff, AGAIN_MS, TimeUnit.MILLISECONDS);
+            transport.timer().schedule(channel::resetConnectBackoff, RECONNECT_INTERVAL_MS, TimeUnit.MILLISECONDS);
         }
-        channel.notifyWhenStateChanged(state, this::watch);
+        channel.notifyWhenStateChanged(state, this::keepReconnecting);
     }
 
     private OfframpException failure(Throwable error) {
@@ -115,12 +115,12 @@ public final class Publisher implements AutoCloseable {
         String details = OfframpException.describe(status);
         if (status.getCode() == Status.Code.RESOURCE_EXHAUSTED && details.contains(TOO_LARGE)) {
             return new OfframpException.InvalidRequest(
-                    address + ": one request holds more than the sidecar's listen.max_request_bytes allows: publish fewer or "
-                            + "smaller messages at a time (" + details + ")",
+                    address + ": one request holds more than the sidecar's listen.max_request_bytes allows: publish "
+                            + "fewer or smaller messages at a time (" + details + ")",
                     error);
         }
         String text = address + ": " + details;
-        if (Access.NoTokenNow.ended(error)) {
+        if (Access.TokenFileError.causes(error)) {
             return new OfframpException.Unavailable(text, error);
         }
         return status.getCode() == Status.Code.RESOURCE_EXHAUSTED
@@ -128,7 +128,7 @@ public final class Publisher implements AutoCloseable {
                 : new OfframpException.Unavailable(text + "; some of it may have been published", error);
     }
 
-    private final class Answer implements StreamObserver<PublishResponse> {
+    private final class ResponseObserver implements StreamObserver<PublishResponse> {
         final CompletableFuture<List<Place>> places = new CompletableFuture<>();
 
         @Override
@@ -147,7 +147,7 @@ public final class Publisher implements AutoCloseable {
         public void onCompleted() {}
     }
 
-    /** What a publisher can be told before it opens. */
+    /** The options of a publisher. */
     public static final class Builder {
         private final Offramp offramp;
         private PublishRequest target = PublishRequest.getDefaultInstance();
@@ -169,7 +169,7 @@ public final class Publisher implements AutoCloseable {
             return this;
         }
 
-        /** For a call, waiting for the sidecar included. Default: 30 seconds. */
+        /** How long a call may take, waiting for the sidecar included. Default: 30 seconds. */
         public Builder timeout(Duration timeout) {
             this.timeout = Objects.requireNonNull(timeout, "timeout");
             return this;
@@ -177,7 +177,8 @@ public final class Publisher implements AutoCloseable {
 
         public Publisher open() {
             if (target.getTargetCase() == PublishRequest.TargetCase.TARGET_NOT_SET) {
-                throw new IllegalArgumentException("either a subscription (to publish to its broker) or a broker must be given");
+                throw new IllegalArgumentException(
+                        "either a subscription (to publish to its broker) or a broker must be given");
             }
             return new Publisher(this);
         }

@@ -20,126 +20,126 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One Consume stream, from hello to its end. Lives on the link's thread, which alone reads and writes the stream.
+ * One Consume stream, from hello to its end. Runs on the connection's thread, which alone reads and writes the stream.
  *
- * <p>What is said outlives a session, and is in the outbox; batches that it brought do not.
+ * <p>Settlements outlive a session, in the outbox; the batches that it delivered do not.
  */
 final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeResponse> {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
-    /** Bytes of a request; of a sidecar that does not say what it takes. */
-    private static final long REQUEST_BYTES = 4 << 20;
+    /** Bytes of a request, for a sidecar that does not say what it accepts. */
+    private static final long DEFAULT_REQUEST_BYTES = 4 << 20;
 
-    /** Whoever keeps the connection up. */
-    interface Owner {
-        void welcomed(Welcome welcome);
+    interface Listener {
+        void onWelcome(Welcome welcome);
 
-        /** The stream is over; null if it ended in order. */
-        void ended(Session session, Throwable error);
+        /** The stream has ended; {@code error} is null if it ended in order. */
+        void onEnd(Session session, Throwable error);
     }
 
     private final Settings settings;
-    private final Desk desk;
+    private final Settler settler;
     private final Inbox inbox;
     private final Outbox outbox;
     private final ScheduledExecutorService thread;
-    private final Owner owner;
-    private final Flow flow;
-    /** Batches that came and are not settled, by lease. */
-    private final Map<ByteString, Batch> held = new HashMap<>();
+    private final Listener listener;
+    private final CreditControl control;
+    /** Batches that were delivered and are not settled, by lease. */
+    private final Map<ByteString, Batch> unsettled = new HashMap<>();
 
     private ClientCallStreamObserver<ConsumeRequest> requests;
     private volatile boolean welcomed;
     private long welcomedAt;
-    private long requestBytes = REQUEST_BYTES;
-    /** What the sidecar was last asked for. */
-    private int asked;
+    private long requestBytes = DEFAULT_REQUEST_BYTES;
+    /** The credit that the sidecar was last given. */
+    private int sentCredit;
 
     private boolean draining;
-    private boolean saidDraining;
+    private boolean sentDraining;
+    /** End the stream once everything is sent. */
     private boolean halfClose;
     private boolean halfClosed;
-    /** The stream is to be cut once everything is answered. */
-    private boolean abandon;
+    /** Cut the stream once everything is answered. */
+    private boolean cutWhenAnswered;
 
     private boolean cut;
     private boolean ended;
     private Throwable failure;
     private ScheduledFuture<?> timer;
-    /** Called when nothing is held any more. */
-    private Runnable onEmpty = () -> {};
+    /** Called when all delivered batches are settled. */
+    private Runnable onAllSettled = () -> {};
     private boolean warned;
 
     Session(
             Settings settings,
-            Desk desk,
+            Settler settler,
             Inbox inbox,
             Outbox outbox,
             ScheduledExecutorService thread,
-            Owner owner) {
+            Listener listener) {
         this.settings = settings;
-        this.desk = desk;
+        this.settler = settler;
         this.inbox = inbox;
         this.outbox = outbox;
         this.thread = thread;
-        this.owner = owner;
-        this.flow = new Flow(settings.credit(), settings.waitingNanos());
-        this.asked = flow.ask();
+        this.listener = listener;
+        this.control = new CreditControl(settings.credit(), settings.waitingNanos());
+        this.sentCredit = control.credit();
     }
 
     void start(ConsumerServiceStub stub) {
         stub.withExecutor(thread).consume(this);
-        requests.onNext(settings.hello(asked));
+        requests.onNext(settings.hello(sentCredit));
     }
 
     boolean welcomed() {
         return welcomed;
     }
 
-    /** Since the sidecar's welcome; 0 without one. */
+    /** Milliseconds since the sidecar's welcome; 0 without one. */
     long lastedMs() {
         return welcomed ? TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - welcomedAt) : 0;
     }
 
-    // Leaving
+    // Closing
 
-    /** Ask for no further batch and give back those that nobody has taken. */
+    /** Asks for no further batch and releases those that no worker has taken. */
     void drain() {
         draining = true;
-        giveBack(inbox.takeBack(null));
+        release(inbox.takeBack(null));
         write();
     }
 
     /**
-     * End the stream once everything is said. If a batch is still in hand the stream is cut once everything is answered,
-     * so that the sidecar takes it for possibly processed.
+     * Ends the stream once everything is sent. If a batch is still in hand, cuts the stream once everything is
+     * answered, so that the sidecar treats the batch as possibly processed.
      */
-    void leave() {
+    void close() {
         drain();
         if (inHand() > 0) {
-            abandon = true;
-            checkAbandoned();
+            cutWhenAnswered = true;
+            cutIfAnswered();
         } else {
             halfClose = true;
         }
         write();
     }
 
-    /** Calls this once all that came is settled, and that was said. */
+    /** Calls this once all delivered batches are settled and the settlements are sent. */
     void whenSettled(Runnable call) {
-        if (held.isEmpty()) {
+        if (unsettled.isEmpty()) {
             call.run();
         } else {
-            onEmpty = call;
+            onAllSettled = call;
         }
     }
 
-    private void checkAbandoned() {
-        if (abandon && outbox.answeredAll()) {
-            cut("leaving with batches in hand");
+    private void cutIfAnswered() {
+        if (cutWhenAnswered && outbox.answeredAll()) {
+            cut("closing with batches in hand");
         }
     }
 
-    /** End the stream at once. */
+    /** Cancels the stream at once. */
     void cut(String why) {
         if (!ended && !cut) {
             cut = true;
@@ -149,17 +149,17 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
 
     // Writing
 
-    /** Says what there is to say. */
+    /** Sends what is pending. */
     void write() {
-        // The sidecar's limits hold for all that follows its welcome.
+        // Requests must fit the limits in the sidecar's welcome, so nothing is sent before it.
         if (!welcomed || ended || cut || halfClosed) {
             return;
         }
         for (ConsumeRequest request; (request = nextRequest()) != null; ) {
             requests.onNext(request);
         }
-        if (held.isEmpty()) {
-            onEmpty.run();
+        if (unsettled.isEmpty()) {
+            onAllSettled.run();
         }
         if (halfClose) {
             halfClosed = true;
@@ -168,21 +168,21 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     }
 
     private ConsumeRequest nextRequest() {
-        // Each alone and before what is given back, or else that would be sent to this process again.
-        if (draining && !saidDraining) {
-            saidDraining = true;
+        // Each in its own request and before released batches, which would otherwise be sent to this process again.
+        if (draining && !sentDraining) {
+            sentDraining = true;
             return ConsumeRequest.newBuilder().setDraining(true).build();
         }
-        if (asked != flow.ask() && !draining) {
-            asked = flow.ask();
-            return ConsumeRequest.newBuilder().setCredit(settings.asCredit(asked)).build();
+        if (sentCredit != control.credit() && !draining) {
+            sentCredit = control.credit();
+            return ConsumeRequest.newBuilder().setCredit(settings.asCredit(sentCredit)).build();
         }
         return outbox.nextRequest(requestBytes, this::onSettled);
     }
 
     private void onSettled(Batch batch) {
-        if (held.remove(batch.lease()) != null && batch.takenAt != 0) {
-            flow.settled(System.nanoTime() - batch.takenAt);
+        if (unsettled.remove(batch.lease()) != null && batch.takenAt != 0) {
+            control.settled(System.nanoTime() - batch.takenAt);
         }
     }
 
@@ -199,7 +199,7 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
             receive(response);
         } catch (RuntimeException error) {
             failure = error;
-            cut("cannot go on");
+            cut("client error");
         }
     }
 
@@ -208,62 +208,62 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
             welcome(response.getWelcome());
         }
         if (response.getResultsCount() > 0) {
-            outbox.answered(response.getResultsList());
-            checkAbandoned();
+            outbox.onResults(response.getResultsList());
+            cutIfAnswered();
         }
         if (response.getExtendedCount() > 0) {
-            outbox.extended(response.getExtendedList());
+            outbox.onExtended(response.getExtendedList());
         }
         for (Notice notice : response.getNoticesList()) {
-            notice(notice);
+            onNotice(notice);
         }
         if (response.getBatchesCount() > 0) {
-            takeIn(response.getBatchesList());
+            receiveBatches(response.getBatchesList());
         }
         write();
     }
 
     private void welcome(Welcome welcome) {
         long most = welcome.getLimits().getMaxRequestBytes();
-        requestBytes = most > 0 ? most : REQUEST_BYTES;
+        requestBytes = most > 0 ? most : DEFAULT_REQUEST_BYTES;
         welcomedAt = System.nanoTime();
         welcomed = true;
-        owner.welcomed(welcome);
+        listener.onWelcome(welcome);
     }
 
-    private void takeIn(List<io.offramp.v1.Batch> messages) {
+    private void receiveBatches(List<io.offramp.v1.Batch> messages) {
         long now = System.nanoTime();
-        List<Batch> came = new ArrayList<>(messages.size());
+        List<Batch> received = new ArrayList<>(messages.size());
         for (io.offramp.v1.Batch message : messages) {
-            Batch batch = new Batch(message, desk, now);
-            held.put(batch.lease(), batch);
-            came.add(batch);
+            Batch batch = new Batch(message, settler, now);
+            unsettled.put(batch.lease(), batch);
+            received.add(batch);
         }
         if (draining) {
-            // They crossed with our `draining`.
-            giveBack(came);
+            // They were sent before the sidecar received our `draining`.
+            release(received);
             return;
         }
-        came.forEach(inbox::put);
-        watch();
+        received.forEach(inbox::put);
+        watchPatience();
     }
 
-    private void notice(Notice notice) {
+    private void onNotice(Notice notice) {
         String what;
         switch (notice.getKind()) {
             case NOTICE_KIND_REVOKED -> {
-                what = "lanes moved to another sidecar; batches of theirs are lost";
+                what = "lanes moved to another sidecar; their batches are lost";
                 for (ByteString lease : notice.getLeasesList()) {
-                    Batch batch = held.get(lease);
+                    Batch batch = unsettled.get(lease);
                     if (batch != null) {
                         batch.lose();
                     }
                 }
-                giveBack(inbox.takeBack(new HashSet<>(notice.getLeasesList())));
+                release(inbox.takeBack(new HashSet<>(notice.getLeasesList())));
             }
-            case NOTICE_KIND_DRAINING -> what = "the sidecar is stopping; what is in hand can still be settled";
+            case NOTICE_KIND_DRAINING -> what = "the sidecar is stopping; batches in hand can still be settled";
             case NOTICE_KIND_PAUSED -> what = "the subscription is paused";
-            case NOTICE_KIND_RESUMED -> what = "the subscription goes on";
+            case NOTICE_KIND_RESUMED -> what = "the subscription is resumed";
             default -> {
                 return;
             }
@@ -274,8 +274,8 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
 
     @Override
     public void onError(Throwable error) {
-        boolean asWeWished = cut && failure == null;
-        end(failure != null ? failure : asWeWished ? null : error);
+        boolean cutByUs = cut && failure == null;
+        end(failure != null ? failure : cutByUs ? null : error);
     }
 
     @Override
@@ -283,7 +283,7 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
         end(failure);
     }
 
-    /** Leases end with their session: what waited is forgotten, what is in hand is known to be lost. */
+    /** Leases end with their session: drops waiting batches, and marks those in hand as lost. */
     private void end(Throwable error) {
         if (ended) {
             return;
@@ -293,50 +293,50 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
             timer.cancel(false);
         }
         inbox.takeBack(null);
-        held.values().forEach(Batch::lose);
-        held.clear();
-        outbox.disconnected();
-        owner.ended(this, error);
+        unsettled.values().forEach(Batch::lose);
+        unsettled.clear();
+        outbox.onDisconnect();
+        listener.onEnd(this, error);
     }
 
-    // Flow
+    // Credit
 
     /** A worker waits for a batch and there is none. */
-    void wanted() {
-        // What was written last may be more than what is wanted by now, and about to be taken back.
-        if (held.size() < asked && asked == flow.ask() && asked == flow.credit) {
+    void onWait() {
+        // Enough is asked for already, unless the credit that was sent last is about to change.
+        if (unsettled.size() < sentCredit && sentCredit == control.credit() && sentCredit == control.limit) {
             return;
         }
         int inHand = inHand();
-        flow.wanted(inHand, inbox.waiting());
-        if (flow.ask() != asked) {
+        control.grow(inHand, inbox.waiting());
+        if (control.credit() != sentCredit) {
             write();
         }
-        if (inHand >= flow.credit && !warned) {
+        if (inHand >= control.limit && !warned) {
             warned = true;
             log.warn(
-                    "{}: {} batches are in hand and unsettled, which is all that was asked for: no further one will come "
-                            + "until one of them is settled",
+                    "{}: {} batches are in hand and unsettled, which is the whole credit: no further batch is "
+                            + "delivered until one of them is settled",
                     settings.subscription(),
                     inHand);
         }
     }
 
     private int inHand() {
-        int unsettled = 0;
-        for (Batch batch : held.values()) {
+        int count = 0;
+        for (Batch batch : unsettled.values()) {
             if (!batch.settled()) {
-                unsettled++;
+                count++;
             }
         }
-        return unsettled - inbox.size();
+        return count - inbox.size();
     }
 
-    /** See to it that no batch waits longer than it may. */
-    private void watch() {
+    /** Schedules a check of the longest waiting batch. */
+    private void watchPatience() {
         Batch oldest = inbox.oldest();
         if (timer == null && oldest != null) {
-            long left = oldest.receivedAt + flow.patienceNanos - System.nanoTime();
+            long left = oldest.receivedAt + control.patienceNanos - System.nanoTime();
             timer = thread.schedule(this::checkPatience, Math.max(left, 0), TimeUnit.NANOSECONDS);
         }
     }
@@ -344,19 +344,19 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     private void checkPatience() {
         timer = null;
         Batch oldest = inbox.oldest();
-        if (oldest != null && System.nanoTime() - oldest.receivedAt >= flow.patienceNanos) {
+        if (oldest != null && System.nanoTime() - oldest.receivedAt >= control.patienceNanos) {
             int inHand = inHand();
             List<Batch> waited = inbox.takeBack(null);
-            flow.stalled(inHand);
-            giveBack(waited);
-            log.debug("{}: gave back {} batches that no worker took", settings.subscription(), waited.size());
+            control.shrink(inHand);
+            release(waited);
+            log.debug("{}: released {} batches that no worker took", settings.subscription(), waited.size());
         }
-        watch();
+        watchPatience();
     }
 
-    private static void giveBack(List<Batch> batches) {
+    private static void release(List<Batch> batches) {
         for (Batch batch : batches) {
-            batch.settleRest(Verdict.RELEASE, true);
+            batch.settleRest(Outcome.RELEASE, true);
         }
     }
 }

@@ -5,7 +5,7 @@ import java.util.Objects;
 import java.util.function.BiConsumer;
 
 /**
- * What workers and consumers can be told alike.
+ * The options that workers and consumers share.
  *
  * @param <B> the builder itself
  */
@@ -28,7 +28,7 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
 
     abstract B self();
 
-    /** For people: shown in the status and in dead letters. Default: host and pid. */
+    /** This worker's name in the status and in dead letters. Default: host and pid. */
     public B name(String name) {
         this.name = Objects.requireNonNull(name, "name");
         return self();
@@ -40,19 +40,19 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
      */
     public B lease(Duration lease) {
         if (lease.toMillis() < 1) {
-            throw new IllegalArgumentException("lease: " + lease + " is too short; leave it out for one that lasts");
+            throw new IllegalArgumentException("lease: " + lease + " is too short; leave it out to have no deadline");
         }
         this.lease = lease;
         return self();
     }
 
-    /** The largest gRPC message that this process takes, and so the largest record. Default: 4 MiB. */
+    /** The largest gRPC message that this process accepts, and so the largest record. Default: 4 MiB. */
     public B maxMessageBytes(int bytes) {
         this.maxMessageBytes = atLeast("maxMessageBytes", bytes, 4_096);
         return self();
     }
 
-    /** Bytes of batches that may be unsettled at a time. Default: 0, no limit but the sidecar's. */
+    /** Bytes of batches that may be unsettled at a time. Default: 0, only the sidecar's own limit. */
     public B creditBytes(long bytes) {
         if (bytes < 0) {
             throw new IllegalArgumentException("creditBytes: " + bytes + " is less than 0");
@@ -61,7 +61,7 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
         return self();
     }
 
-    /** How long a prefetched batch may wait for a worker before it is given back. Default: 1 second. */
+    /** How long a prefetched batch may wait for a worker before it is released. Default: 1 second. */
     public B patience(Duration patience) {
         if (patience.isNegative() || patience.isZero()) {
             throw new IllegalArgumentException("patience: " + patience + " is not more than 0");
@@ -71,15 +71,15 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
     }
 
     /**
-     * Called with every answer to a settlement, on the thread that talks to the sidecar: it must not block. What was
-     * not counted is logged in any case.
+     * Called with the result of every settlement, on the thread that talks to the sidecar: it must not block.
+     * Settlements that did not count are logged in any case.
      */
     public B onResult(BiConsumer<Batch, SettleResult> onResult) {
         this.onResult = Objects.requireNonNull(onResult, "onResult");
         return self();
     }
 
-    /** For the scenario of a client that is newer than its sidecar. */
+    /** For tests of a client that is newer than its sidecar. */
     B needsProtocolMinor(int minor) {
         this.needsMinor = minor;
         return self();

@@ -9,7 +9,7 @@ import java.net.UnknownHostException;
 import java.time.Duration;
 import java.util.function.BiConsumer;
 
-/** What a link needs to know, checked and complete. */
+/** The options of a connection, checked and complete. */
 record Settings(
         String subscription,
         int credit,
@@ -21,7 +21,7 @@ record Settings(
         int needsMinor,
         BiConsumer<Batch, SettleResult> onResult) {
 
-    /** How long a batch may wait here: a small part of its lease at the most. */
+    /** How long a batch may wait here: a small part of its lease at most. */
     long waitingNanos() {
         if (lease == null) {
             return patience.toNanos();
@@ -29,7 +29,7 @@ record Settings(
         return Math.min(patience.toNanos(), lease.toNanos() / 4);
     }
 
-    /** The first words of a session that asks for so many batches. */
+    /** The first request of a session, with this credit. */
     ConsumeRequest hello(int batches) {
         long pid = ProcessHandle.current().pid();
         Client client = Client.newBuilder()
@@ -57,7 +57,7 @@ record Settings(
     }
 
     private static String host() {
-        // In a pod this is the pod's name; asking the network may take seconds.
+        // In a pod this is the pod's name; a lookup in the network may take seconds.
         String host = System.getenv("HOSTNAME");
         if (host != null && !host.isEmpty()) {
             return host;

@@ -4,23 +4,23 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The answer to a settlement.
+ * The sidecar's result of a settlement.
  *
- * @param stale ranges of records of the batch that were not settled, with status STALE
- * @param detail for people
+ * @param stale with status STALE: ranges of records of the batch that were not settled
+ * @param detail an explanation to show or log
  */
 public record SettleResult(SettleStatus status, List<Range> stale, String detail) {
     /** The records {@code first} to {@code first + count - 1} of a batch. */
     public record Range(int first, int count) {}
 
-    /** By far the most frequent answer. */
+    /** By far the most frequent result. */
     static final SettleResult SETTLED = new SettleResult(SettleStatus.SETTLED, List.of(), "");
 
     static SettleResult unanswered(String why) {
         return new SettleResult(SettleStatus.UNANSWERED, List.of(), why);
     }
 
-    /** The sidecar counts all of it. */
+    /** Whether the sidecar counts all of it. */
     public boolean settled() {
         return status == SettleStatus.SETTLED;
     }
@@ -40,7 +40,7 @@ public record SettleResult(SettleStatus status, List<Range> stale, String detail
         return new SettleResult(status, stale, message.getDetail());
     }
 
-    /** One answer for a settlement that travelled in pieces: the worst. */
+    /** One result for a settlement that was sent in pieces: the worst, with all stale ranges. */
     static SettleResult merge(List<SettleResult> results) {
         SettleResult worst = SETTLED;
         List<Range> stale = new ArrayList<>();

@@ -1,12 +1,12 @@
 package io.offramp;
 
-/** What the sidecar says of a settlement. */
+/** The status of a settlement. */
 public enum SettleStatus {
-    /** No answer came: the client left, or was refused, before it could. Whether it counts is not known. */
+    /** There was no answer before the client closed or was refused: whether it counts is unknown. */
     UNANSWERED,
     /** The sidecar counts it: an ack will be committed. */
     SETTLED,
-    /** At least the records in {@code stale} were not settled: they were given to another, or settled otherwise before. */
+    /** At least the records in {@code stale} were not settled: another worker has them, or they were settled before. */
     STALE,
     /** Nothing was settled: the lease is from before a restart of the sidecar, or was settled long ago. */
     UNKNOWN

@@ -7,58 +7,58 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 
-/** From what was said of a batch's records to the settlements that travel. Pure. */
+/** Turns outcomes of a batch's records into the settlements that are sent. Pure. */
 final class Settlements {
     private Settlements() {}
 
     /**
-     * The marked records as marked, all others as {@code verdict} says. No record of the lease may be settled yet.
+     * Marked records as marked, all others with {@code outcome}. No record of the lease may be settled yet.
      *
      * @param marks by index, with null for records that have none; null if no record has any
      */
-    static Settlement whole(ByteString lease, Verdict verdict, Verdict[] marks) {
+    static Settlement whole(ByteString lease, Outcome outcome, Outcome[] marks) {
         Settlement.Builder settlement =
-                Settlement.newBuilder().setLease(lease).setOutcome(verdict.outcome()).setReason(verdict.reason());
-        if (verdict.retryAfterMs() != null) {
-            settlement.setRetryAfterMs(verdict.retryAfterMs());
+                Settlement.newBuilder().setLease(lease).setOutcome(outcome.kind()).setReason(outcome.reason());
+        if (outcome.retryAfterMs() != null) {
+            settlement.setRetryAfterMs(outcome.retryAfterMs());
         }
         if (marks != null) {
-            Runs runs = new Runs(settlement);
+            Parts parts = new Parts(settlement);
             for (int index = 0; index < marks.length; index++) {
-                if (marks[index] != null && !marks[index].equals(verdict)) {
-                    runs.add(index, marks[index]);
+                if (marks[index] != null && !marks[index].equals(outcome)) {
+                    parts.add(index, marks[index]);
                 }
             }
-            runs.end();
+            parts.end();
         }
         return settlement.build();
     }
 
     /** The marked records only; the others stay leased. */
-    static Settlement marked(ByteString lease, Verdict[] marks) {
+    static Settlement marked(ByteString lease, Outcome[] marks) {
         Settlement.Builder settlement = Settlement.newBuilder().setLease(lease).setPartial(true);
-        Runs runs = new Runs(settlement);
+        Parts parts = new Parts(settlement);
         for (int index = 0; index < marks.length; index++) {
             if (marks[index] != null) {
-                runs.add(index, marks[index]);
+                parts.add(index, marks[index]);
             }
         }
-        runs.end();
+        parts.end();
         return settlement.build();
     }
 
-    /** Like {@code whole}, when some records are settled already: those must not be named again. */
-    static Settlement rest(ByteString lease, int records, BitSet settled, Verdict verdict, Verdict[] marks) {
+    /** Like {@code whole}, when some records are settled already: those must not be sent again. */
+    static Settlement rest(ByteString lease, int records, BitSet settled, Outcome outcome, Outcome[] marks) {
         Settlement.Builder settlement = Settlement.newBuilder().setLease(lease).setPartial(true);
-        Runs runs = new Runs(settlement);
+        Parts parts = new Parts(settlement);
         for (int index = settled.nextClearBit(0); index < records; index = settled.nextClearBit(index + 1)) {
-            runs.add(index, marks == null || marks[index] == null ? verdict : marks[index]);
+            parts.add(index, marks == null || marks[index] == null ? outcome : marks[index]);
         }
-        runs.end();
+        parts.end();
         return settlement.build();
     }
 
-    /** The same as several settlements of about {@code mostBytes} at the most; a single one if it is small enough. */
+    /** The same as several settlements of at most about {@code mostBytes} each; a single one if it is small enough. */
     static List<Settlement> split(Settlement settlement, int records, int mostBytes) {
         if (settlement.getSerializedSize() <= mostBytes) {
             return List.of(settlement);
@@ -66,8 +66,8 @@ final class Settlements {
         List<Settlement> pieces = new ArrayList<>();
         Settlement.Builder piece = null;
         int size = 0;
-        for (Part part : settlement.getPartial() ? settlement.getPartsList() : spread(settlement, records)) {
-            // Tag and length of the part come on top.
+        for (Part part : settlement.getPartial() ? settlement.getPartsList() : allParts(settlement, records)) {
+            // Plus the tag and the length of the part.
             int added = part.getSerializedSize() + 4;
             if (piece == null || size + added > mostBytes) {
                 if (piece != null) {
@@ -83,8 +83,8 @@ final class Settlements {
         return pieces;
     }
 
-    /** The parts of a settlement, and its own outcome as parts between them. */
-    private static List<Part> spread(Settlement settlement, int records) {
+    /** The parts of a settlement, with its own outcome as parts between them. */
+    private static List<Part> allParts(Settlement settlement, int records) {
         List<Part> parts = new ArrayList<>();
         int at = 0;
         for (Part part : settlement.getPartsList()) {
@@ -111,26 +111,26 @@ final class Settlements {
         parts.add(part.build());
     }
 
-    /** Ascending verdicts of records as parts: neighbours with the same verdict share one. */
-    private static final class Runs {
+    /** Adds ascending outcomes of records as parts: consecutive records with the same outcome share one. */
+    private static final class Parts {
         private final Settlement.Builder settlement;
         private int first;
         private int count;
-        private Verdict current;
+        private Outcome current;
 
-        Runs(Settlement.Builder settlement) {
+        Parts(Settlement.Builder settlement) {
             this.settlement = settlement;
         }
 
-        void add(int index, Verdict verdict) {
-            if (current != null && index == first + count && verdict.equals(current)) {
+        void add(int index, Outcome outcome) {
+            if (current != null && index == first + count && outcome.equals(current)) {
                 count++;
                 return;
             }
             end();
             first = index;
             count = 1;
-            current = verdict;
+            current = outcome;
         }
 
         void end() {
@@ -140,7 +140,7 @@ final class Settlements {
             Part.Builder part = Part.newBuilder()
                     .setFirst(first)
                     .setCount(count)
-                    .setOutcome(current.outcome())
+                    .setOutcome(current.kind())
                     .setReason(current.reason());
             if (current.retryAfterMs() != null) {
                 part.setRetryAfterMs(current.retryAfterMs());

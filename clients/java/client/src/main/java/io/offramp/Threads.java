@@ -3,7 +3,7 @@ package io.offramp;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Threads with names. Daemons: a handler that never ends must not keep the process from ending. */
+/** Named daemon threads: a handler that never ends must not keep the process from ending. */
 final class Threads {
     private Threads() {}
 

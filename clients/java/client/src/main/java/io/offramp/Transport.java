@@ -25,14 +25,14 @@ import java.util.concurrent.TimeUnit;
 
 /** Channels to one sidecar, all served by one thread. */
 final class Transport implements AutoCloseable {
-    /** Servers take pings that are more frequent than every five minutes for an attack, unless told otherwise. */
+    /** By default, servers close connections that ping more often than every five minutes. */
     private static final long PING_SECONDS = 330;
 
     private final Address address;
     private final Access access;
-    /** Null: plaintext, which never leaves this machine. */
+    /** Null: plaintext, only on this machine. */
     private final SslContext tls;
-    /** Epoll where it is to be had; Java's own sockets elsewhere, and where its native library cannot be unpacked. */
+    /** Epoll if available; else Java's own sockets, also if its native library cannot be unpacked. */
     private final boolean epoll = Epoll.isAvailable();
     private final EventLoopGroup group;
 
@@ -40,8 +40,8 @@ final class Transport implements AutoCloseable {
     Transport(Address address, Access access) {
         this.address = address;
         this.access = access;
-        this.tls = !address.isUnix() && (access.asksForTls() || !address.isLocal()) ? access.sslContext() : null;
-        access.show(new Metadata());
+        this.tls = !address.isUnix() && (access.requiresTls() || !address.isLocal()) ? access.sslContext() : null;
+        access.addToken(new Metadata());
         this.group = new MultiThreadIoEventLoopGroup(
                 1,
                 new DefaultThreadFactory("offramp-io", true),
@@ -52,12 +52,12 @@ final class Transport implements AutoCloseable {
         return address;
     }
 
-    /** For small tasks that must happen later. */
+    /** For small delayed tasks. */
     ScheduledExecutorService timer() {
         return group;
     }
 
-    /** Whether the caller is on the thread that serves all channels, which must never wait for itself. */
+    /** Whether the caller runs on the thread that serves all channels, which must never wait for itself. */
     boolean isOwnThread() {
         for (EventExecutor executor : group) {
             if (executor.inEventLoop()) {
@@ -67,12 +67,12 @@ final class Transport implements AutoCloseable {
         return false;
     }
 
-    /** A new channel, which tries at once: when to try again is for its owner to say, not for gRPC's own backoff. */
+    /** A new channel, which connects at once: its owner decides when to retry, not gRPC's own backoff. */
     ManagedChannel open(int maxMessageBytes) {
         NettyChannelBuilder builder = address.isUnix()
                 ? NettyChannelBuilder.forAddress(socketAddress())
                         .overrideAuthority("localhost")
-                        // gRPC asks for it, and a socket without TCP warns of it at every connection: null takes it back.
+                        // gRPC sets it, and a unix socket warns about it at every connection: null removes it.
                         .withOption(ChannelOption.SO_KEEPALIVE, null)
                 : NettyChannelBuilder.forAddress(address.host(), address.port());
         if (!address.isLocal()) {
@@ -88,9 +88,9 @@ final class Transport implements AutoCloseable {
         }
         return builder.eventLoopGroup(group)
                 .channelType(channelType())
-                .intercept(new Showing(access))
+                .intercept(new TokenInterceptor(access))
                 .directExecutor()
-                // The sidecar is in this pod or this cluster: a proxy for the world outside is not for it.
+                // The sidecar is in this pod or cluster: no proxy leads to it.
                 .proxyDetector(target -> null)
                 .disableRetry()
                 .maxInboundMessageSize(maxMessageBytes)

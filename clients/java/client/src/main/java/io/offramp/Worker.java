@@ -13,21 +13,21 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Gives batches of a subscription to a handler, several at a time, over one connection.
+ * Calls a handler with batches of a subscription, several at a time, over one connection.
  *
- * <p>Made by {@link Offramp#worker}. It waits for the sidecar for as long as it takes, also when that restarts. It works
- * until it is told to stop, or until the sidecar refuses it: {@link #join} then throws what it said. Its threads are
- * daemons: {@code join} keeps a program running.
+ * <p>Created by {@link Offramp#worker}. Waits for the sidecar for as long as it takes, also when that restarts. Works
+ * until {@link #drain} or {@link #close}, or until the sidecar refuses it: {@link #join} then throws the refusal. Its
+ * threads are daemons: {@code join} keeps a program running.
  */
 public final class Worker implements AutoCloseable {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
 
     private final String subscription;
     private final Duration drainTimeout;
-    private final Link link;
-    private final Crew crew;
+    private final Connection connection;
+    private final HandlerRunner runner;
     private final Runnable onEnd;
-    private final AtomicBoolean left = new AtomicBoolean();
+    private final AtomicBoolean leaving = new AtomicBoolean();
     private final CompletableFuture<Void> ended = new CompletableFuture<>();
 
     private Worker(Builder builder) {
@@ -35,46 +35,47 @@ public final class Worker implements AutoCloseable {
         Inbox inbox = new Inbox();
         this.subscription = settings.subscription();
         this.drainTimeout = builder.drainTimeout;
-        this.link = new Link(settings, builder.offramp.transport(), inbox);
+        this.connection = new Connection(settings, builder.offramp.transport(), inbox);
         String name = "offramp-" + subscription + "-worker";
-        this.crew = builder.handler != null
-                ? new BlockingCrew(inbox, this::leave, builder.handler, builder.workers, builder.executor, name)
-                : new AsyncCrew(inbox, this::leave, builder.asyncHandler, builder.workers, name);
-        this.onEnd = builder.offramp.opened(this);
+        int workers = builder.workers;
+        this.runner = builder.handler != null
+                ? new BlockingHandlerRunner(inbox, this::leave, builder.handler, workers, builder.executor, name)
+                : new AsyncHandlerRunner(inbox, this::leave, builder.asyncHandler, workers, name);
+        this.onEnd = builder.offramp.register(this);
     }
 
     private void start() {
-        link.start();
+        connection.start();
         try {
-            crew.start();
+            runner.start();
         } catch (RuntimeException error) {
             leave();
             throw error;
         }
     }
 
-    /** There is a session with the sidecar now. */
+    /** Whether there is a session with the sidecar now. */
     public boolean connected() {
-        return link.connected();
+        return connection.connected();
     }
 
-    /** It was started and has not ended yet, whether it is connected or waits for the sidecar. */
+    /** Whether it has not ended yet, connected or not. */
     public boolean running() {
         return !ended.isDone();
     }
 
     /**
-     * Take no further batch, give back those that wait, let handlers finish what they have in hand, settle it, and tell
-     * the sidecar. Returns at once; handlers may call it.
+     * Takes no further batch, releases those that wait, lets handlers finish and settles their batches, then ends.
+     * Returns at once; handlers may call it.
      */
     public void drain() {
-        link.drain();
+        connection.drain();
     }
 
     /**
      * Waits until the worker has ended: after {@link #drain} or {@link #close}, or because the sidecar refused it.
      *
-     * @throws OfframpException.Refused when the sidecar said no
+     * @throws OfframpException.Refused when the sidecar refuses
      */
     public void join() throws InterruptedException {
         try {
@@ -85,7 +86,7 @@ public final class Worker implements AutoCloseable {
     }
 
     /**
-     * As {@link #join()}, for this long at the most.
+     * Like {@link #join()}, for this long at most.
      *
      * @return whether it has ended
      */
@@ -100,20 +101,20 @@ public final class Worker implements AutoCloseable {
         }
     }
 
-    /** Completes when the worker has ended; fails with an {@link OfframpException} if the sidecar said no. */
+    /** Completes when the worker has ended; fails with an {@link OfframpException} if the sidecar refused. */
     public CompletionStage<Void> ended() {
         return ended.minimalCompletionStage();
     }
 
     /**
      * Drains, and waits until handlers have finished and the sidecar has answered. Handlers that do not finish within
-     * the {@code drainTimeout} are interrupted and left behind; their records are delivered again as possibly processed.
-     * Harmless when done again.
+     * {@code drainTimeout} are interrupted and abandoned; their records are delivered again as possibly processed.
+     * Further calls are harmless.
      */
     @Override
     public void close() {
         drain();
-        if (crew.isWorkingHere()) {
+        if (runner.isHandlerThread()) {
             throw new IllegalStateException("a handler cannot close its own worker, which waits for it: call drain()");
         }
         try {
@@ -123,38 +124,38 @@ public final class Worker implements AutoCloseable {
                 ended.get(drainTimeout.toNanos(), TimeUnit.NANOSECONDS);
             }
         } catch (TimeoutException error) {
-            log.warn("{}: handlers did not finish within {}; leaving without them", subscription, drainTimeout);
-            leaveWithout();
+            log.warn("{}: handlers did not finish within {}; closing without them", subscription, drainTimeout);
+            leaveWithoutHandlers();
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
-            leaveWithout();
+            leaveWithoutHandlers();
         } catch (ExecutionException error) {
             // It was logged when it happened, and `join` throws it.
         }
     }
 
-    private void leaveWithout() {
-        crew.giveUp();
+    private void leaveWithoutHandlers() {
+        runner.abandon();
         leave();
-        // If a handler ended at the last moment, it is its thread that leaves, which does not take long.
+        // If the last handler ended just now, its thread runs `leave`, which does not take long.
         ended.handle((nothing, error) -> nothing).join();
     }
 
-    /** Called when no handler runs any more, or is waited for. The first call counts. */
+    /** Called when no handler runs any more, or is waited for. Only the first call counts. */
     private void leave() {
-        if (!left.compareAndSet(false, true)) {
+        if (!leaving.compareAndSet(false, true)) {
             return;
         }
-        link.leave();
+        connection.close();
         onEnd.run();
-        link.over().whenComplete((nothing, error) -> {
+        connection.closed().whenComplete((nothing, error) -> {
             if (error == null) {
                 ended.complete(null);
             } else {
                 ended.completeExceptionally(error);
             }
         });
-        // It may be that the link could not be brought to its end.
+        // In case the connection could not be closed in time.
         ended.complete(null);
     }
 
@@ -162,7 +163,7 @@ public final class Worker implements AutoCloseable {
         return error.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(error.getCause());
     }
 
-    /** What a worker can be told before it starts. */
+    /** The options of a worker. */
     public static final class Builder extends SessionOptions<Builder> {
         private final Offramp offramp;
         private Handler handler;
@@ -182,28 +183,28 @@ public final class Worker implements AutoCloseable {
             return this;
         }
 
-        /** What works on batches, and blocks while it does. */
+        /** The function that processes batches, blocking. */
         public Builder handler(Handler handler) {
             this.handler = Objects.requireNonNull(handler, "handler");
             return this;
         }
 
-        /** What starts the work on batches, and says later when it is done. Instead of a {@code handler}. */
+        /** The function that starts to process batches and returns stages. Instead of a {@code handler}. */
         public Builder asyncHandler(AsyncHandler handler) {
             this.asyncHandler = Objects.requireNonNull(handler, "asyncHandler");
             return this;
         }
 
-        /** How many batches are worked on at a time. Default: 1. */
+        /** How many batches are processed at a time. Default: 1. */
         public Builder workers(int workers) {
             this.workers = atLeast("workers", workers, 1);
             return this;
         }
 
         /**
-         * Further batches that wait in this process, so that no worker idles for a round trip. Default: one for each
-         * worker. What waits here cannot be taken by another process; when it has waited for {@code patience} it is
-         * given back. With 0 nothing ever waits.
+         * Further batches that wait in this process, so that no worker waits for a round trip. Default: one for each
+         * worker. No other process can take them; a batch that has waited for {@code patience} is released. With 0
+         * nothing waits.
          */
         public Builder prefetch(int batches) {
             this.prefetch = atLeast("prefetch", batches, 0);
@@ -211,27 +212,27 @@ public final class Worker implements AutoCloseable {
         }
 
         /**
-         * Where a blocking handler runs: each worker takes one of its threads until the end. Default: threads of its
-         * own. It stays yours to shut down; interrupting one of its threads ends that worker.
+         * Where a blocking handler runs: each worker occupies one of its threads until the end. Default: new threads.
+         * The app shuts it down; interrupting one of its threads ends that worker.
          */
         public Builder executor(Executor executor) {
             this.executor = Objects.requireNonNull(executor, "executor");
             return this;
         }
 
-        /** How long {@link Worker#close} waits for handlers. Default: as long as they take. */
+        /** How long {@link Worker#close} waits for handlers to finish. Default: as long as they take. */
         public Builder drainTimeout(Duration timeout) {
             this.drainTimeout = Objects.requireNonNull(timeout, "drainTimeout");
             return this;
         }
 
-        /** Start to work. Does not wait for the sidecar. */
+        /** Starts to work. Does not wait for the sidecar. */
         public Worker start() {
             if ((handler == null) == (asyncHandler == null)) {
                 throw new IllegalArgumentException("either a handler or an asyncHandler must be given");
             }
             if (asyncHandler != null && executor != null) {
-                throw new IllegalArgumentException("executor: an asyncHandler has no use for one");
+                throw new IllegalArgumentException("executor: an asyncHandler does not use one");
             }
             Worker worker = new Worker(this);
             worker.start();

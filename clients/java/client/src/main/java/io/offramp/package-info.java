@@ -1,5 +1,5 @@
 /**
- * The Java client of Offramp: take batches from the sidecar, say how it went.
+ * The Java client of Offramp: takes batches from the sidecar, and settles them.
  *
  * <pre>{@code
  * try (Offramp offramp = Offramp.connect()) {
@@ -12,7 +12,10 @@
  * }
  * }</pre>
  *
- * <p>{@link io.offramp.Worker} runs a handler, {@link io.offramp.Consumer} gives batches to iterate over,
- * {@link io.offramp.Publisher} sends messages. The generated stubs are in {@code io.offramp.v1}.
+ * <p>{@link io.offramp.Worker} runs a handler, {@link io.offramp.Consumer} iterates over batches,
+ * {@link io.offramp.Publisher} sends messages. The generated stubs are in {@code io.offramp.v1}. The walk of a batch:
+ * {@code Connection} keeps one {@code Session} after another; {@code Session} reads the stream -> {@code Inbox} ->
+ * {@code HandlerRunner} or {@code Consumer} -> {@code Settlements}, {@code Outbox} -> {@code Session} writes the
+ * stream. {@code CreditControl} decides how many batches to ask for.
  */
 package io.offramp;

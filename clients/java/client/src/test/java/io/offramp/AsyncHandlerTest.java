@@ -13,15 +13,15 @@ import org.junit.jupiter.api.Test;
 
 class AsyncHandlerTest extends FakeSidecarTest {
     @Test
-    void aStageThatGivesAnotherStageIsDoneWhenThatOneIs() throws Exception {
+    void aStageThatCompletesWithAStageIsDoneWhenThatOneIs() throws Exception {
         sidecar.offer(List.of(1));
         CompletableFuture<Void> work = new CompletableFuture<>();
         offramp.worker("orders")
                 .asyncHandler(batch -> CompletableFuture.completedFuture(batch).thenApply(one -> work))
                 .start();
         work.completeExceptionally(new IllegalStateException("the bank is closed"));
-        sidecar.until(() -> !sidecar.said.isEmpty());
-        FakeSidecar.Said said = sidecar.said.get(0);
+        sidecar.eventually(() -> !sidecar.settled.isEmpty());
+        FakeSidecar.SettledRecord said = sidecar.settled.get(0);
         assertEquals(Outcome.OUTCOME_NACK, said.outcome());
         assertEquals("IllegalStateException: the bank is closed", said.reason());
     }
@@ -34,9 +34,9 @@ class AsyncHandlerTest extends FakeSidecarTest {
             Thread.currentThread().interrupt();
             return batch.get(0).valueAsText().equals("1") ? first : CompletableFuture.completedFuture(null);
         }).start();
-        sidecar.until(() -> sidecar.acked().size() == 2);
+        sidecar.eventually(() -> sidecar.acked().size() == 2);
         first.complete(null);
-        sidecar.until(() -> sidecar.acked().size() == 3);
+        sidecar.eventually(() -> sidecar.acked().size() == 3);
         assertEquals(List.of("2", "3", "1"), sidecar.acked());
     }
 
@@ -75,7 +75,7 @@ class AsyncHandlerTest extends FakeSidecarTest {
         interruptOnceIt(Thread.State.TIMED_WAITING, starter.join());
         work.get("2").complete(null);
         sidecar.offer(List.of(2));
-        sidecar.until(() -> sidecar.acked().size() == 2);
+        sidecar.eventually(() -> sidecar.acked().size() == 2);
     }
 
     private static void interruptOnceIt(Thread.State waits, Thread thread) {
@@ -89,7 +89,7 @@ class AsyncHandlerTest extends FakeSidecarTest {
     }
 
     @Test
-    void aStageThatDoesNotEndInTimeIsLeftBehindAndTheThreadEnds() throws Exception {
+    void aStageThatDoesNotEndInTimeIsAbandonedAndTheThreadEnds() throws Exception {
         sidecar.offer(List.of(1), List.of(2));
         CompletableFuture<Thread> starter = new CompletableFuture<>();
         Worker worker = offramp.worker("orders").drainTimeout(Duration.ofMillis(10)).asyncHandler(batch -> {
@@ -98,27 +98,27 @@ class AsyncHandlerTest extends FakeSidecarTest {
         }).start();
         starter.join();
         worker.close();
-        starter.join().join(SOON.toMillis());
+        starter.join().join(TIMEOUT.toMillis());
         assertFalse(starter.join().isAlive());
         assertEquals(List.of(), sidecar.acked());
     }
 
     @Test
-    void aHandlerThatForgetsThatItWasInterruptedIsLeftBehindAndTheThreadEnds() throws Exception {
+    void aHandlerThatSwallowsItsInterruptIsAbandonedAndTheThreadEnds() throws Exception {
         sidecar.offer(List.of(1));
         CompletableFuture<Thread> starter = new CompletableFuture<>();
         Worker worker = offramp.worker("orders").workers(2).drainTimeout(Duration.ofMillis(10)).asyncHandler(batch -> {
             starter.complete(Thread.currentThread());
             try {
-                Thread.sleep(SOON.toMillis());
+                Thread.sleep(TIMEOUT.toMillis());
             } catch (InterruptedException error) {
-                // Told to stop, and keeps it to itself.
+                // Swallowed.
             }
             return new CompletableFuture<>();
         }).start();
         starter.join();
         worker.close();
-        starter.join().join(SOON.toMillis());
+        starter.join().join(TIMEOUT.toMillis());
         assertFalse(starter.join().isAlive());
     }
 }

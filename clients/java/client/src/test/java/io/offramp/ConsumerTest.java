@@ -97,13 +97,13 @@ class ConsumerTest extends FakeSidecarTest {
         }
         assertEquals(
                 List.of(
-                        new FakeSidecar.Said("0", Outcome.OUTCOME_ACK, "", null),
-                        new FakeSidecar.Said("1", Outcome.OUTCOME_NACK, "one", 9_000L),
-                        new FakeSidecar.Said("2", Outcome.OUTCOME_NACK, "one", 9_000L),
-                        new FakeSidecar.Said("3", Outcome.OUTCOME_ACK, "", null),
-                        new FakeSidecar.Said("4", Outcome.OUTCOME_REJECT, "IllegalStateException: four", null),
-                        new FakeSidecar.Said("5", Outcome.OUTCOME_RELEASE, "", null)),
-                sidecar.said.subList(0, 6));
+                        new FakeSidecar.SettledRecord("0", Outcome.OUTCOME_ACK, "", null),
+                        new FakeSidecar.SettledRecord("1", Outcome.OUTCOME_NACK, "one", 9_000L),
+                        new FakeSidecar.SettledRecord("2", Outcome.OUTCOME_NACK, "one", 9_000L),
+                        new FakeSidecar.SettledRecord("3", Outcome.OUTCOME_ACK, "", null),
+                        new FakeSidecar.SettledRecord("4", Outcome.OUTCOME_REJECT, "IllegalStateException: four", null),
+                        new FakeSidecar.SettledRecord("5", Outcome.OUTCOME_RELEASE, "", null)),
+                sidecar.settled.subList(0, 6));
         assertEquals(3, sidecar.sessions.get(0).settlements().get(0).getPartsCount());
     }
 
@@ -124,7 +124,7 @@ class ConsumerTest extends FakeSidecarTest {
             assertThrows(OfframpException.AlreadySettled.class, batch::ack);
         }
         assertEquals(List.of("1", "0"), sidecar.acked());
-        assertEquals(List.of("2"), sidecar.of(Outcome.OUTCOME_REJECT));
+        assertEquals(List.of("2"), sidecar.settledWith(Outcome.OUTCOME_REJECT));
     }
 
     @Test
@@ -141,7 +141,7 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
-    void aSettlementThatIsTooLargeForARequestTravelsInPieces(@TempDir Path folder) throws Exception {
+    void aSettlementThatIsTooLargeForARequestIsSentInPieces(@TempDir Path folder) throws Exception {
         FakeSidecar small = new FakeSidecar(folder);
         small.maxRequestBytes = 4_096;
         small.start();
@@ -156,7 +156,7 @@ class ConsumerTest extends FakeSidecarTest {
             }
             assertTrue(batch.ack().get().settled());
             assertEquals(150, small.acked().size());
-            assertEquals(150, small.of(Outcome.OUTCOME_REJECT).size());
+            assertEquals(150, small.settledWith(Outcome.OUTCOME_REJECT).size());
             assertTrue(small.sessions.get(0).settlements().size() > 2);
         } finally {
             small.close();
@@ -177,7 +177,7 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
-    void everyAnswerIsGivenToOnResult() throws Exception {
+    void onResultIsCalledWithEveryResult() throws Exception {
         sidecar.offer(List.of(1));
         CompletableFuture<SettleResult> seen = new CompletableFuture<>();
         sidecar.answer = settlement -> io.offramp.v1.SettleStatus.SETTLE_STATUS_STALE;
@@ -194,7 +194,7 @@ class ConsumerTest extends FakeSidecarTest {
         sidecar.offer(List.of(1), List.of(2));
         try (Consumer consumer = offramp.consumer("orders").open()) {
             Batch batch = take(consumer);
-            sidecar.until(() -> sidecar.sessions.get(0).sent.size() == 2);
+            sidecar.eventually(() -> sidecar.sessions.get(0).sent.size() == 2);
             assertFalse(batch.lost());
             sidecar.notice(NoticeKind.NOTICE_KIND_REVOKED, sidecar.sessions.get(0).sent.get(0));
             sidecar.notice(NoticeKind.NOTICE_KIND_PAUSED);
@@ -209,21 +209,21 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
-    void whatIsInHandWhenItClosesIsPossiblyProcessed() throws Exception {
+    void aBatchInHandWhenTheConsumerClosesIsPossiblyProcessed() throws Exception {
         sidecar.offer(List.of(1));
         try (Consumer consumer = offramp.consumer("orders").open()) {
             take(consumer);
         }
-        sidecar.until(() -> sidecar.sessions.get(0).ended);
+        sidecar.eventually(() -> sidecar.sessions.get(0).ended);
         assertTrue(sidecar.ready.getFirst().possiblyProcessed());
     }
 
     @Test
-    void whatIsInHandWhenTheJvmEndsMayBeSettled() throws Exception {
+    void aBatchInHandWhenTheJvmShutsDownMayBeSettled() throws Exception {
         sidecar.offer(List.of(1), List.of(2));
         Batch batch = take(offramp.consumer("orders").open());
-        CompletableFuture<Void> finished = CompletableFuture.runAsync(offramp::finish);
-        sidecar.until(() -> sidecar.sessions.get(0).draining);
+        CompletableFuture<Void> finished = CompletableFuture.runAsync(offramp::drainAndClose);
+        sidecar.eventually(() -> sidecar.sessions.get(0).draining);
         assertFalse(finished.isDone());
         batch.ack();
         finished.get();
@@ -232,27 +232,27 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
-    void whatIsNeverSettledIsNotWaitedForForEver() throws Exception {
+    void aBatchThatIsNeverSettledIsNotWaitedForForEver() throws Exception {
         sidecar.offer(List.of(1));
         take(offramp.consumer("orders").drainTimeout(Duration.ofMillis(50)).open());
-        offramp.finish();
-        sidecar.until(() -> sidecar.sessions.get(0).ended);
+        offramp.drainAndClose();
+        sidecar.eventually(() -> sidecar.sessions.get(0).ended);
         assertTrue(sidecar.ready.getFirst().possiblyProcessed());
     }
 
     @Test
     void anIdleConsumerIsNotWaitedFor() throws Exception {
         offramp.consumer("orders").drainTimeout(Duration.ofDays(1)).open();
-        sidecar.begun(0);
-        offramp.finish();
-        sidecar.until(() -> sidecar.sessions.get(0).ended);
+        sidecar.session(0);
+        offramp.drainAndClose();
+        sidecar.eventually(() -> sidecar.sessions.get(0).ended);
     }
 
     @Test
     void aSidecarThatDoesNotAnswerIsNotWaitedForForEver() throws Exception {
         sidecar.offer(List.of(1));
-        sidecar.deaf = true;
-        sidecar.stayOpen = true;
+        sidecar.ignoreSettlements = true;
+        sidecar.keepStreamOpen = true;
         Consumer consumer = offramp.consumer("orders").open();
         CompletableFuture<SettleResult> answer = take(consumer).ack();
         consumer.close();
@@ -260,18 +260,18 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
-    void aPollThatFindsNothingInTimeGivesNull() throws Exception {
+    void aPollWithoutABatchInTimeReturnsNull() throws Exception {
         try (Consumer consumer = offramp.consumer("orders").open()) {
             assertNull(consumer.poll(Duration.ofMillis(20)));
         }
     }
 
     @Test
-    void onePollingWithoutWaitingGetsWhatWasGivenBackWhenNobodyCame() throws Exception {
+    void pollingWithoutWaitingReturnsABatchThatWasReleasedBefore() throws Exception {
         sidecar.offer(List.of(1));
         try (Consumer consumer = offramp.consumer("orders").patience(Duration.ofMillis(50)).open()) {
-            sidecar.until(() -> !sidecar.sessions.isEmpty() && sidecar.sessions.get(0).credit == 0);
-            long ends = System.nanoTime() + SOON.toNanos();
+            sidecar.eventually(() -> !sidecar.sessions.isEmpty() && sidecar.sessions.get(0).credit == 0);
+            long ends = System.nanoTime() + TIMEOUT.toNanos();
             Batch batch = null;
             while (batch == null && System.nanoTime() < ends) {
                 batch = consumer.poll(Duration.ZERO);
@@ -285,7 +285,7 @@ class ConsumerTest extends FakeSidecarTest {
     @EnumSource(
             value = Status.Code.class,
             names = {"NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED", "PERMISSION_DENIED"})
-    void aRefusalThatWillNotPassIsThrownEveryTime(Status.Code code) {
+    void aPermanentRefusalIsThrownEveryTime(Status.Code code) {
         sidecar.refuse = code.toStatus().withDescription("no; there are: orders");
         try (Consumer consumer = offramp.consumer("ordrs").open()) {
             for (int count = 0; count < 2; count++) {
@@ -296,9 +296,9 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
-    void anAnswerOutOfTurnEndsTheClientWithAClearError() throws Exception {
+    void aResultOutOfOrderEndsTheClientWithAClearError() throws Exception {
         try (Consumer consumer = offramp.consumer("orders").open()) {
-            sidecar.begun(0);
+            sidecar.session(0);
             sidecar.respond(ConsumeResponse.newBuilder()
                     .addResults(io.offramp.v1.SettleResult.newBuilder().setLease(ByteString.copyFromUtf8("other")))
                     .build());

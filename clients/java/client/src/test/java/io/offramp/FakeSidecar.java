@@ -49,24 +49,24 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 
 /**
- * A small sidecar behind a real socket that takes the rules of {@code ConsumerService.Consume} seriously, and remembers
- * what it saw. It keeps to the credit, and delivers again what was not acked or rejected.
+ * A small sidecar behind a real socket that checks the rules of {@code ConsumerService.Consume}, and records what it
+ * receives. It keeps to the credit, and redelivers what was not acked or rejected.
  *
- * <p>What a client does against the rules is in {@code violations}; closing it with any fails the test.
+ * <p>Where a client breaks the rules is in {@code violations}; closing the sidecar with any fails the test.
  */
 final class FakeSidecar implements AutoCloseable {
-    /** Far longer than anything here takes. */
-    static final long PATIENCE_MS = 30_000;
+    /** Far longer than anything here should take. */
+    static final long TIMEOUT_MS = 30_000;
 
-    /** Records that are to be delivered together. */
-    record Parcel(List<Record> records, int attempt, boolean possiblyProcessed) {}
+    /** Records to be delivered together. */
+    record PendingBatch(List<Record> records, int attempt, boolean possiblyProcessed) {}
 
-    /** What was said of a record. {@code retryAfterMs}: null if nothing was. */
-    record Said(String value, Outcome outcome, String reason, Long retryAfterMs) {}
+    /** How a record was settled. {@code retryAfterMs}: null if it was not set. */
+    record SettledRecord(String value, Outcome outcome, String reason, Long retryAfterMs) {}
 
-    private record Lease(Parcel parcel, Session session, Set<Integer> left) {}
+    private record Lease(PendingBatch batch, Session session, Set<Integer> left) {}
 
-    /** One client's stream, as this side saw it. */
+    /** One client's stream, as the sidecar sees it. */
     static final class Session {
         final Hello hello;
         final List<ConsumeRequest> requests = new ArrayList<>();
@@ -93,20 +93,20 @@ final class FakeSidecar implements AutoCloseable {
 
     final String address;
     final List<Session> sessions = new ArrayList<>();
-    final Deque<Parcel> ready = new ArrayDeque<>();
-    final List<Said> said = new ArrayList<>();
+    final Deque<PendingBatch> ready = new ArrayDeque<>();
+    final List<SettledRecord> settled = new ArrayList<>();
     final List<String> violations = new ArrayList<>();
     final List<PublishRequest> published = new ArrayList<>();
-    /** Batches that are on their way when the client says that it drains. */
-    final Deque<Parcel> crossing = new ArrayDeque<>();
+    /** Batches that are sent when the client says that it drains, as if they had been on their way. */
+    final Deque<PendingBatch> sentOnDrain = new ArrayDeque<>();
     /** Refuses every call. */
     Status refuse;
-    /** Answers instead of the truth; null from it is the truth. */
+    /** The status to answer instead of the true one; null: the true one. */
     Function<Settlement, SettleStatus> answer = settlement -> null;
     /** Settlements are read, but neither counted nor answered. */
-    boolean deaf;
+    boolean ignoreSettlements;
     /** Does not end a stream that the client has half-closed. */
-    boolean stayOpen;
+    boolean keepStreamOpen;
 
     int maxRequestBytes = 4 << 20;
 
@@ -143,11 +143,11 @@ final class FakeSidecar implements AutoCloseable {
                 .start();
     }
 
-    /** As abruptly as gRPC can. Returns when all sessions are over, with what they held ready again. */
+    /** Stops as abruptly as gRPC can. Returns when all sessions have ended and their batches are ready again. */
     void stop() throws InterruptedException {
         server.shutdownNow();
-        server.awaitTermination(PATIENCE_MS, TimeUnit.MILLISECONDS);
-        until(() -> sessions.stream().allMatch(session -> session.ended));
+        server.awaitTermination(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+        eventually(() -> sessions.stream().allMatch(session -> session.ended));
     }
 
     void restart() throws Exception {
@@ -165,13 +165,13 @@ final class FakeSidecar implements AutoCloseable {
                         .setPosition(counter++)
                         .build());
             }
-            ready.add(new Parcel(records, 1, false));
+            ready.add(new PendingBatch(records, 1, false));
         }
         deliver();
     }
 
     synchronized void offerRecords(Record... records) {
-        ready.add(new Parcel(List.of(records), 1, false));
+        ready.add(new PendingBatch(List.of(records), 1, false));
         deliver();
     }
 
@@ -185,37 +185,37 @@ final class FakeSidecar implements AutoCloseable {
                 .build());
     }
 
-    /** Returns when it is true. */
-    synchronized void until(BooleanSupplier what) throws InterruptedException {
-        long ends = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(PATIENCE_MS);
+    /** Waits until it is true. */
+    synchronized void eventually(BooleanSupplier what) throws InterruptedException {
+        long ends = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TIMEOUT_MS);
         while (!what.getAsBoolean()) {
             long left = TimeUnit.NANOSECONDS.toMillis(ends - System.nanoTime());
             if (left <= 0) {
-                throw new AssertionError("it did not happen; said: " + said + ", ready: " + ready.size());
+                throw new AssertionError("timeout; settled: " + settled + ", ready: " + ready.size());
             }
             wait(left);
         }
     }
 
-    /** Values of the records that were settled so. */
-    synchronized List<String> of(Outcome outcome) {
-        return said.stream().filter(one -> one.outcome == outcome).map(Said::value).toList();
+    /** Values of the records that were settled with this outcome. */
+    synchronized List<String> settledWith(Outcome outcome) {
+        return settled.stream().filter(record -> record.outcome == outcome).map(SettledRecord::value).toList();
     }
 
     List<String> acked() {
-        return of(Outcome.OUTCOME_ACK);
+        return settledWith(Outcome.OUTCOME_ACK);
     }
 
-    /** That session, once it is there. */
-    Session begun(int number) throws InterruptedException {
-        until(() -> sessions.size() > number);
+    /** The session with this number, once it exists. */
+    Session session(int number) throws InterruptedException {
+        eventually(() -> sessions.size() > number);
         return sessions.get(number);
     }
 
     @Override
     public void close() throws InterruptedException {
         server.shutdownNow();
-        server.awaitTermination(PATIENCE_MS, TimeUnit.MILLISECONDS);
+        server.awaitTermination(TIMEOUT_MS, TimeUnit.MILLISECONDS);
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS);
         if (!violations.isEmpty()) {
             throw new AssertionError(violations.toString());
@@ -305,7 +305,7 @@ final class FakeSidecar implements AutoCloseable {
                     return;
                 }
                 session.halfClosed = true;
-                if (!stayOpen) {
+                if (!keepStreamOpen) {
                     responses.onCompleted();
                     end(false);
                 }
@@ -322,11 +322,11 @@ final class FakeSidecar implements AutoCloseable {
                 if (lease.session != session) {
                     return false;
                 }
-                List<Record> records = lease.left.stream().map(lease.parcel.records::get).toList();
-                ready.addFirst(new Parcel(
+                List<Record> records = lease.left.stream().map(lease.batch.records::get).toList();
+                ready.addFirst(new PendingBatch(
                         records,
-                        lease.parcel.attempt + (lost ? 1 : 0),
-                        lease.parcel.possiblyProcessed || lost));
+                        lease.batch.attempt + (lost ? 1 : 0),
+                        lease.batch.possiblyProcessed || lost));
                 return true;
             });
             deliver();
@@ -343,28 +343,28 @@ final class FakeSidecar implements AutoCloseable {
         notifyAll();
     }
 
-    private void send(Session session, Parcel parcel) {
+    private void send(Session session, PendingBatch batch) {
         ByteString lease = ByteString.copyFromUtf8("lease " + counter++);
         Set<Integer> all = new TreeSet<>();
-        for (int index = 0; index < parcel.records.size(); index++) {
+        for (int index = 0; index < batch.records.size(); index++) {
             all.add(index);
         }
-        leases.put(lease, new Lease(parcel, session, all));
+        leases.put(lease, new Lease(batch, session, all));
         session.unsettled.add(lease);
         session.sent.add(lease);
-        io.offramp.v1.Batch.Builder batch = io.offramp.v1.Batch.newBuilder()
+        io.offramp.v1.Batch.Builder message = io.offramp.v1.Batch.newBuilder()
                 .setLease(lease)
                 .setTopic("orders")
                 .addLanes(0)
-                .addAllRecords(parcel.records)
+                .addAllRecords(batch.records)
                 .setLeaseForMs(session.hello.getLeaseMs());
-        if (parcel.attempt > 1 || parcel.possiblyProcessed) {
-            batch.addRedeliveries(Redelivery.newBuilder()
-                    .setCount(parcel.records.size())
-                    .setAttempt(parcel.attempt)
-                    .setPossiblyProcessed(parcel.possiblyProcessed));
+        if (batch.attempt > 1 || batch.possiblyProcessed) {
+            message.addRedeliveries(Redelivery.newBuilder()
+                    .setCount(batch.records.size())
+                    .setAttempt(batch.attempt)
+                    .setPossiblyProcessed(batch.possiblyProcessed));
         }
-        session.responses.onNext(ConsumeResponse.newBuilder().addBatches(batch).build());
+        session.responses.onNext(ConsumeResponse.newBuilder().addBatches(message).build());
     }
 
     private void apply(Session session, ConsumeRequest request) {
@@ -378,7 +378,7 @@ final class FakeSidecar implements AutoCloseable {
             violations.add("an empty request");
         }
         ConsumeResponse.Builder response = ConsumeResponse.newBuilder();
-        if (!deaf) {
+        if (!ignoreSettlements) {
             request.getSettlementsList().forEach(settlement -> response.addResults(settle(settlement)));
         }
         for (Extension extension : request.getExtensionsList()) {
@@ -392,8 +392,8 @@ final class FakeSidecar implements AutoCloseable {
             session.responses.onNext(response.build());
         }
         if (request.getDraining()) {
-            while (!crossing.isEmpty()) {
-                send(session, crossing.remove());
+            while (!sentOnDrain.isEmpty()) {
+                send(session, sentOnDrain.remove());
             }
         }
         if (request.hasCredit()) {
@@ -426,8 +426,8 @@ final class FakeSidecar implements AutoCloseable {
                 continue;
             }
             Part part = spoken.getOrDefault(index, asPart(settlement));
-            Record record = lease.parcel.records.get(index);
-            said.add(new Said(
+            Record record = lease.batch.records.get(index);
+            settled.add(new SettledRecord(
                     record.getValue().toStringUtf8(),
                     part.getOutcome(),
                     part.getReason(),
@@ -438,7 +438,7 @@ final class FakeSidecar implements AutoCloseable {
             }
         }
         again.forEach((counted, records) -> ready.add(
-                new Parcel(records, lease.parcel.attempt + counted, lease.parcel.possiblyProcessed)));
+                new PendingBatch(records, lease.batch.attempt + counted, lease.batch.possiblyProcessed)));
         if (lease.left.isEmpty()) {
             leases.remove(settlement.getLease());
             lease.session.unsettled.remove(settlement.getLease());
@@ -462,7 +462,7 @@ final class FakeSidecar implements AutoCloseable {
             violations.add("partial without parts");
         }
         Lease lease = leases.get(settlement.getLease());
-        int records = lease == null ? Integer.MAX_VALUE : lease.parcel.records.size();
+        int records = lease == null ? Integer.MAX_VALUE : lease.batch.records.size();
         int stop = 0;
         for (Part part : settlement.getPartsList()) {
             if (part.getFirst() < stop || part.getCount() == 0 || part.getFirst() + part.getCount() > records) {

@@ -7,10 +7,10 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A test with a sidecar that is not real, so that it can misbehave, and a client that is. */
+/** A test with a real client and a fake sidecar, which can misbehave. */
 @Timeout(60)
 abstract class FakeSidecarTest {
-    static final Duration SOON = Duration.ofMillis(FakeSidecar.PATIENCE_MS);
+    static final Duration TIMEOUT = Duration.ofMillis(FakeSidecar.TIMEOUT_MS);
 
     FakeSidecar sidecar;
     Offramp offramp;
@@ -28,9 +28,9 @@ abstract class FakeSidecarTest {
     }
 
     static Batch take(Consumer consumer) throws InterruptedException {
-        Batch batch = consumer.poll(SOON);
+        Batch batch = consumer.poll(TIMEOUT);
         if (batch == null) {
-            throw new AssertionError("no batch came");
+            throw new AssertionError("no batch arrived");
         }
         return batch;
     }

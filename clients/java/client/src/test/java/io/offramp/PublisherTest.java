@@ -52,16 +52,16 @@ class PublisherTest extends FakeSidecarTest {
     }
 
     @Test
-    void publishingOnTheThreadThatBringsTheAnswerIsAnErrorAndNotADeadlock() throws Exception {
+    void publishingOnTheThreadThatReceivesTheAnswerIsAnErrorAndNotADeadlock() throws Exception {
         try (Publisher publisher = offramp.publisher().broker("local").open()) {
-            // Asked before the answer can be there, or else it would run on this thread.
+            // Added before the answer can be there: otherwise it would run on this thread.
             synchronized (sidecar) {
                 List<Message> messages = List.of(Message.of("1"));
                 CompletableFuture<Place> second = publisher
                         .publishAsync("replies", messages)
                         .thenApply(places -> publisher.publish("replies", Message.of("2")));
                 sidecar.notifyAll();
-                sidecar.until(() -> !sidecar.published.isEmpty());
+                sidecar.eventually(() -> !sidecar.published.isEmpty());
                 ExecutionException error = assertThrows(ExecutionException.class, second::get);
                 assertTrue(error.getCause() instanceof IllegalStateException, error.toString());
             }
@@ -69,13 +69,13 @@ class PublisherTest extends FakeSidecarTest {
     }
 
     @Test
-    void whatGoesWrongHasAKind() {
+    void errorsHaveTheirOwnClasses() {
         try (Publisher publisher = offramp.publisher().broker("local").open()) {
             sidecar.refuse = Status.NOT_FOUND.withDescription("no such topic");
             assertThrows(OfframpException.NotFound.class, () -> publisher.publish("r", Message.of("1")));
             sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription("the disk is full");
             assertThrows(OfframpException.OutOfRoom.class, () -> publisher.publish("r", Message.of("1")));
-            // What gRPC says by itself in the sidecar's name.
+            // The error that gRPC itself returns.
             sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription(
                     "SERVER: Received message larger than max (5242905 vs. 4194304)");
             OfframpException.InvalidRequest large = assertThrows(
@@ -87,7 +87,7 @@ class PublisherTest extends FakeSidecarTest {
     }
 
     @Test
-    void aPublisherNeedsATargetAndIsOverWhenItIsClosed() {
+    void aPublisherNeedsATargetAndCannotBeUsedOnceClosed() {
         assertThrows(IllegalArgumentException.class, () -> offramp.publisher().open());
         Publisher publisher = offramp.publisher().broker("local").open();
         publisher.close();

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** What happens when the sidecar is away. */
+/** What happens while the sidecar is unavailable. */
 class ReconnectTest extends FakeSidecarTest {
     @Test
     void aSidecarThatIsNotThereYetIsWaitedFor() throws Exception {
@@ -37,10 +37,10 @@ class ReconnectTest extends FakeSidecarTest {
             if (life > 0) {
                 sidecar.restart();
             }
-            sidecar.begun(life);
+            sidecar.session(life);
             sidecar.offer(List.of(life));
             int done = life + 1;
-            sidecar.until(() -> sidecar.acked().size() == done);
+            sidecar.eventually(() -> sidecar.acked().size() == done);
         }
         assertEquals(List.of("0", "1", "2"), sidecar.acked());
     }
@@ -62,13 +62,13 @@ class ReconnectTest extends FakeSidecarTest {
     }
 
     @Test
-    void prefetchedBatchesOfALostSessionAreForgotten() throws Exception {
+    void prefetchedBatchesOfALostSessionAreDropped() throws Exception {
         sidecar.offer(List.of(1), List.of(2));
         try (Consumer consumer = offramp.consumer("orders").open()) {
             take(consumer).ack().get();
-            sidecar.until(() -> sidecar.sessions.get(0).sent.size() == 2);
+            sidecar.eventually(() -> sidecar.sessions.get(0).sent.size() == 2);
             sidecar.restart();
-            sidecar.begun(1);
+            sidecar.session(1);
             Batch again = take(consumer);
             assertEquals("2", again.get(0).valueAsText());
             assertTrue(again.ack().get().settled());
@@ -77,14 +77,14 @@ class ReconnectTest extends FakeSidecarTest {
     }
 
     @Test
-    void aSettlementThatWasNotAnsweredIsSaidAgain() throws Exception {
+    void aSettlementThatWasNotAnsweredIsSentAgain() throws Exception {
         sidecar.offer(List.of(1), List.of(2));
-        sidecar.deaf = true;
+        sidecar.ignoreSettlements = true;
         try (Consumer consumer = offramp.consumer("orders").open()) {
             CompletableFuture<SettleResult> first = take(consumer).ack();
             CompletableFuture<SettleResult> second = take(consumer).nack("no");
-            sidecar.until(() -> sidecar.sessions.get(0).settlements().size() == 2);
-            sidecar.deaf = false;
+            sidecar.eventually(() -> sidecar.sessions.get(0).settlements().size() == 2);
+            sidecar.ignoreSettlements = false;
             sidecar.answer = settlement -> SettleStatus.SETTLE_STATUS_SETTLED;
             sidecar.restart();
             assertTrue(first.get().settled());
@@ -96,7 +96,7 @@ class ReconnectTest extends FakeSidecarTest {
     }
 
     @Test
-    void whatIsSettledWhileTheSidecarIsAwayIsSaidWhenItIsBack() throws Exception {
+    void whatIsSettledWhileTheSidecarIsUnavailableIsSentWhenItIsBack() throws Exception {
         sidecar.offer(List.of(1));
         try (Consumer consumer = offramp.consumer("orders").open()) {
             Batch batch = take(consumer);
@@ -112,7 +112,7 @@ class ReconnectTest extends FakeSidecarTest {
     }
 
     @Test
-    void oneWhoLeavesWhileTheSidecarIsAwayIsToldThatNobodyAnswered() throws Exception {
+    void settlementsAreUnansweredIfTheClientClosesWhileTheSidecarIsUnavailable() throws Exception {
         sidecar.offer(List.of(1));
         Consumer consumer = offramp.consumer("orders").open();
         Batch batch = take(consumer);
@@ -137,7 +137,7 @@ class ReconnectTest extends FakeSidecarTest {
     @EnumSource(
             value = Status.Code.class,
             names = {"UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL"})
-    void aRefusalThatMayPassIsWaitedOut(Status.Code code) throws Exception {
+    void aTransientRefusalIsRetried(Status.Code code) throws Exception {
         sidecar.refuse = code.toStatus();
         sidecar.offer(List.of(1));
         try (Consumer consumer = offramp.consumer("orders").open()) {

@@ -20,30 +20,30 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** One stream, with nobody at its other end, so that two things can happen in the same moment. */
+/** One stream without a server, so that the order of concurrent events can be fixed. */
 @Timeout(60)
-class SessionTest implements Session.Owner {
+class SessionTest implements Session.Listener {
     private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor();
     private final Inbox inbox = new Inbox();
     private final Outbox outbox = new Outbox(null);
-    private final Said said = new Said();
+    private final RecordedRequests requests = new RecordedRequests();
 
     @Test
-    void oneWhoComesBeforeAPauseWasToldToTheSidecarIsNotOverlooked() throws Exception {
+    void aTakerThatComesBeforeAShrunkCreditIsSentIsCounted() throws Exception {
         CompletableFuture<Void> stalled = new CompletableFuture<>();
         Settings settings = new Settings(
                 "orders", 2, 0, 1 << 20, null, Duration.ofNanos(1), "test", 0, (batch, result) -> {});
-        Desk desk = new Desk() {
+        Settler settler = new Settler() {
             @Override
-            public CompletableFuture<SettleResult> settle(Batch batch, Settlement settlement, boolean ours) {
-                // What waited is being given back; before that is written, somebody comes.
+            public CompletableFuture<SettleResult> settle(Batch batch, Settlement settlement, boolean automatic) {
+                // The waiting batch is being released; before that is written, a taker polls.
                 try {
                     assertNull(inbox.take(0, 1));
                 } catch (InterruptedException error) {
                     throw new AssertionError(error);
                 }
                 stalled.complete(null);
-                return outbox.settle(new Settling(batch, settlement, ours));
+                return outbox.settle(new PendingSettlement(batch, settlement, automatic));
             }
 
             @Override
@@ -51,9 +51,9 @@ class SessionTest implements Session.Owner {
                 throw new AssertionError();
             }
         };
-        Session session = new Session(settings, desk, inbox, outbox, thread, this);
-        inbox.onWait(session::wanted);
-        session.beforeStart(said);
+        Session session = new Session(settings, settler, inbox, outbox, thread, this);
+        inbox.onWait(session::onWait);
+        session.beforeStart(requests);
         thread.execute(() -> session.onNext(ConsumeResponse.newBuilder()
                 .setWelcome(Welcome.getDefaultInstance())
                 .addBatches(io.offramp.v1.Batch.newBuilder()
@@ -64,7 +64,7 @@ class SessionTest implements Session.Owner {
         thread.submit(session::write).get();
         thread.shutdown();
         thread.awaitTermination(30, TimeUnit.SECONDS);
-        List<Integer> credits = said.requests.stream()
+        List<Integer> credits = requests.requests.stream()
                 .filter(ConsumeRequest::hasCredit)
                 .map(request -> request.getCredit().getBatches())
                 .toList();
@@ -72,13 +72,13 @@ class SessionTest implements Session.Owner {
     }
 
     @Override
-    public void welcomed(Welcome welcome) {}
+    public void onWelcome(Welcome welcome) {}
 
     @Override
-    public void ended(Session session, Throwable error) {}
+    public void onEnd(Session session, Throwable error) {}
 
     /** Keeps what is written. */
-    private static final class Said extends ClientCallStreamObserver<ConsumeRequest> {
+    private static final class RecordedRequests extends ClientCallStreamObserver<ConsumeRequest> {
         final List<ConsumeRequest> requests = new ArrayList<>();
 
         @Override

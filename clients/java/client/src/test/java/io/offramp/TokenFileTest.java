@@ -17,9 +17,9 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** A token that is rotated in place: its file is there, but not good, for a moment. */
+/** A token that is rotated in place: for a moment its file exists but has no valid token. */
 class TokenFileTest extends FakeSidecarTest {
-    /** What all tests log; see simplelogger.properties. */
+    /** The log of all tests; see simplelogger.properties. */
     private static final Path LOG = Path.of("target/tests.log");
 
     enum Trouble {
@@ -67,13 +67,13 @@ class TokenFileTest extends FakeSidecarTest {
 
     @ParameterizedTest
     @EnumSource
-    void aFileThatGoesBadLaterIsWaitedForAndSaidOnce(Trouble trouble) throws Exception {
+    void aFileThatBreaksLaterIsRetriedAndLoggedOnce(Trouble trouble) throws Exception {
         try (Offramp rotating = Offramp.connect(sidecar.address, access);
                 Consumer consumer = rotating.consumer("orders").open()) {
-            sidecar.begun(0);
+            sidecar.session(0);
             trouble.befall(file);
             sidecar.restart();
-            // Time for several tries.
+            // Time for several attempts.
             assertNull(consumer.poll(Duration.ofMillis(500)));
             assertEquals(1, sidecar.sessions.size());
             Files.deleteIfExists(file);
@@ -88,7 +88,7 @@ class TokenFileTest extends FakeSidecarTest {
     }
 
     @Test
-    void aFileThatHoldsSomethingElseIsRefused() throws Exception {
+    void aFileWithAnInvalidTokenIsRefused() throws Exception {
         try (Offramp rotating = Offramp.connect(sidecar.address, access)) {
             Files.write(file, new byte[] {'t', 'w', 'o', ' ', (byte) 0xff});
             Consumer consumer = rotating.consumer("orders").open();
@@ -98,7 +98,7 @@ class TokenFileTest extends FakeSidecarTest {
 
     @ParameterizedTest
     @EnumSource
-    void aPublisherSaysThatItDidNotWorkNowAndPublishesLater(Trouble trouble) throws Exception {
+    void aPublisherIsUnavailableMeanwhileAndPublishesLater(Trouble trouble) throws Exception {
         try (Offramp rotating = Offramp.connect(sidecar.address, access);
                 Publisher publisher = rotating.publisher().broker("local").open()) {
             trouble.befall(file);

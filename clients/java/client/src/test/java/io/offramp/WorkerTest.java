@@ -25,7 +25,7 @@ class WorkerTest extends FakeSidecarTest {
     void aBatchWhoseHandlerReturnsIsAcked() throws Exception {
         sidecar.offer(List.of(1, 2), List.of(3));
         offramp.worker("orders").handler(batch -> {}).start();
-        sidecar.until(() -> sidecar.acked().equals(List.of("1", "2", "3")));
+        sidecar.eventually(() -> sidecar.acked().equals(List.of("1", "2", "3")));
     }
 
     @Test
@@ -38,14 +38,14 @@ class WorkerTest extends FakeSidecarTest {
             }
             assertEquals(2, batch.get(0).attempt());
         }).start();
-        sidecar.until(() -> sidecar.acked().equals(List.of("1")));
+        sidecar.eventually(() -> sidecar.acked().equals(List.of("1")));
         assertEquals(
-                new FakeSidecar.Said("1", Outcome.OUTCOME_NACK, "IOException: the bank is closed", null),
-                sidecar.said.get(0));
+                new FakeSidecar.SettledRecord("1", Outcome.OUTCOME_NACK, "IOException: the bank is closed", null),
+                sidecar.settled.get(0));
     }
 
     @Test
-    void whatAHandlerThrowsSaysHowTheBatchIsSettled() throws Exception {
+    void theExceptionOfAHandlerSetsTheOutcome() throws Exception {
         sidecar.offer(List.of("retry"), List.of("reject"), List.of("release"), List.of("overloaded"));
         Set<String> done = ConcurrentHashMap.newKeySet();
         offramp.worker("orders").handler(batch -> {
@@ -60,14 +60,14 @@ class WorkerTest extends FakeSidecarTest {
                 default -> SettleAs.overloaded("less", Duration.ofMillis(5));
             };
         }).start();
-        sidecar.until(() -> sidecar.acked().size() == 3);
+        sidecar.eventually(() -> sidecar.acked().size() == 3);
         assertEquals(
                 List.of(
-                        new FakeSidecar.Said("retry", Outcome.OUTCOME_NACK, "later", 30_000L),
-                        new FakeSidecar.Said("reject", Outcome.OUTCOME_REJECT, "never", null),
-                        new FakeSidecar.Said("release", Outcome.OUTCOME_RELEASE, "", null),
-                        new FakeSidecar.Said("overloaded", Outcome.OUTCOME_OVERLOADED, "less", 5L)),
-                sidecar.said.stream().filter(said -> said.outcome() != Outcome.OUTCOME_ACK).toList());
+                        new FakeSidecar.SettledRecord("retry", Outcome.OUTCOME_NACK, "later", 30_000L),
+                        new FakeSidecar.SettledRecord("reject", Outcome.OUTCOME_REJECT, "never", null),
+                        new FakeSidecar.SettledRecord("release", Outcome.OUTCOME_RELEASE, "", null),
+                        new FakeSidecar.SettledRecord("overloaded", Outcome.OUTCOME_OVERLOADED, "less", 5L)),
+                sidecar.settled.stream().filter(record -> record.outcome() != Outcome.OUTCOME_ACK).toList());
     }
 
     @Test
@@ -81,9 +81,9 @@ class WorkerTest extends FakeSidecarTest {
                 throw new IllegalStateException("unexpected");
             }
         }).start();
-        sidecar.until(() -> sidecar.acked().equals(List.of("1", "2")));
-        assertEquals(List.of("2"), sidecar.of(Outcome.OUTCOME_NACK));
-        assertEquals(List.of("3"), sidecar.of(Outcome.OUTCOME_REJECT));
+        sidecar.eventually(() -> sidecar.acked().equals(List.of("1", "2")));
+        assertEquals(List.of("2"), sidecar.settledWith(Outcome.OUTCOME_NACK));
+        assertEquals(List.of("3"), sidecar.settledWith(Outcome.OUTCOME_REJECT));
     }
 
     @Test
@@ -95,8 +95,8 @@ class WorkerTest extends FakeSidecarTest {
                 throw new StackOverflowError("too deep");
             }
         }).start();
-        sidecar.until(() -> sidecar.acked().size() == 2);
-        assertEquals(List.of("1"), sidecar.of(Outcome.OUTCOME_NACK));
+        sidecar.eventually(() -> sidecar.acked().size() == 2);
+        assertEquals(List.of("1"), sidecar.settledWith(Outcome.OUTCOME_NACK));
     }
 
     @Test
@@ -107,7 +107,7 @@ class WorkerTest extends FakeSidecarTest {
             together.countDown();
             together.await();
         }).start();
-        sidecar.until(() -> sidecar.acked().size() == 4);
+        sidecar.eventually(() -> sidecar.acked().size() == 4);
         assertEquals(1, sidecar.sessions.size());
     }
 
@@ -115,7 +115,7 @@ class WorkerTest extends FakeSidecarTest {
     void aHandlerThatLeavesItsThreadInterruptedDoesNotEndItsWorker() throws Exception {
         sidecar.offer(List.of(1), List.of(2));
         offramp.worker("orders").handler(batch -> Thread.currentThread().interrupt()).start();
-        sidecar.until(() -> sidecar.acked().size() == 2);
+        sidecar.eventually(() -> sidecar.acked().size() == 2);
     }
 
     @Test
@@ -151,13 +151,13 @@ class WorkerTest extends FakeSidecarTest {
         CompletableFuture<Void> first = new CompletableFuture<>();
         offramp.worker("orders").workers(2).asyncHandler(batch ->
                 batch.get(0).valueAsText().equals("1") ? first : CompletableFuture.completedFuture(null)).start();
-        sidecar.until(() -> sidecar.acked().equals(List.of("2")));
+        sidecar.eventually(() -> sidecar.acked().equals(List.of("2")));
         first.complete(null);
-        sidecar.until(() -> sidecar.acked().equals(List.of("2", "1")));
+        sidecar.eventually(() -> sidecar.acked().equals(List.of("2", "1")));
     }
 
     @Test
-    void aStageThatFailsSaysHowTheBatchIsSettled() throws Exception {
+    void theFailureOfAStageSetsTheOutcome() throws Exception {
         sidecar.offer(List.of("fails"), List.of("wrapped"), List.of("throws"), List.of("null"));
         Set<String> done = ConcurrentHashMap.newKeySet();
         offramp.worker("orders").asyncHandler(batch -> {
@@ -172,22 +172,22 @@ class WorkerTest extends FakeSidecarTest {
                 default -> null;
             };
         }).start();
-        sidecar.until(() -> sidecar.acked().size() == 3);
+        sidecar.eventually(() -> sidecar.acked().size() == 3);
         assertEquals(
                 List.of(
-                        new FakeSidecar.Said("fails", Outcome.OUTCOME_NACK, "IllegalStateException: no", null),
-                        new FakeSidecar.Said("wrapped", Outcome.OUTCOME_REJECT, "never", null),
-                        new FakeSidecar.Said("throws", Outcome.OUTCOME_RELEASE, "", null),
-                        new FakeSidecar.Said(
+                        new FakeSidecar.SettledRecord("fails", Outcome.OUTCOME_NACK, "IllegalStateException: no", null),
+                        new FakeSidecar.SettledRecord("wrapped", Outcome.OUTCOME_REJECT, "never", null),
+                        new FakeSidecar.SettledRecord("throws", Outcome.OUTCOME_RELEASE, "", null),
+                        new FakeSidecar.SettledRecord(
                                 "null",
                                 Outcome.OUTCOME_NACK,
                                 "NullPointerException: the handler returned null instead of a stage",
                                 null)),
-                sidecar.said.stream().filter(said -> said.outcome() != Outcome.OUTCOME_ACK).toList());
+                sidecar.settled.stream().filter(record -> record.outcome() != Outcome.OUTCOME_ACK).toList());
     }
 
     @Test
-    void noMoreStagesAreUnderWayThanThereAreWorkers() throws Exception {
+    void noMoreStagesArePendingThanThereAreWorkers() throws Exception {
         sidecar.offer(List.of(1), List.of(2), List.of(3));
         List<CompletableFuture<Void>> started = new java.util.concurrent.CopyOnWriteArrayList<>();
         CountDownLatch two = new CountDownLatch(2);
@@ -198,7 +198,7 @@ class WorkerTest extends FakeSidecarTest {
             return stage;
         }).start();
         two.await();
-        sidecar.until(() -> sidecar.sessions.get(0).sent.size() == 3);
+        sidecar.eventually(() -> sidecar.sessions.get(0).sent.size() == 3);
         assertEquals(2, started.size());
         worker.drain();
         started.forEach(stage -> stage.complete(null));
@@ -207,7 +207,7 @@ class WorkerTest extends FakeSidecarTest {
     }
 
     @Test
-    void drainingFinishesWhatIsInHandAndGivesTheRestBack() throws Exception {
+    void drainingFinishesBatchesInHandAndReleasesTheRest() throws Exception {
         CountDownLatch holding = new CountDownLatch(1);
         CountDownLatch go = new CountDownLatch(1);
         sidecar.offer(List.of(1), List.of(2));
@@ -216,9 +216,9 @@ class WorkerTest extends FakeSidecarTest {
             go.await();
         }).start();
         holding.await();
-        sidecar.until(() -> sidecar.sessions.get(0).sent.size() == 2);
+        sidecar.eventually(() -> sidecar.sessions.get(0).sent.size() == 2);
         worker.drain();
-        sidecar.until(() -> sidecar.of(Outcome.OUTCOME_RELEASE).equals(List.of("2")));
+        sidecar.eventually(() -> sidecar.settledWith(Outcome.OUTCOME_RELEASE).equals(List.of("2")));
         assertTrue(worker.running());
         go.countDown();
         worker.close();
@@ -228,7 +228,7 @@ class WorkerTest extends FakeSidecarTest {
     }
 
     @Test
-    void drainingWaitsForStagesThatAreUnderWay() throws Exception {
+    void drainingWaitsForPendingStages() throws Exception {
         sidecar.offer(List.of(1));
         CompletableFuture<Void> stage = new CompletableFuture<>();
         CountDownLatch started = new CountDownLatch(1);
@@ -238,7 +238,7 @@ class WorkerTest extends FakeSidecarTest {
         }).start();
         started.await();
         worker.drain();
-        sidecar.until(() -> sidecar.sessions.get(0).draining);
+        sidecar.eventually(() -> sidecar.sessions.get(0).draining);
         assertFalse(worker.join(Duration.ofMillis(100)));
         stage.complete(null);
         worker.join();
@@ -247,7 +247,7 @@ class WorkerTest extends FakeSidecarTest {
     }
 
     @Test
-    void batchesThatCrossWithTheDrainAreGivenBack() throws Exception {
+    void batchesThatArriveAfterTheDrainAreReleased() throws Exception {
         CountDownLatch holding = new CountDownLatch(1);
         CountDownLatch go = new CountDownLatch(1);
         sidecar.offer(List.of(1));
@@ -257,7 +257,7 @@ class WorkerTest extends FakeSidecarTest {
         }).start();
         holding.await();
         synchronized (sidecar) {
-            sidecar.crossing.add(new FakeSidecar.Parcel(
+            sidecar.sentOnDrain.add(new FakeSidecar.PendingBatch(
                     List.of(io.offramp.v1.Record.newBuilder()
                             .setValue(com.google.protobuf.ByteString.copyFromUtf8("2"))
                             .build()),
@@ -265,7 +265,7 @@ class WorkerTest extends FakeSidecarTest {
                     false));
         }
         worker.drain();
-        sidecar.until(() -> sidecar.of(Outcome.OUTCOME_RELEASE).equals(List.of("2")));
+        sidecar.eventually(() -> sidecar.settledWith(Outcome.OUTCOME_RELEASE).equals(List.of("2")));
         go.countDown();
         worker.join();
         assertEquals(List.of("1"), sidecar.acked());
@@ -300,10 +300,10 @@ class WorkerTest extends FakeSidecarTest {
         holding.await();
         worker.close();
         interrupted.await();
-        sidecar.until(() -> sidecar.sessions.get(0).ended);
+        sidecar.eventually(() -> sidecar.sessions.get(0).ended);
         assertFalse(sidecar.sessions.get(0).halfClosed);
         assertTrue(sidecar.ready.getFirst().possiblyProcessed());
-        assertEquals(List.of(), sidecar.said);
+        assertEquals(List.of(), sidecar.settled);
     }
 
     @Test
@@ -321,7 +321,7 @@ class WorkerTest extends FakeSidecarTest {
         }
         holding.await();
         CompletableFuture<Void> closing = CompletableFuture.runAsync(offramp::close);
-        sidecar.until(() -> sidecar.sessions.stream().allMatch(session -> session.draining));
+        sidecar.eventually(() -> sidecar.sessions.stream().allMatch(session -> session.draining));
         go.countDown();
         closing.join();
         assertEquals(2, sidecar.acked().size());
@@ -330,7 +330,7 @@ class WorkerTest extends FakeSidecarTest {
     }
 
     @Test
-    void aRefusedWorkerEndsWithTheSidecarsWords() throws Exception {
+    void aRefusedWorkerEndsWithTheSidecarsMessage() throws Exception {
         sidecar.refuse = Status.NOT_FOUND.withDescription("no \"ordrs\"; there are: orders");
         Worker worker = offramp.worker("ordrs").workers(3).handler(batch -> {}).start();
         OfframpException.NotFound error = assertThrows(OfframpException.NotFound.class, worker::join);
@@ -341,7 +341,7 @@ class WorkerTest extends FakeSidecarTest {
     }
 
     @Test
-    void batchesThatNoWorkerTakesAreGivenBackAndLessIsAskedForUntilWorkersAreFastAgain() throws Exception {
+    void batchesThatNoWorkerTakesAreReleasedAndTheCreditShrinksUntilWorkersAreFastAgain() throws Exception {
         CountDownLatch holding = new CountDownLatch(1);
         CountDownLatch go = new CountDownLatch(1);
         sidecar.offer(List.of(1), List.of(2));
@@ -350,16 +350,16 @@ class WorkerTest extends FakeSidecarTest {
             go.await();
         }).start();
         holding.await();
-        sidecar.until(() -> sidecar.of(Outcome.OUTCOME_RELEASE).contains("2"));
-        sidecar.until(() -> sidecar.sessions.get(0).credit == 1);
+        sidecar.eventually(() -> sidecar.settledWith(Outcome.OUTCOME_RELEASE).contains("2"));
+        sidecar.eventually(() -> sidecar.sessions.get(0).credit == 1);
         go.countDown();
-        sidecar.until(() -> sidecar.acked().size() == 2);
+        sidecar.eventually(() -> sidecar.acked().size() == 2);
         sidecar.offer(List.of(3), List.of(4), List.of(5));
-        sidecar.until(() -> sidecar.acked().size() == 5 && sidecar.sessions.get(0).credit == 2);
+        sidecar.eventually(() -> sidecar.acked().size() == 5 && sidecar.sessions.get(0).credit == 2);
     }
 
     @Test
-    void optionsThatCannotBeAreNamed() {
+    void invalidOptionsAreNamed() {
         Worker.Builder worker = offramp.worker("orders");
         assertThrows(IllegalArgumentException.class, () -> offramp.worker(""));
         assertThrows(IllegalArgumentException.class, worker::start);
@@ -373,7 +373,7 @@ class WorkerTest extends FakeSidecarTest {
     }
 
     @Test
-    void theHelloSaysWhatWasAskedFor() throws Exception {
+    void theHelloHasTheOptions() throws Exception {
         offramp.worker("orders")
                 .workers(3)
                 .prefetch(2)
@@ -383,7 +383,7 @@ class WorkerTest extends FakeSidecarTest {
                 .creditBytes(5_000)
                 .handler(batch -> {})
                 .start();
-        io.offramp.v1.Hello hello = sidecar.begun(0).hello;
+        io.offramp.v1.Hello hello = sidecar.session(0).hello;
         assertEquals("orders", hello.getSubscription());
         assertEquals(5, hello.getCredit().getBatches());
         assertEquals(5_000, hello.getCredit().getBytes());

@@ -8,9 +8,9 @@ import org.springframework.context.SmartLifecycle;
 import org.springframework.stereotype.Component;
 
 /**
- * A worker that starts when all beans are there, and drains before any of them is closed.
+ * A worker that starts when all beans exist, and drains before any of them is closed.
  *
- * <p>Spring stops it on SIGTERM. {@code closeOnShutdown} is not for here: Spring has a shutdown hook of its own.
+ * <p>Spring stops it on SIGTERM. It does not use {@code closeOnShutdown}, since Spring has its own shutdown hook.
  */
 @Component
 public final class OrdersWorker implements SmartLifecycle {
@@ -37,21 +37,21 @@ public final class OrdersWorker implements SmartLifecycle {
         batch.forEach(record -> orders.save(record.id(), record.valueAsText()));
     }
 
-    /** Called on a thread for each phase. Returns when what was in hand is settled. */
+    /** Called on a thread for each phase. Returns when the batches in hand are settled. */
     @Override
     public void stop() {
         worker.close();
         worker = null;
     }
 
-    /** False after a refusal, too: good for a health check. */
+    /** Also false after a refusal: use it for a health check. */
     @Override
     public boolean isRunning() {
         Worker now = worker;
         return now != null && now.running();
     }
 
-    /** The highest phase is stopped first: before web servers and pools that the handler may need. */
+    /** The highest phase is stopped first: before the web servers and pools that the handler may need. */
     @Override
     public int getPhase() {
         return Integer.MAX_VALUE;

@@ -7,7 +7,7 @@ import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.ComponentScan;
 import org.springframework.context.annotation.Configuration;
 
-/** A worker in Spring. In Spring Boot, {@code SpringApplication.run} takes the place of this main. */
+/** A worker in Spring. In Spring Boot, {@code SpringApplication.run} replaces this main. */
 @Configuration
 @ComponentScan
 public class SpringMain {

@@ -9,9 +9,9 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Consumes with a handler that only looks at each value: {@code Bench <subscription> <records> [workers]}.
+ * Consumes with a handler that only reads each value: {@code Bench <subscription> <records> [workers]}.
  *
- * <p>Prints one line of JSON. The clock runs from the first batch in hand to the answer to the last settlement.
+ * <p>Prints one line of JSON. Measures from the first batch to the result of the last settlement.
  */
 public final class Bench {
     private Bench() {}

@@ -1,17 +1,17 @@
 package io.offramp.scenarios;
 
-import static io.offramp.scenarios.Play.isAgain;
-import static io.offramp.scenarios.Play.isFirst;
-import static io.offramp.scenarios.Play.one;
-import static io.offramp.scenarios.Play.settled;
-import static io.offramp.scenarios.Play.soon;
-import static io.offramp.scenarios.Play.take;
-import static io.offramp.scenarios.Talk.PART;
-import static io.offramp.scenarios.Talk.SUBSCRIPTION;
-import static io.offramp.scenarios.Talk.equal;
-import static io.offramp.scenarios.Talk.expect;
-import static io.offramp.scenarios.Talk.say;
-import static io.offramp.scenarios.Talk.waitForGo;
+import static io.offramp.scenarios.Harness.PART;
+import static io.offramp.scenarios.Harness.SUBSCRIPTION;
+import static io.offramp.scenarios.Harness.equal;
+import static io.offramp.scenarios.Harness.expect;
+import static io.offramp.scenarios.Harness.say;
+import static io.offramp.scenarios.Harness.waitForGo;
+import static io.offramp.scenarios.ScenarioContext.await;
+import static io.offramp.scenarios.ScenarioContext.expectSettled;
+import static io.offramp.scenarios.ScenarioContext.isFirst;
+import static io.offramp.scenarios.ScenarioContext.isRedelivered;
+import static io.offramp.scenarios.ScenarioContext.onlyRecord;
+import static io.offramp.scenarios.ScenarioContext.take;
 
 import io.offramp.Batch;
 import io.offramp.Consumer;
@@ -26,66 +26,66 @@ import java.util.concurrent.CountDownLatch;
 final class Leases {
     private Leases() {}
 
-    static void leaseExpiry(Play play) throws InterruptedException {
+    static void leaseExpiry(ScenarioContext context) throws InterruptedException {
         Duration lease = Duration.ofSeconds(3);
-        try (Consumer slow = play.offramp.consumer(SUBSCRIPTION).lease(lease).open()) {
+        try (Consumer slow = context.offramp.consumer(SUBSCRIPTION).lease(lease).open()) {
             Batch held = take(slow);
             equal(held.leaseFor(), lease);
-            // Or else it might be the one that gets the record again.
+            // Otherwise it might get the record again itself.
             slow.drain();
-            try (Consumer fast = play.consume()) {
+            try (Consumer fast = context.openConsumer()) {
                 Batch batch = take(fast);
-                isAgain(one(batch), true);
-                settled(batch.ack());
+                isRedelivered(onlyRecord(batch), true);
+                expectSettled(batch.ack());
             }
-            SettleResult result = soon(held.ack());
+            SettleResult result = await(held.ack());
             equal(result.status(), SettleStatus.STALE);
             equal(result.stale(), List.of(new SettleResult.Range(0, 1)));
         }
     }
 
-    static void leaseExtended(Play play) throws InterruptedException {
+    static void leaseExtended(ScenarioContext context) throws InterruptedException {
         try (Consumer consumer =
-                play.offramp.consumer(SUBSCRIPTION).lease(Duration.ofSeconds(5)).open()) {
+                context.offramp.consumer(SUBSCRIPTION).lease(Duration.ofSeconds(5)).open()) {
             Batch batch = take(consumer);
-            Duration lasts = soon(batch.extend(Duration.ofSeconds(60)));
+            Duration lasts = await(batch.extend(Duration.ofSeconds(60)));
             expect(lasts.toMillis() > 50_000 && lasts.toMillis() <= 60_000, "the extended lease lasts " + lasts);
             say("holding");
             waitForGo();
-            settled(batch.ack());
+            expectSettled(batch.ack());
         }
     }
 
-    static void killedWhileHolding(Play play) throws Exception {
-        holdUntilKilled(play, () -> "");
+    static void killedWhileHolding(ScenarioContext context) throws Exception {
+        holdUntilKilled(context, () -> "");
     }
 
-    static void childLivesOn(Play play) throws Exception {
-        holdUntilKilled(play, () -> String.valueOf(new ProcessBuilder("sleep", "600").start().pid()));
+    static void childLivesOn(ScenarioContext context) throws Exception {
+        holdUntilKilled(context, () -> String.valueOf(new ProcessBuilder("sleep", "600").start().pid()));
     }
 
-    private static void holdUntilKilled(Play play, Callable<String> about) throws Exception {
-        try (Consumer consumer = play.consume()) {
+    private static void holdUntilKilled(ScenarioContext context, Callable<String> about) throws Exception {
+        try (Consumer consumer = context.openConsumer()) {
             Batch batch = take(consumer);
             equal(batch.size(), 3);
             if (PART == 1) {
                 say("holding", about.call());
                 new CountDownLatch(1).await();
             }
-            batch.forEach(record -> isAgain(record, true));
-            settled(batch.ack());
+            batch.forEach(record -> isRedelivered(record, true));
+            expectSettled(batch.ack());
         }
     }
 
-    static void blocked(Play play) throws InterruptedException {
-        try (Consumer consumer = play.offramp.consumer(SUBSCRIPTION).credit(1).open()) {
+    static void blocked(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.offramp.consumer(SUBSCRIPTION).credit(1).open()) {
             Batch batch = take(consumer);
             say("holding");
             waitForGo();
-            settled(batch.ack());
+            expectSettled(batch.ack());
             batch = take(consumer);
-            isFirst(one(batch));
-            settled(batch.ack());
+            isFirst(onlyRecord(batch));
+            expectSettled(batch.ack());
         }
     }
 }

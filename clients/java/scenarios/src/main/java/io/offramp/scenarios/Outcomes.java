@@ -1,14 +1,14 @@
 package io.offramp.scenarios;
 
-import static io.offramp.scenarios.Play.isAgain;
-import static io.offramp.scenarios.Play.isFirst;
-import static io.offramp.scenarios.Play.settled;
-import static io.offramp.scenarios.Play.take;
-import static io.offramp.scenarios.Talk.RECORDS;
-import static io.offramp.scenarios.Talk.equal;
-import static io.offramp.scenarios.Talk.expect;
-import static io.offramp.scenarios.Talk.say;
-import static io.offramp.scenarios.Talk.waitForGo;
+import static io.offramp.scenarios.Harness.RECORDS;
+import static io.offramp.scenarios.Harness.equal;
+import static io.offramp.scenarios.Harness.expect;
+import static io.offramp.scenarios.Harness.say;
+import static io.offramp.scenarios.Harness.waitForGo;
+import static io.offramp.scenarios.ScenarioContext.expectSettled;
+import static io.offramp.scenarios.ScenarioContext.isFirst;
+import static io.offramp.scenarios.ScenarioContext.isRedelivered;
+import static io.offramp.scenarios.ScenarioContext.take;
 
 import io.offramp.Batch;
 import io.offramp.BatchRecord;
@@ -28,9 +28,9 @@ import java.util.stream.IntStream;
 final class Outcomes {
     private Outcomes() {}
 
-    static void plainAck(Play play) {
+    static void plainAck(ScenarioContext context) {
         Set<String> seen = new HashSet<>();
-        try (Consumer consumer = play.consume()) {
+        try (Consumer consumer = context.openConsumer()) {
             for (Batch batch : consumer) {
                 for (BatchRecord record : batch) {
                     isFirst(record);
@@ -45,18 +45,18 @@ final class Outcomes {
         equal(seen, IntStream.range(0, RECORDS).mapToObj(String::valueOf).collect(Collectors.toSet()));
     }
 
-    static void nackThenSuccess(Play play) throws InterruptedException {
-        play.handled(
+    static void nackThenSuccess(ScenarioContext context) throws InterruptedException {
+        context.handleDeliveries(
                 record -> {
                     isFirst(record);
                     throw new IllegalStateException("not yet");
                 },
-                record -> isAgain(record, false));
+                record -> isRedelivered(record, false));
     }
 
-    static void settlePerRecord(Play play) throws InterruptedException {
+    static void settlePerRecord(ScenarioContext context) throws InterruptedException {
         Map<String, List<Object>> again = new HashMap<>();
-        try (Consumer consumer = play.consume()) {
+        try (Consumer consumer = context.openConsumer()) {
             Batch batch = take(consumer);
             equal(
                     batch.stream().map(BatchRecord::valueAsText).toList(),
@@ -64,66 +64,66 @@ final class Outcomes {
             batch.get(4).nack("four");
             batch.get(5).reject("five");
             batch.get(6).release();
-            settled(batch.ack());
+            expectSettled(batch.ack());
             while (again.size() < 2) {
                 batch = take(consumer);
                 batch.forEach(record ->
                         again.put(record.valueAsText(), List.of(record.attempt(), record.possiblyProcessed())));
-                settled(batch.ack());
+                expectSettled(batch.ack());
             }
         }
         equal(again, Map.of("4", List.of(2, false), "6", List.of(1, false)));
     }
 
-    static void partialSettle(Play play) throws InterruptedException {
-        try (Consumer consumer = play.consume()) {
+    static void partialSettle(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.openConsumer()) {
             Batch batch = take(consumer);
             equal(batch.size(), 10);
             batch.records().subList(0, 4).forEach(BatchRecord::ack);
-            settled(batch.flush());
+            expectSettled(batch.flush());
             say("flushed");
             waitForGo();
-            settled(batch.ack());
+            expectSettled(batch.ack());
         }
     }
 
-    static void reject(Play play) throws InterruptedException {
-        play.handledBy(worker -> worker.name("scenario-worker"), record -> {
+    static void reject(ScenarioContext context) throws InterruptedException {
+        context.handleDeliveriesWith(worker -> worker.name("scenario-worker"), record -> {
             throw SettleAs.reject("a bad card ✗");
         });
     }
 
-    static void release(Play play) throws InterruptedException {
-        play.handled(
+    static void release(ScenarioContext context) throws InterruptedException {
+        context.handleDeliveries(
                 record -> {
                     throw SettleAs.release();
                 },
-                Play::isFirst);
+                ScenarioContext::isFirst);
     }
 
-    static void overloaded(Play play) throws InterruptedException {
-        play.handled(
+    static void overloaded(ScenarioContext context) throws InterruptedException {
+        context.handleDeliveries(
                 record -> {
                     throw SettleAs.overloaded("", Duration.ofMillis(50));
                 },
-                Play::isFirst);
+                ScenarioContext::isFirst);
     }
 
-    static void chosenDelay(Play play) throws InterruptedException {
-        AtomicLong saidAt = new AtomicLong();
-        play.handled(
+    static void chosenDelay(ScenarioContext context) throws InterruptedException {
+        AtomicLong retriedAt = new AtomicLong();
+        context.handleDeliveries(
                 record -> {
-                    saidAt.set(System.nanoTime());
+                    retriedAt.set(System.nanoTime());
                     throw SettleAs.retry("later", Duration.ofMillis(300));
                 },
                 record -> {
-                    isAgain(record, false);
-                    expect(System.nanoTime() - saidAt.get() >= 300_000_000, "it came too early");
+                    isRedelivered(record, false);
+                    expect(System.nanoTime() - retriedAt.get() >= 300_000_000, "it came too early");
                 });
     }
 
-    static void poisonIsolated(Play play) throws InterruptedException {
-        play.untilTold(play.worker(batch -> {
+    static void poisonIsolated(ScenarioContext context) throws InterruptedException {
+        context.runUntilSigterm(context.worker(batch -> {
             if (batch.stream().anyMatch(record -> "poison".equals(record.valueAsText()))) {
                 throw new IllegalStateException("poison found");
             }

@@ -1,34 +1,34 @@
 package io.offramp.scenarios;
 
-import static io.offramp.scenarios.Play.SOON;
-import static io.offramp.scenarios.Talk.SUBSCRIPTION;
-import static io.offramp.scenarios.Talk.say;
+import static io.offramp.scenarios.Harness.SUBSCRIPTION;
+import static io.offramp.scenarios.Harness.say;
+import static io.offramp.scenarios.ScenarioContext.TIMEOUT;
 
 import io.offramp.Consumer;
-import io.offramp.Newer;
+import io.offramp.NewerClient;
 import io.offramp.OfframpException;
 
 /** "What is refused" of clients/SCENARIOS.md. */
 final class Refusals {
     private Refusals() {}
 
-    static void unknownSubscription(Play play) throws InterruptedException {
-        refused(play.offramp.consumer("no-such-subscription"), OfframpException.NotFound.class);
+    static void unknownSubscription(ScenarioContext context) throws InterruptedException {
+        refused(context.offramp.consumer("no-such-subscription"), OfframpException.NotFound.class);
     }
 
-    static void versionMismatch(Play play) throws InterruptedException {
-        refused(Newer.needing(play.offramp.consumer(SUBSCRIPTION), 999), OfframpException.Incompatible.class);
+    static void versionMismatch(ScenarioContext context) throws InterruptedException {
+        refused(NewerClient.needing(context.offramp.consumer(SUBSCRIPTION), 999), OfframpException.Incompatible.class);
     }
 
     private static void refused(Consumer.Builder builder, Class<? extends OfframpException> kind)
             throws InterruptedException {
         try (Consumer consumer = builder.open()) {
-            consumer.poll(SOON);
+            consumer.poll(TIMEOUT);
         } catch (OfframpException error) {
-            Talk.expect(kind.isInstance(error), "it was refused otherwise: " + error);
-            say("refused", Talk.inOneLine(error));
+            Harness.expect(kind.isInstance(error), "it was refused with another error: " + error);
+            say("refused", Harness.inOneLine(error));
             return;
         }
-        throw new Talk.Failed("it was not refused");
+        throw new Harness.Failed("it was not refused");
     }
 }

@@ -1,6 +1,6 @@
 package io.offramp.scenarios;
 
-import static io.offramp.scenarios.Talk.say;
+import static io.offramp.scenarios.Harness.say;
 
 import io.offramp.Offramp;
 import java.util.List;
@@ -8,13 +8,13 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Plays a scenario of clients/SCENARIOS.md: {@code Runner [--async] <scenario>}.
+ * Runs a scenario of clients/SCENARIOS.md: {@code Runner [--async] <scenario>}.
  *
- * <p>With {@code --async}, scenarios by handler are played by one that returns a stage. {@code --warm-up} is for the build.
+ * <p>With {@code --async}, scenarios with a handler use one that returns a stage. {@code --warm-up} is for the build.
  */
 public final class Runner {
     interface Scenario {
-        void play(Play play) throws Exception;
+        void run(ScenarioContext context) throws Exception;
     }
 
     private static final Map<String, Scenario> SCENARIOS = new TreeMap<>(Map.ofEntries(
@@ -36,13 +36,13 @@ public final class Runner {
             Map.entry("sidecar_killed", Sidecars::sidecarKilled),
             Map.entry("sidecar_drained", Sidecars::sidecarDrained),
             Map.entry("drain", Sidecars::drain),
-            Map.entry("null_empty_and_binary", Travel::echo),
-            Map.entry("duplicate_headers", Travel::echo),
-            Map.entry("large_records", Travel::largeRecords),
-            Map.entry("record_too_large", Travel::recordTooLarge),
-            Map.entry("publish_and_reply", Travel::publishAndReply),
-            Map.entry("order_by_key", Travel::orderByKey),
-            Map.entry("two_subscriptions", Travel::twoSubscriptions),
+            Map.entry("null_empty_and_binary", Payloads::echo),
+            Map.entry("duplicate_headers", Payloads::echo),
+            Map.entry("large_records", Payloads::largeRecords),
+            Map.entry("record_too_large", Payloads::recordTooLarge),
+            Map.entry("publish_and_reply", Payloads::publishAndReply),
+            Map.entry("order_by_key", Payloads::orderByKey),
+            Map.entry("two_subscriptions", Payloads::twoSubscriptions),
             Map.entry("unknown_subscription", Refusals::unknownSubscription),
             Map.entry("version_mismatch", Refusals::versionMismatch)));
 
@@ -57,11 +57,11 @@ public final class Runner {
         String name = words.isEmpty() ? "" : words.get(words.size() - 1);
         try (Offramp offramp = Offramp.connect()) {
             Scenario scenario = SCENARIOS.get(name);
-            Talk.expect(scenario != null, "no scenario \"" + name + "\"; there are " + SCENARIOS.keySet());
-            scenario.play(new Play(offramp, words.contains("--async")));
+            Harness.expect(scenario != null, "no scenario \"" + name + "\"; there are " + SCENARIOS.keySet());
+            scenario.run(new ScenarioContext(offramp, words.contains("--async")));
         } catch (Exception | AssertionError error) {
             error.printStackTrace();
-            say("fail:", error.getClass().getSimpleName() + ":", Talk.inOneLine(error));
+            say("fail:", error.getClass().getSimpleName() + ":", Harness.inOneLine(error));
             System.exit(1);
         }
         say("pass");

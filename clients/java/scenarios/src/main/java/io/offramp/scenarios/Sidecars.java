@@ -1,13 +1,13 @@
 package io.offramp.scenarios;
 
-import static io.offramp.scenarios.Play.one;
-import static io.offramp.scenarios.Play.settled;
-import static io.offramp.scenarios.Play.soon;
-import static io.offramp.scenarios.Play.take;
-import static io.offramp.scenarios.Talk.equal;
-import static io.offramp.scenarios.Talk.expect;
-import static io.offramp.scenarios.Talk.say;
-import static io.offramp.scenarios.Talk.waitForGo;
+import static io.offramp.scenarios.Harness.equal;
+import static io.offramp.scenarios.Harness.expect;
+import static io.offramp.scenarios.Harness.say;
+import static io.offramp.scenarios.Harness.waitForGo;
+import static io.offramp.scenarios.ScenarioContext.await;
+import static io.offramp.scenarios.ScenarioContext.expectSettled;
+import static io.offramp.scenarios.ScenarioContext.onlyRecord;
+import static io.offramp.scenarios.ScenarioContext.take;
 
 import io.offramp.Batch;
 import io.offramp.Consumer;
@@ -18,34 +18,34 @@ import java.util.concurrent.atomic.AtomicBoolean;
 final class Sidecars {
     private Sidecars() {}
 
-    static void sidecarComesLater(Play play) throws InterruptedException {
-        try (Consumer consumer = play.consume()) {
+    static void sidecarComesLater(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.openConsumer()) {
             say("started");
-            settled(take(consumer).ack());
+            expectSettled(take(consumer).ack());
         }
     }
 
-    static void sidecarKilled(Play play) throws InterruptedException {
-        try (Consumer consumer = play.consume()) {
+    static void sidecarKilled(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.openConsumer()) {
             Batch batch = take(consumer);
             say("holding");
             waitForGo();
-            equal(soon(batch.ack()).status(), SettleStatus.UNKNOWN);
+            equal(await(batch.ack()).status(), SettleStatus.UNKNOWN);
             Batch again = take(consumer);
-            equal(one(again).id(), one(batch).id());
-            expect(one(again).possiblyProcessed(), "it is not known to be possibly processed");
-            settled(again.ack());
+            equal(onlyRecord(again).id(), onlyRecord(batch).id());
+            expect(onlyRecord(again).possiblyProcessed(), "it is not known to be possibly processed");
+            expectSettled(again.ack());
             say("again");
             second(consumer);
         }
     }
 
-    static void sidecarDrained(Play play) throws InterruptedException {
-        try (Consumer consumer = play.consume()) {
+    static void sidecarDrained(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.openConsumer()) {
             Batch batch = take(consumer);
             say("holding");
             waitForGo();
-            settled(batch.ack());
+            expectSettled(batch.ack());
             say("settled");
             second(consumer);
         }
@@ -53,21 +53,21 @@ final class Sidecars {
 
     private static void second(Consumer consumer) throws InterruptedException {
         Batch batch = take(consumer);
-        equal(one(batch).valueAsText(), "1");
-        equal(one(batch).attempt(), 1);
-        settled(batch.ack());
+        equal(onlyRecord(batch).valueAsText(), "1");
+        equal(onlyRecord(batch).attempt(), 1);
+        expectSettled(batch.ack());
     }
 
-    static void drain(Play play) throws InterruptedException {
+    static void drain(ScenarioContext context) throws InterruptedException {
         AtomicBoolean first = new AtomicBoolean(true);
-        play.untilTold(play.worker(batch -> {
+        context.runUntilSigterm(context.worker(batch -> {
             if (first.compareAndSet(true, false)) {
                 say("holding");
                 waitForGo();
             } else {
                 Thread.sleep(1);
             }
-            say("did", one(batch).valueAsText());
+            say("did", onlyRecord(batch).valueAsText());
         }));
     }
 }

@@ -23,8 +23,8 @@ import io.offramp.v1.Welcome;
 import java.util.concurrent.CountDownLatch;
 
 /**
- * Uses the client once, with a server in this very process, so that the classes it takes are loaded: the build keeps
- * them in an archive, with which a runner starts in half the time.
+ * Uses the client once, with a server in this process, so that its classes are loaded: the build stores them in an
+ * archive, with which the runner starts in half the time.
  */
 final class WarmUp {
     private WarmUp() {}
@@ -59,7 +59,7 @@ final class WarmUp {
         }
     }
 
-    /** Gives one batch with one record, and answers what is settled. */
+    /** Delivers one batch with one record, and answers settlements. */
     private static final class Consuming extends ConsumerServiceGrpc.ConsumerServiceImplBase {
         @Override
         public StreamObserver<ConsumeRequest> consume(StreamObserver<ConsumeResponse> responses) {

@@ -7,19 +7,19 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** As many loops as there are workers, on threads of an executor. */
-final class BlockingCrew extends Crew {
+/** Runs a blocking handler in as many loops as there are workers, on threads of an executor. */
+final class BlockingHandlerRunner extends HandlerRunner {
     private final Handler handler;
     private final int workers;
     private final Executor executor;
-    /** Whether the threads are ours to interrupt. */
+    /** Whether this runner created the threads, and so may interrupt them. */
     private final boolean owned;
 
     private final Set<Thread> threads = ConcurrentHashMap.newKeySet();
     private final AtomicInteger running = new AtomicInteger();
 
-    /** {@code executor}: null for threads of its own. */
-    BlockingCrew(Inbox inbox, Runnable onIdle, Handler handler, int workers, Executor executor, String name) {
+    /** {@code executor}: null to create threads. */
+    BlockingHandlerRunner(Inbox inbox, Runnable onIdle, Handler handler, int workers, Executor executor, String name) {
         super(inbox, onIdle);
         this.handler = handler;
         this.workers = workers;
@@ -48,12 +48,12 @@ final class BlockingCrew extends Crew {
             for (Batch batch; (batch = inbox.take(Long.MAX_VALUE, 1)) != null; ) {
                 handle(batch);
                 if (owned) {
-                    // What a handler does to its thread is not for the next one; `take` would end this worker.
+                    // An interrupt of this handler is not for the next one: `take` would end this worker.
                     Thread.interrupted();
                 }
             }
         } catch (InterruptedException error) {
-            // Given up, or the owner of the executor wants its thread back.
+            // Abandoned, or interrupted by the owner of the executor.
             Thread.currentThread().interrupt();
         } finally {
             exit();
@@ -69,15 +69,15 @@ final class BlockingCrew extends Crew {
         try {
             handler.handle(batch);
         } catch (Throwable error) {
-            // Errors too: a record that overflows the stack is one that fails.
+            // Also errors: a record that overflows the stack has failed.
             failure = error;
         }
-        conclude(batch, failure);
+        settleByResult(batch, failure);
     }
 
     @Override
-    void giveUp() {
-        super.giveUp();
+    void abandon() {
+        super.abandon();
         if (owned) {
             threads.forEach(Thread::interrupt);
         }

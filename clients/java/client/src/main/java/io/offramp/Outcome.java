@@ -1,35 +1,34 @@
 package io.offramp;
 
-import io.offramp.v1.Outcome;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 
 /**
- * An outcome and what goes with it. Equal verdicts of neighbouring records travel as one.
+ * The outcome of a record, with its reason and delay. Consecutive records with equal outcomes are sent as one part.
  *
- * @param retryAfterMs null: as the subscription says
+ * @param retryAfterMs null: the subscription's backoff
  */
-record Verdict(Outcome outcome, String reason, Long retryAfterMs) {
-    static final Verdict ACK = new Verdict(Outcome.OUTCOME_ACK, "", null);
-    static final Verdict RELEASE = new Verdict(Outcome.OUTCOME_RELEASE, "", null);
+record Outcome(io.offramp.v1.Outcome kind, String reason, Long retryAfterMs) {
+    static final Outcome ACK = new Outcome(io.offramp.v1.Outcome.OUTCOME_ACK, "", null);
+    static final Outcome RELEASE = new Outcome(io.offramp.v1.Outcome.OUTCOME_RELEASE, "", null);
 
     private static final Duration LONGEST = Duration.ofDays(36_600);
 
-    static Verdict nack(String reason, Duration after) {
-        return new Verdict(Outcome.OUTCOME_NACK, reasonText(reason), milliseconds(after));
+    static Outcome nack(String reason, Duration after) {
+        return new Outcome(io.offramp.v1.Outcome.OUTCOME_NACK, reasonText(reason), milliseconds(after));
     }
 
-    static Verdict reject(String reason) {
-        return new Verdict(Outcome.OUTCOME_REJECT, reasonText(reason), null);
+    static Outcome reject(String reason) {
+        return new Outcome(io.offramp.v1.Outcome.OUTCOME_REJECT, reasonText(reason), null);
     }
 
-    static Verdict overloaded(String reason, Duration after) {
-        return new Verdict(Outcome.OUTCOME_OVERLOADED, reasonText(reason), milliseconds(after));
+    static Outcome overloaded(String reason, Duration after) {
+        return new Outcome(io.offramp.v1.Outcome.OUTCOME_OVERLOADED, reasonText(reason), milliseconds(after));
     }
 
-    /** What a handler's exception says of the batch. */
-    static Verdict of(Throwable error) {
-        return error instanceof SettleAs said ? said.verdict : nack(describe(error), null);
+    /** The outcome of a batch whose handler failed with this. */
+    static Outcome of(Throwable error) {
+        return error instanceof SettleAs settleAs ? settleAs.outcome : nack(describe(error), null);
     }
 
     /** An exception in one line. */
@@ -58,7 +57,7 @@ record Verdict(Outcome outcome, String reason, Long retryAfterMs) {
         return after.toMillis();
     }
 
-    /** A reason as it travels: no more than is kept of it, and no half characters. */
+    /** A reason as it is sent: cut to what the sidecar keeps, without splitting a character. */
     private static String reasonText(String reason) {
         if (reason == null) {
             return "";

@@ -5,36 +5,36 @@ import java.util.concurrent.ExecutionException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Those who take batches from an inbox and give them to a handler. */
-abstract class Crew {
+/** Takes batches from an inbox, calls a handler with them, and settles them by how it ends. */
+abstract class HandlerRunner {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
-    /** The crew whose handler runs on this thread. */
-    private static final ThreadLocal<Crew> current = new ThreadLocal<>();
+    /** The runner whose handler is running on this thread. */
+    private static final ThreadLocal<HandlerRunner> current = new ThreadLocal<>();
 
     final Inbox inbox;
     private final Runnable onIdle;
-    /** What is in hand is left to the sidecar: nobody may say any more how it went. */
-    private volatile boolean givenUp;
+    /** Batches in hand are left to the sidecar and must not be settled any more. */
+    private volatile boolean abandoned;
 
-    /** {@code onIdle} is called when no batch comes any more and all handlers have ended. */
-    Crew(Inbox inbox, Runnable onIdle) {
+    /** {@code onIdle} is called when there are no more batches and all handlers have ended. */
+    HandlerRunner(Inbox inbox, Runnable onIdle) {
         this.inbox = inbox;
         this.onIdle = onIdle;
     }
 
     abstract void start();
 
-    /** Handlers did not end in time: their batches are no longer theirs, and they should stop. */
-    void giveUp() {
-        givenUp = true;
+    /** Handlers did not end in time: leaves their batches to the sidecar, and interrupts them where it can. */
+    void abandon() {
+        abandoned = true;
     }
 
-    boolean givenUp() {
-        return givenUp;
+    boolean abandoned() {
+        return abandoned;
     }
 
-    /** Whether the caller is one of this crew's handlers. */
-    boolean isWorkingHere() {
+    /** Whether the caller runs on a thread of this runner's handlers. */
+    boolean isHandlerThread() {
         return current.get() == this;
     }
 
@@ -42,7 +42,7 @@ abstract class Crew {
         onIdle.run();
     }
 
-    /** Calls into the user's code, by which others can tell whose thread this is. */
+    /** To be called before user code runs on this thread, see {@link #isHandlerThread}. */
     void enter() {
         current.set(this);
     }
@@ -51,13 +51,13 @@ abstract class Crew {
         current.remove();
     }
 
-    /** Settle what the handler has not settled itself: acked if {@code error} is null, as it says otherwise. */
-    void conclude(Batch batch, Throwable error) {
-        if (givenUp) {
+    /** Settles what the handler has not settled itself: acked if {@code error} is null, else by the exception. */
+    void settleByResult(Batch batch, Throwable error) {
+        if (abandoned) {
             return;
         }
         if (error == null) {
-            batch.settleRest(Verdict.ACK, false);
+            batch.settleRest(Outcome.ACK, false);
             return;
         }
         Throwable cause = unwrap(error);
@@ -68,10 +68,10 @@ abstract class Crew {
                     batch.settled() ? ", which it had settled already" : "",
                     cause);
         }
-        batch.settleRest(Verdict.of(cause), false);
+        batch.settleRest(Outcome.of(cause), false);
     }
 
-    /** Stages wrap what they fail with. */
+    /** Stages wrap the exceptions they fail with. */
     private static Throwable unwrap(Throwable error) {
         Throwable cause = error;
         while ((cause instanceof CompletionException || cause instanceof ExecutionException)

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
-import io.offramp.v1.Outcome;
 import io.offramp.v1.Part;
 import io.offramp.v1.Settlement;
 import java.io.IOException;
@@ -26,15 +25,15 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What needs no sidecar. */
-class PureTest {
+/** Parts of the client that need no sidecar. */
+class UnitTest {
     private static final ByteString LEASE = ByteString.copyFromUtf8("lease");
     private static final Metadata.Key<String> AUTHORIZATION =
             Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
 
     private static String shown(Access access) {
         Metadata headers = new Metadata();
-        access.show(headers);
+        access.addToken(headers);
         return headers.get(AUTHORIZATION);
     }
 
@@ -43,7 +42,7 @@ class PureTest {
         "localhost:1, true", "127.0.0.1:1, true", "127.9.9.9:1, true", "[::1]:1, true", "10.0.0.1:1, false",
         "127.0.0.1.example:1, false", "sidecar.shop:1, false"
     })
-    void onlyThisMachineIsSpokenToInTheClear(String text, boolean local) {
+    void onlyLoopbackIsUnencrypted(String text, boolean local) {
         assertEquals(local, Address.parse(text).isLocal());
     }
 
@@ -58,7 +57,7 @@ class PureTest {
     }
 
     @Test
-    void whatProvesNothingIsRefusedWithItsName() {
+    void invalidCredentialsAreRefusedWithTheNameOfTheOption() {
         Access access = Access.fromEnvironment();
         Path nowhere = Path.of("/nowhere");
         refuses("token: that is not a token", access.token("two words"));
@@ -76,7 +75,7 @@ class PureTest {
     }
 
     @Test
-    void nothingThatIsLoggedByAccidentShowsAToken() {
+    void aLoggedAccessDoesNotShowTheToken() {
         assertFalse(Access.fromEnvironment().token("s3cret").toString().contains("s3cret"));
     }
 
@@ -104,7 +103,7 @@ class PureTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"localhost", "localhost:", ":5005", "localhost:http", "localhost:70000", "unix:"})
-    void whatIsNoAddressIsSaidSo(String text) {
+    void anInvalidAddressIsRefused(String text) {
         assertThrows(IllegalArgumentException.class, () -> Address.parse(text));
     }
 
@@ -122,46 +121,46 @@ class PureTest {
     }
 
     @Test
-    void aReasonIsCutToWhatIsKeptWithoutHalfCharacters() {
+    void aReasonIsCutToItsLimitWithoutSplittingACharacter() {
         String long_ = "x" + "✗".repeat(1_000);
-        String kept = Verdict.reject(long_).reason();
+        String kept = Outcome.reject(long_).reason();
         assertTrue(long_.startsWith(kept));
         int bytes = kept.getBytes(StandardCharsets.UTF_8).length;
         assertTrue(bytes <= 1_024 && bytes > 1_020);
-        assertEquals("", Verdict.reject(null).reason());
+        assertEquals("", Outcome.reject(null).reason());
     }
 
     @Test
-    void aTimeThatNobodyCanWaitIsAnError() {
-        assertThrows(IllegalArgumentException.class, () -> Verdict.nack("", Duration.ofSeconds(-1)));
-        assertThrows(IllegalArgumentException.class, () -> Verdict.nack("", Duration.ofDays(1_000_000)));
-        assertEquals(0L, Verdict.nack("", Duration.ZERO).retryAfterMs());
+    void aNegativeOrTooLongDelayIsAnError() {
+        assertThrows(IllegalArgumentException.class, () -> Outcome.nack("", Duration.ofSeconds(-1)));
+        assertThrows(IllegalArgumentException.class, () -> Outcome.nack("", Duration.ofDays(1_000_000)));
+        assertEquals(0L, Outcome.nack("", Duration.ZERO).retryAfterMs());
     }
 
-    /** Whatever was marked, flushed and split: each record is said once, and as it was marked. */
+    /** However records were marked, flushed and split: each is settled once, and as it was marked. */
     @Test
-    void settlementsSayWhatWasMarkedHoweverTheyAreMadeAndSplit() {
+    void settlementsHaveEachRecordOnceAsItWasMarked() {
         Random random = new Random(7);
-        List<Verdict> verdicts = List.of(
-                Verdict.ACK, Verdict.RELEASE, Verdict.reject("bad"), Verdict.nack("no", Duration.ofMillis(3)));
+        List<Outcome> outcomes = List.of(
+                Outcome.ACK, Outcome.RELEASE, Outcome.reject("bad"), Outcome.nack("no", Duration.ofMillis(3)));
         for (int round = 0; round < 2_000; round++) {
             int records = 1 + random.nextInt(40);
-            Verdict[] marks = new Verdict[records];
+            Outcome[] marks = new Outcome[records];
             BitSet flushed = new BitSet();
             for (int index = 0; index < records; index++) {
                 if (random.nextInt(3) > 0) {
-                    marks[index] = verdicts.get(random.nextInt(verdicts.size()));
+                    marks[index] = outcomes.get(random.nextInt(outcomes.size()));
                 }
                 if (random.nextInt(4) == 0) {
                     flushed.set(index);
                 }
             }
-            Verdict rest = verdicts.get(random.nextInt(verdicts.size()));
+            Outcome rest = outcomes.get(random.nextInt(outcomes.size()));
             boolean partly = random.nextBoolean() && flushed.cardinality() < records;
             Settlement settlement = partly
                     ? Settlements.rest(LEASE, records, flushed, rest, marks)
                     : Settlements.whole(LEASE, rest, marks);
-            Verdict[] expected = new Verdict[records];
+            Outcome[] expected = new Outcome[records];
             for (int index = 0; index < records; index++) {
                 if (!partly || !flushed.get(index)) {
                     expected[index] = marks[index] == null ? rest : marks[index];
@@ -172,19 +171,19 @@ class PureTest {
         }
     }
 
-    private static void check(List<Settlement> settlements, Verdict[] expected) {
-        Verdict[] seen = new Verdict[expected.length];
+    private static void check(List<Settlement> settlements, Outcome[] expected) {
+        Outcome[] seen = new Outcome[expected.length];
         for (Settlement settlement : settlements) {
             assertEquals(LEASE, settlement.getLease());
-            assertEquals(settlement.getPartial(), settlement.getOutcome() == Outcome.OUTCOME_UNSPECIFIED);
+            assertEquals(settlement.getPartial(), settlement.getOutcome() == io.offramp.v1.Outcome.OUTCOME_UNSPECIFIED);
             List<Part> parts = new ArrayList<>(settlement.getPartsList());
             int stop = 0;
             for (Part part : parts) {
                 assertTrue(part.getFirst() >= stop && part.getCount() > 0, "parts are not ascending");
                 stop = part.getFirst() + part.getCount();
                 for (int index = part.getFirst(); index < stop; index++) {
-                    assertNull(seen[index], "a record was said twice");
-                    seen[index] = new Verdict(
+                    assertNull(seen[index], "a record was settled twice");
+                    seen[index] = new Outcome(
                             part.getOutcome(),
                             part.getReason(),
                             part.hasRetryAfterMs() ? part.getRetryAfterMs() : null);
@@ -192,7 +191,7 @@ class PureTest {
             }
             for (int index = 0; index < seen.length && !settlement.getPartial(); index++) {
                 if (seen[index] == null) {
-                    seen[index] = new Verdict(
+                    seen[index] = new Outcome(
                             settlement.getOutcome(),
                             settlement.getReason(),
                             settlement.hasRetryAfterMs() ? settlement.getRetryAfterMs() : null);
@@ -202,16 +201,16 @@ class PureTest {
         assertEquals(List.of(nullable(expected)), List.of(nullable(seen)));
     }
 
-    private static List<String> nullable(Verdict[] verdicts) {
+    private static List<String> nullable(Outcome[] outcomes) {
         List<String> out = new ArrayList<>();
-        for (Verdict verdict : verdicts) {
-            out.add(String.valueOf(verdict));
+        for (Outcome outcome : outcomes) {
+            out.add(String.valueOf(outcome));
         }
         return out;
     }
 
     @Test
-    void theWorstAnswerOfPiecesIsTheAnswer() {
+    void theWorstResultOfPiecesIsTheResult() {
         SettleResult stale = new SettleResult(SettleStatus.STALE, List.of(new SettleResult.Range(3, 1)), "moved");
         SettleResult merged = SettleResult.merge(List.of(SettleResult.SETTLED, stale, SettleResult.SETTLED));
         assertEquals(stale, merged);

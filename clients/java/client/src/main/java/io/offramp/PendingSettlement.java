@@ -6,48 +6,48 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
 /** A settlement until it is answered. */
-final class Settling {
+final class PendingSettlement {
     final Batch batch;
     final Settlement settlement;
-    /** No handler said it, so nobody needs to hear what became of it. */
-    final boolean ours;
+    /** No handler asked for it, so a result other than SETTLED is not worth a warning. */
+    final boolean automatic;
 
     final CompletableFuture<SettleResult> answer;
-    /** How many travel instead of one that was too large, and what was answered to them; all share one list. */
+    /** The number of pieces that are sent instead of one that was too large, and their results, in one shared list. */
     private final int pieces;
     private final List<SettleResult> results;
 
-    Settling(Batch batch, Settlement settlement, boolean ours) {
-        this(batch, settlement, ours, new CompletableFuture<>(), 1, null);
+    PendingSettlement(Batch batch, Settlement settlement, boolean automatic) {
+        this(batch, settlement, automatic, new CompletableFuture<>(), 1, null);
     }
 
-    private Settling(
+    private PendingSettlement(
             Batch batch,
             Settlement settlement,
-            boolean ours,
+            boolean automatic,
             CompletableFuture<SettleResult> answer,
             int pieces,
             List<SettleResult> results) {
         this.batch = batch;
         this.settlement = settlement;
-        this.ours = ours;
+        this.automatic = automatic;
         this.answer = answer;
         this.pieces = pieces;
         this.results = results;
     }
 
-    List<Settling> split(int mostBytes) {
+    List<PendingSettlement> split(int mostBytes) {
         List<Settlement> split = Settlements.split(settlement, batch.size(), mostBytes);
         List<SettleResult> shared = new ArrayList<>();
-        List<Settling> out = new ArrayList<>();
+        List<PendingSettlement> out = new ArrayList<>();
         for (Settlement one : split) {
-            out.add(new Settling(batch, one, ours, answer, split.size(), shared));
+            out.add(new PendingSettlement(batch, one, automatic, answer, split.size(), shared));
         }
         return out;
     }
 
-    /** The answer to all of it, or null while answers to other pieces are missing. */
-    SettleResult conclude(SettleResult result) {
+    /** The result of the whole settlement; null while results of other pieces are missing. */
+    SettleResult addResult(SettleResult result) {
         if (results == null) {
             return result;
         }

@@ -19,18 +19,17 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The connection to the sidecar, kept up across its restarts: one session after the other, until it is told to leave or
- * is refused.
+ * The connection to the sidecar, across its restarts: one session after the other, until {@code close} or a refusal.
  *
- * <p>It has one thread, on which all of its state lives; {@code settle}, {@code extend}, {@code drain} and {@code leave}
- * may be called by any.
+ * <p>It has one thread, on which all of its state lives; {@code settle}, {@code extend}, {@code drain} and {@code
+ * close} may be called by any thread.
  */
-final class Link implements Desk, Session.Owner {
+final class Connection implements Settler, Session.Listener {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
-    /** What the sidecar gets to answer what was settled last. */
-    private static final long GOODBYE_MS = 5_000;
-    /** What it gets if it has not said a word yet: it may be about to, with batches that are better given back. */
-    private static final long NO_ANSWER_MS = 1_000;
+    /** For the sidecar to answer the last settlements. */
+    private static final long CLOSE_TIMEOUT_MS = 5_000;
+    /** The same before its welcome: one may be on its way, with batches that are better released. */
+    private static final long UNCONNECTED_CLOSE_TIMEOUT_MS = 1_000;
 
     private final Settings settings;
     private final Transport transport;
@@ -38,23 +37,23 @@ final class Link implements Desk, Session.Owner {
     private final Outbox outbox;
     private final ScheduledThreadPoolExecutor thread;
     private final Backoff backoff = new Backoff(new SplittableRandom());
-    /** Somebody has something to say, and the thread was told. */
-    private final AtomicBoolean rung = new AtomicBoolean();
+    /** A write is scheduled on the thread. */
+    private final AtomicBoolean writerWoken = new AtomicBoolean();
 
-    private final AtomicBoolean wanted = new AtomicBoolean();
-    private final CompletableFuture<Void> over = new CompletableFuture<>();
+    private final AtomicBoolean waitReported = new AtomicBoolean();
+    private final CompletableFuture<Void> closed = new CompletableFuture<>();
     private volatile boolean finished;
     private volatile OfframpException failure;
 
     private volatile Session session;
     private ManagedChannel channel;
-    private boolean leaving;
-    /** By {@code System.nanoTime}; 0 while all is well. */
+    private boolean draining;
+    /** By {@code System.nanoTime}; 0 while connected. */
     private long lostAt;
-    /** It was said that there is no token, since all was well. */
-    private boolean saidNoToken;
+    /** It was logged, during this outage, that there is no token. */
+    private boolean noTokenLogged;
 
-    Link(Settings settings, Transport transport, Inbox inbox) {
+    Connection(Settings settings, Transport transport, Inbox inbox) {
         this.settings = settings;
         this.transport = transport;
         this.inbox = inbox;
@@ -62,19 +61,19 @@ final class Link implements Desk, Session.Owner {
         this.thread = new ScheduledThreadPoolExecutor(1, Threads.daemons("offramp-" + settings.subscription()));
         thread.setRemoveOnCancelPolicy(true);
         thread.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
-        inbox.onWait(this::wanted);
+        inbox.onWait(this::onWait);
     }
 
     void start() {
         post(this::connect);
     }
 
-    /** Ends when the link does, and with a {@code Refused} if the sidecar said no. */
-    CompletableFuture<Void> over() {
-        return over;
+    /** Completes when the connection has ended; fails with {@code Refused} if the sidecar refused. */
+    CompletableFuture<Void> closed() {
+        return closed;
     }
 
-    /** Why the link is over; null while it is not, and if it was told to leave. */
+    /** Why the connection has ended; null while it has not, and after {@code close}. */
     OfframpException failure() {
         return failure;
     }
@@ -87,9 +86,9 @@ final class Link implements Desk, Session.Owner {
     // For batches
 
     @Override
-    public CompletableFuture<SettleResult> settle(Batch batch, Settlement settlement, boolean ours) {
-        CompletableFuture<SettleResult> answer = outbox.settle(new Settling(batch, settlement, ours));
-        news();
+    public CompletableFuture<SettleResult> settle(Batch batch, Settlement settlement, boolean automatic) {
+        CompletableFuture<SettleResult> answer = outbox.settle(new PendingSettlement(batch, settlement, automatic));
+        wakeWriter();
         return answer;
     }
 
@@ -99,51 +98,51 @@ final class Link implements Desk, Session.Owner {
                 .setLease(batch.lease())
                 .setLeaseForMs(by.toMillis())
                 .build());
-        news();
+        wakeWriter();
         return answer;
     }
 
-    private void news() {
-        if (rung.compareAndSet(false, true)) {
+    private void wakeWriter() {
+        if (writerWoken.compareAndSet(false, true)) {
             post(this::write);
         }
-        // Looked at last: whoever ends the link looks into the outbox after it has set this.
+        // Last: `finish` sets this before it empties the outbox, so one of the two sees what was just queued.
         if (finished) {
             outbox.giveUp("the connection is closed");
         }
     }
 
     private void write() {
-        // First, so that what is handed in from here on rings again.
-        rung.set(false);
+        // First, so that anything queued from here on schedules another write.
+        writerWoken.set(false);
         if (session != null) {
             session.write();
         }
     }
 
-    // For whoever takes batches
+    // For workers and consumers
 
-    private void wanted() {
-        if (wanted.compareAndSet(false, true)) {
+    private void onWait() {
+        if (waitReported.compareAndSet(false, true)) {
             post(() -> {
-                wanted.set(false);
+                waitReported.set(false);
                 if (session != null) {
-                    session.wanted();
+                    session.onWait();
                 }
             });
         }
     }
 
-    /** Give out no further batch; takers get null from now on. What is in hand can still be settled. */
+    /** Delivers no further batch; takers get null from now on. Batches in hand can still be settled. */
     void drain() {
         inbox.close();
         post(this::stopTaking);
     }
 
-    /** Completes when nothing is in hand any more, or the link is over. To be asked for after {@link #drain}. */
+    /** Completes when no batch is in hand any more, or the connection has ended. To be called after {@link #drain}. */
     CompletableFuture<Void> settled() {
         CompletableFuture<Void> settled = new CompletableFuture<>();
-        over.whenComplete((nothing, error) -> settled.complete(null));
+        closed.whenComplete((nothing, error) -> settled.complete(null));
         post(() -> {
             if (session != null) {
                 session.whenSettled(() -> settled.complete(null));
@@ -153,48 +152,48 @@ final class Link implements Desk, Session.Owner {
     }
 
     /**
-     * Leave in order; what workers still hold is left to the sidecar, which takes it for possibly processed. Waits for
-     * the sidecar's last answers, for a few seconds at the most.
+     * Ends the session. Batches that workers still hold are left to the sidecar, which treats them as possibly
+     * processed. Waits for the sidecar's last answers, for a few seconds at most.
      */
-    void leave() {
+    void close() {
         inbox.close();
-        long patience = connected() ? GOODBYE_MS : NO_ANSWER_MS;
+        long timeout = connected() ? CLOSE_TIMEOUT_MS : UNCONNECTED_CLOSE_TIMEOUT_MS;
         post(() -> {
             stopTaking();
             if (session != null) {
-                session.leave();
+                session.close();
             }
         });
-        if (!endsWithin(patience)) {
-            log.warn("the sidecar did not answer within {} seconds; leaving without", patience / 1_000);
+        if (!endsWithin(timeout)) {
+            log.warn("the sidecar did not answer within {} seconds; closing without its answers", timeout / 1_000);
             post(() -> {
                 if (session != null) {
-                    session.cut("leaving");
+                    session.cut("closing");
                 }
             });
-            endsWithin(NO_ANSWER_MS);
+            endsWithin(UNCONNECTED_CLOSE_TIMEOUT_MS);
         }
     }
 
     private boolean endsWithin(long milliseconds) {
         try {
-            over.get(milliseconds, TimeUnit.MILLISECONDS);
+            closed.get(milliseconds, TimeUnit.MILLISECONDS);
         } catch (TimeoutException error) {
             return false;
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             return false;
         } catch (ExecutionException error) {
-            // Whoever waits for the end is told.
+            // `closed` reports it.
         }
         return true;
     }
 
     private void stopTaking() {
-        if (leaving) {
+        if (draining) {
             return;
         }
-        leaving = true;
+        draining = true;
         if (session != null) {
             session.drain();
         } else {
@@ -205,7 +204,7 @@ final class Link implements Desk, Session.Owner {
     // Staying connected
 
     private void connect() {
-        if (leaving) {
+        if (draining) {
             finish(null);
             return;
         }
@@ -215,13 +214,13 @@ final class Link implements Desk, Session.Owner {
     }
 
     @Override
-    public void welcomed(Welcome welcome) {
+    public void onWelcome(Welcome welcome) {
         String after = "";
         if (lostAt != 0) {
             after = String.format(" after %.1f seconds", (System.nanoTime() - lostAt) / 1e9);
             lostAt = 0;
         }
-        saidNoToken = false;
+        noTokenLogged = false;
         log.info(
                 "{}: connected to the sidecar at {} (version {}){}",
                 settings.subscription(),
@@ -231,17 +230,17 @@ final class Link implements Desk, Session.Owner {
     }
 
     @Override
-    public void ended(Session ended, Throwable error) {
+    public void onEnd(Session ended, Throwable error) {
         session = null;
         channel.shutdownNow();
         OfframpException failure = failure(error);
-        if (failure != null || leaving) {
+        if (failure != null || draining) {
             finish(failure);
             return;
         }
-        String trouble =
+        String reason =
                 error == null ? "the sidecar ended the stream" : OfframpException.describe(Status.fromThrowable(error));
-        lost(trouble, ended.welcomed(), error != null && Access.NoTokenNow.ended(error));
+        logLoss(reason, ended.welcomed(), error != null && Access.TokenFileError.causes(error));
         if (ended.lastedMs() > Backoff.LONGEST_MS) {
             backoff.reset();
         }
@@ -258,22 +257,22 @@ final class Link implements Desk, Session.Owner {
     }
 
     /**
-     * One line for each time that the sidecar is away, however often it is tried. And one if there is no token: that is
-     * found out only when it is tried again, and the first line gave another reason.
+     * Logs one line for each outage, however many attempts it takes. And one if there is no token: that shows only when
+     * it reconnects, and the first line gave another reason.
      */
-    private void lost(String trouble, boolean had, boolean noToken) {
-        if (lostAt == 0 || (noToken && !saidNoToken)) {
+    private void logLoss(String reason, boolean wasConnected, boolean noToken) {
+        if (lostAt == 0 || (noToken && !noTokenLogged)) {
             log.warn(
-                    "{}: {} the sidecar at {}: {}; trying until it is there",
+                    "{}: {} the sidecar at {}: {}; retrying until it is there",
                     settings.subscription(),
-                    had ? "lost" : "cannot reach",
+                    wasConnected ? "lost" : "cannot reach",
                     transport.address(),
-                    trouble);
+                    reason);
         }
         if (lostAt == 0) {
             lostAt = System.nanoTime();
         }
-        saidNoToken |= noToken;
+        noTokenLogged |= noToken;
     }
 
     private void finish(OfframpException failure) {
@@ -284,12 +283,12 @@ final class Link implements Desk, Session.Owner {
         this.failure = failure;
         outbox.giveUp("the connection is closed");
         if (failure == null) {
-            over.complete(null);
+            closed.complete(null);
         } else {
             log.error("{}: {}", settings.subscription(), failure.getMessage());
-            over.completeExceptionally(failure);
+            closed.completeExceptionally(failure);
         }
-        // Last: whoever finds it closed asks for the failure.
+        // Last: a taker that finds it closed reads the failure.
         inbox.close();
         thread.shutdown();
     }
@@ -298,16 +297,16 @@ final class Link implements Desk, Session.Owner {
         try {
             thread.execute(() -> guard(task));
         } catch (RejectedExecutionException error) {
-            // The link is over: there is nothing left to do for anybody.
+            // The connection has ended: there is nothing left to do.
         }
     }
 
-    /** A mistake of this client ends it with a clear error: a link that goes silent would be worse. */
+    /** A bug in this client ends the connection with an error, rather than leaving it silent. */
     private void guard(Runnable task) {
         try {
             task.run();
         } catch (RuntimeException error) {
-            finish(new OfframpException("the client failed: " + Verdict.describe(error), error));
+            finish(new OfframpException("the client failed: " + Outcome.describe(error), error));
         }
     }
 }

@@ -3,14 +3,14 @@ package io.offramp;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Semaphore;
 
-/** One thread that starts handlers, as many at a time as there are workers. */
-final class AsyncCrew extends Crew {
+/** One thread that starts asynchronous handlers, as many at a time as there are workers. */
+final class AsyncHandlerRunner extends HandlerRunner {
     private final AsyncHandler handler;
     private final int workers;
     private final Semaphore free;
     private final Thread thread;
 
-    AsyncCrew(Inbox inbox, Runnable onIdle, AsyncHandler handler, int workers, String name) {
+    AsyncHandlerRunner(Inbox inbox, Runnable onIdle, AsyncHandler handler, int workers, String name) {
         super(inbox, onIdle);
         this.handler = handler;
         this.workers = workers;
@@ -35,7 +35,7 @@ final class AsyncCrew extends Crew {
             }
             waitForFree(workers - 1);
         } catch (InterruptedException error) {
-            // Given up, and nobody waits for the rest.
+            // Abandoned: nothing waits for the other handlers.
         } finally {
             idle();
         }
@@ -47,7 +47,7 @@ final class AsyncCrew extends Crew {
                 free.acquire(slots);
                 return;
             } catch (InterruptedException error) {
-                throwIfGivenUp(error);
+                throwIfAbandoned(error);
             }
         }
     }
@@ -57,14 +57,14 @@ final class AsyncCrew extends Crew {
             try {
                 return inbox.take(Long.MAX_VALUE, 1 + free.availablePermits());
             } catch (InterruptedException error) {
-                throwIfGivenUp(error);
+                throwIfAbandoned(error);
             }
         }
     }
 
-    /** Anybody else's interrupt was meant for a handler, and came too late for it. */
-    private void throwIfGivenUp(InterruptedException error) throws InterruptedException {
-        if (givenUp()) {
+    /** Other interrupts were meant for a handler and came too late for it. */
+    private void throwIfAbandoned(InterruptedException error) throws InterruptedException {
+        if (abandoned()) {
             throw error;
         }
     }
@@ -82,23 +82,23 @@ final class AsyncCrew extends Crew {
             return;
         } finally {
             exit();
-            forgetInterrupt();
+            clearInterrupt();
         }
         follow(batch, stage);
     }
 
-    /** What a handler does to its thread is not for the next one. */
-    private void forgetInterrupt() {
+    /** An interrupt of this handler is not for the next one. */
+    private void clearInterrupt() {
         Thread.interrupted();
-        // Looked at last: whoever gives up interrupts after it has set this. A handler may have caught that interrupt.
-        if (givenUp()) {
+        // Checked last: `abandon` sets this before it interrupts, and a handler may have caught that interrupt.
+        if (abandoned()) {
             Thread.currentThread().interrupt();
         }
     }
 
     private void follow(Batch batch, CompletionStage<?> stage) {
         stage.whenComplete((result, error) -> {
-            // As by thenApply where thenCompose was meant: the work is done when the inner one is.
+            // Happens with thenApply instead of thenCompose: the work is done when the inner stage is.
             if (result instanceof CompletionStage<?> inner) {
                 follow(batch, inner);
             } else {
@@ -109,15 +109,15 @@ final class AsyncCrew extends Crew {
 
     private void end(Batch batch, Throwable error) {
         try {
-            conclude(batch, error);
+            settleByResult(batch, error);
         } finally {
             free.release();
         }
     }
 
     @Override
-    void giveUp() {
-        super.giveUp();
+    void abandon() {
+        super.abandon();
         thread.interrupt();
     }
 }

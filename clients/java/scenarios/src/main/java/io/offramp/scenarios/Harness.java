@@ -5,22 +5,22 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 
-/** How a runner speaks with the harness; see clients/SCENARIOS.md. */
-final class Talk {
+/** The runner's side of the harness: its environment, its lines and its expectations; see clients/SCENARIOS.md. */
+final class Harness {
     static final String SUBSCRIPTION = env("SCENARIO_SUBSCRIPTION");
     static final String OTHER_SUBSCRIPTION = env("SCENARIO_OTHER_SUBSCRIPTION");
     static final String REPLY_TOPIC = env("SCENARIO_REPLY_TOPIC");
     static final int RECORDS = number("SCENARIO_RECORDS", 0);
     static final int PART = number("SCENARIO_PART", 1);
 
-    /** Something does not hold. */
+    /** An expectation of the scenario does not hold. */
     static final class Failed extends RuntimeException {
         Failed(String what) {
             super(what);
         }
     }
 
-    private Talk() {}
+    private Harness() {}
 
     static void expect(boolean holds, String what) {
         if (!holds) {
@@ -32,7 +32,7 @@ final class Talk {
         expect(Objects.equals(seen, wanted), seen + " instead of " + wanted);
     }
 
-    /** One write: lines of several threads must not mix. */
+    /** In one write, so that lines of several threads do not mix. */
     static void say(Object... words) {
         StringBuilder line = new StringBuilder();
         for (Object word : words) {
@@ -49,10 +49,10 @@ final class Talk {
             int read;
             do {
                 read = System.in.read();
-                expect(read >= 0, "the harness said no go");
+                expect(read >= 0, "the harness closed standard input instead of sending go");
             } while (read != '\n');
         } catch (IOException error) {
-            throw new Failed("the harness said no go: " + error);
+            throw new Failed("cannot read from the harness: " + error);
         }
     }
 

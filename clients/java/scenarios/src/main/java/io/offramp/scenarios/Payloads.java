@@ -1,15 +1,15 @@
 package io.offramp.scenarios;
 
-import static io.offramp.scenarios.Play.one;
-import static io.offramp.scenarios.Play.settled;
-import static io.offramp.scenarios.Play.take;
-import static io.offramp.scenarios.Talk.OTHER_SUBSCRIPTION;
-import static io.offramp.scenarios.Talk.RECORDS;
-import static io.offramp.scenarios.Talk.REPLY_TOPIC;
-import static io.offramp.scenarios.Talk.SUBSCRIPTION;
-import static io.offramp.scenarios.Talk.equal;
-import static io.offramp.scenarios.Talk.expect;
-import static io.offramp.scenarios.Talk.say;
+import static io.offramp.scenarios.Harness.OTHER_SUBSCRIPTION;
+import static io.offramp.scenarios.Harness.RECORDS;
+import static io.offramp.scenarios.Harness.REPLY_TOPIC;
+import static io.offramp.scenarios.Harness.SUBSCRIPTION;
+import static io.offramp.scenarios.Harness.equal;
+import static io.offramp.scenarios.Harness.expect;
+import static io.offramp.scenarios.Harness.say;
+import static io.offramp.scenarios.ScenarioContext.expectSettled;
+import static io.offramp.scenarios.ScenarioContext.onlyRecord;
+import static io.offramp.scenarios.ScenarioContext.take;
 
 import io.offramp.Batch;
 import io.offramp.BatchRecord;
@@ -23,21 +23,21 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** "What travels" of clients/SCENARIOS.md. */
-final class Travel {
-    private Travel() {}
+final class Payloads {
+    private Payloads() {}
 
-    static void echo(Play play) throws InterruptedException {
-        echo(play, 4 << 20);
+    static void echo(ScenarioContext context) throws InterruptedException {
+        echo(context, 4 << 20);
     }
 
-    static void largeRecords(Play play) throws InterruptedException {
-        echo(play, 16 << 20);
+    static void largeRecords(ScenarioContext context) throws InterruptedException {
+        echo(context, 16 << 20);
     }
 
-    private static void echo(Play play, int maxMessageBytes) throws InterruptedException {
+    private static void echo(ScenarioContext context, int maxMessageBytes) throws InterruptedException {
         int done = 0;
-        try (Publisher publisher = publisher(play);
-                Consumer consumer = play.offramp
+        try (Publisher publisher = publisher(context);
+                Consumer consumer = context.offramp
                         .consumer(SUBSCRIPTION)
                         .maxMessageBytes(maxMessageBytes)
                         .open()) {
@@ -47,27 +47,27 @@ final class Travel {
                     Message message = Message.of(record.value()).withHeaders(record.headers());
                     publisher.publish(REPLY_TOPIC, record.key() == null ? message : message.withKey(record.key()));
                 }
-                settled(batch.ack());
+                expectSettled(batch.ack());
                 done += batch.size();
             }
         }
         equal(done, RECORDS);
     }
 
-    static void recordTooLarge(Play play) throws InterruptedException {
+    static void recordTooLarge(ScenarioContext context) throws InterruptedException {
         try (Consumer consumer =
-                play.offramp.consumer(SUBSCRIPTION).maxMessageBytes(1 << 20).open()) {
+                context.offramp.consumer(SUBSCRIPTION).maxMessageBytes(1 << 20).open()) {
             Batch batch = take(consumer);
-            equal(one(batch).valueAsText(), "small");
-            settled(batch.ack());
+            equal(onlyRecord(batch).valueAsText(), "small");
+            expectSettled(batch.ack());
         }
     }
 
-    static void publishAndReply(Play play) throws InterruptedException {
+    static void publishAndReply(ScenarioContext context) throws InterruptedException {
         AtomicInteger done = new AtomicInteger();
         CompletableFuture<Worker> self = new CompletableFuture<>();
-        try (Publisher publisher = publisher(play)) {
-            Worker worker = play.worker(batch -> {
+        try (Publisher publisher = publisher(context)) {
+            Worker worker = context.worker(batch -> {
                         for (BatchRecord record : batch) {
                             reply(publisher, record);
                             if (done.incrementAndGet() == RECORDS) {
@@ -92,17 +92,17 @@ final class Travel {
         expect(places.get(0).position() < places.get(1).position(), "they are not in order: " + places);
     }
 
-    static void orderByKey(Play play) throws InterruptedException {
-        play.untilTold(play.worker(
+    static void orderByKey(ScenarioContext context) throws InterruptedException {
+        context.runUntilSigterm(context.worker(
                         batch -> batch.forEach(record -> say("did", record.keyAsText(), record.valueAsText())))
                 .workers(8));
     }
 
-    static void twoSubscriptions(Play play) throws InterruptedException {
+    static void twoSubscriptions(ScenarioContext context) throws InterruptedException {
         int left = RECORDS;
         int otherLeft = RECORDS;
-        try (Consumer consumer = play.consume();
-                Consumer other = play.offramp.consumer(OTHER_SUBSCRIPTION).open()) {
+        try (Consumer consumer = context.openConsumer();
+                Consumer other = context.offramp.consumer(OTHER_SUBSCRIPTION).open()) {
             while (left > 0 || otherLeft > 0) {
                 Batch batch = left > 0 ? take(consumer) : null;
                 Batch otherBatch = otherLeft > 0 ? take(other) : null;
@@ -120,11 +120,11 @@ final class Travel {
             String value = record.valueAsText();
             expect(value.startsWith(subscription + " "), value + " came to " + subscription);
         }
-        settled(batch.ack());
+        expectSettled(batch.ack());
         return batch.size();
     }
 
-    private static Publisher publisher(Play play) {
-        return play.offramp.publisher().subscription(SUBSCRIPTION).open();
+    private static Publisher publisher(ScenarioContext context) {
+        return context.offramp.publisher().subscription(SUBSCRIPTION).open();
     }
 }

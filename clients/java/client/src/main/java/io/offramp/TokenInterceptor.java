@@ -11,13 +11,13 @@ import io.grpc.Status;
 import io.grpc.StatusException;
 
 /**
- * Shows the token with every call. A call without one ends before anything is sent: as one that did not reach the
- * sidecar while the token's file is empty or cannot be read, and as one that the sidecar refused if it is no token.
+ * Adds the token to every call. Without a valid one, the call fails before anything is sent: with UNAVAILABLE while the
+ * token's file is empty or cannot be read, with UNAUTHENTICATED if its content is not a token.
  */
-final class Showing implements ClientInterceptor {
+final class TokenInterceptor implements ClientInterceptor {
     private final Access access;
 
-    Showing(Access access) {
+    TokenInterceptor(Access access) {
         this.access = access;
     }
 
@@ -27,10 +27,11 @@ final class Showing implements ClientInterceptor {
             @Override
             protected void checkedStart(Listener<A> listener, Metadata headers) throws StatusException {
                 try {
-                    access.show(headers);
+                    access.addToken(headers);
                 } catch (IllegalArgumentException error) {
-                    Status status = error instanceof Access.NoTokenNow ? Status.UNAVAILABLE : Status.UNAUTHENTICATED;
-                    throw status.withDescription("there is no token to show")
+                    boolean retry = error instanceof Access.TokenFileError;
+                    throw (retry ? Status.UNAVAILABLE : Status.UNAUTHENTICATED)
+                            .withDescription("there is no token")
                             .withCause(error)
                             .asException();
                 }

@@ -1,9 +1,9 @@
 package io.offramp.scenarios;
 
-import static io.offramp.scenarios.Talk.SUBSCRIPTION;
-import static io.offramp.scenarios.Talk.equal;
-import static io.offramp.scenarios.Talk.expect;
-import static io.offramp.scenarios.Talk.say;
+import static io.offramp.scenarios.Harness.SUBSCRIPTION;
+import static io.offramp.scenarios.Harness.equal;
+import static io.offramp.scenarios.Harness.expect;
+import static io.offramp.scenarios.Harness.say;
 
 import io.offramp.Batch;
 import io.offramp.BatchRecord;
@@ -27,50 +27,50 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.UnaryOperator;
 
-/** What scenarios have in common. */
-final class Play {
-    static final Duration SOON = Duration.ofSeconds(60);
+/** What scenarios share: the client, and the checks of batches and deliveries. */
+final class ScenarioContext {
+    static final Duration TIMEOUT = Duration.ofSeconds(60);
 
     final Offramp offramp;
-    /** By handlers that return stages, instead of by those that block. */
+    /** Use handlers that return stages instead of blocking ones. */
     private final boolean async;
 
-    private final ExecutorService elsewhere = Executors.newCachedThreadPool(task -> {
-        Thread thread = new Thread(task, "elsewhere");
+    private final ExecutorService asyncPool = Executors.newCachedThreadPool(task -> {
+        Thread thread = new Thread(task, "asyncPool");
         thread.setDaemon(true);
         return thread;
     });
 
-    Play(Offramp offramp, boolean async) {
+    ScenarioContext(Offramp offramp, boolean async) {
         this.offramp = offramp;
         this.async = async;
     }
 
     // By iteration
 
-    Consumer consume() {
+    Consumer openConsumer() {
         return offramp.consumer(SUBSCRIPTION).open();
     }
 
     static Batch take(Consumer consumer) throws InterruptedException {
-        Batch batch = consumer.poll(SOON);
-        expect(batch != null, "no batch came");
+        Batch batch = consumer.poll(TIMEOUT);
+        expect(batch != null, "no batch arrived");
         return batch;
     }
 
-    static <T> T soon(Future<T> answer) throws InterruptedException {
+    static <T> T await(Future<T> answer) throws InterruptedException {
         try {
-            return answer.get(SOON.toSeconds(), TimeUnit.SECONDS);
+            return answer.get(TIMEOUT.toSeconds(), TimeUnit.SECONDS);
         } catch (ExecutionException | TimeoutException error) {
-            throw new Talk.Failed("no answer: " + error);
+            throw new Harness.Failed("no answer: " + error);
         }
     }
 
-    static void settled(Future<SettleResult> answer) throws InterruptedException {
-        equal(soon(answer).status(), SettleStatus.SETTLED);
+    static void expectSettled(Future<SettleResult> answer) throws InterruptedException {
+        equal(await(answer).status(), SettleStatus.SETTLED);
     }
 
-    static BatchRecord one(Batch batch) {
+    static BatchRecord onlyRecord(Batch batch) {
         equal(batch.size(), 1);
         return batch.get(0);
     }
@@ -79,7 +79,7 @@ final class Play {
         equal(List.of(record.attempt(), record.possiblyProcessed()), List.of(1, false));
     }
 
-    static void isAgain(BatchRecord record, boolean possiblyProcessed) {
+    static void isRedelivered(BatchRecord record, boolean possiblyProcessed) {
         equal(List.of(record.attempt(), record.possiblyProcessed()), List.of(2, possiblyProcessed));
     }
 
@@ -98,20 +98,20 @@ final class Play {
                                 throw new IllegalStateException(error);
                             }
                         },
-                        elsewhere))
+                        asyncPool))
                 : worker.handler(handler);
     }
 
-    /** Works until SIGTERM, leaves, and says `pass` then. */
-    void untilTold(Worker.Builder worker) throws InterruptedException {
+    /** Works until SIGTERM, closes, and then prints `pass`. */
+    void runUntilSigterm(Worker.Builder worker) throws InterruptedException {
         offramp.closeOnShutdown(() -> {
             say("pass");
             // Otherwise the exit code would be that of the signal.
             Runtime.getRuntime().halt(0);
         });
         worker.start().join();
-        // The verdict is said on the way out.
-        Thread.sleep(SOON.toMillis());
+        // The shutdown hook prints the result.
+        Thread.sleep(TIMEOUT.toMillis());
     }
 
     /** A handler for one delivery of a record. */
@@ -119,12 +119,13 @@ final class Play {
         void handle(BatchRecord record) throws Exception;
     }
 
-    void handled(Delivery... deliveries) throws InterruptedException {
-        handledBy(worker -> worker, deliveries);
+    void handleDeliveries(Delivery... deliveries) throws InterruptedException {
+        handleDeliveriesWith(worker -> worker, deliveries);
     }
 
-    /** One record, delivered once for each of these; the worker leaves after the last one. */
-    void handledBy(UnaryOperator<Worker.Builder> options, Delivery... deliveries) throws InterruptedException {
+    /** Handles one record, which is delivered once for each of these; the worker stops after the last one. */
+    void handleDeliveriesWith(UnaryOperator<Worker.Builder> options, Delivery... deliveries)
+            throws InterruptedException {
         Deque<Delivery> left = new ArrayDeque<>(List.of(deliveries));
         ConcurrentLinkedQueue<String> failures = new ConcurrentLinkedQueue<>();
         CompletableFuture<Worker> self = new CompletableFuture<>();
@@ -138,8 +139,8 @@ final class Play {
                         self.join().drain();
                     }
                     try {
-                        delivery.handle(one(batch));
-                    } catch (Talk.Failed failure) {
+                        delivery.handle(onlyRecord(batch));
+                    } catch (Harness.Failed failure) {
                         failures.add(failure.getMessage());
                         self.join().drain();
                     }
