@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from offramp.v1 import admin_pb2, record_pb2
-from spark_bridge.errors import BadOption, nearest
+from spark_bridge.errors import BadOption, did_you_mean
 
 _SPARK_HEADER = StructType([StructField("name", StringType(), False), StructField("value", BinaryType())])
 _ARROW_HEADER = pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -95,7 +95,7 @@ def select_columns(asked: StructType, known: StructType) -> StructType:
     for one in asked.fields:
         if one.name not in by_name:
             raise BadOption(
-                f'schema: there is no column "{one.name}"; there are {", ".join(by_name)}.{nearest(one.name, by_name)}'
+                f'schema: there is no column "{one.name}"; there are {", ".join(by_name)}.{did_you_mean(one.name, by_name)}'
             )
         wanted, has = one.dataType.simpleString(), by_name[one.name].dataType.simpleString()
         if wanted != has:
