@@ -94,9 +94,8 @@ def select_columns(asked: StructType, known: StructType) -> StructType:
     by_name = {one.name: one for one in known.fields}
     for one in asked.fields:
         if one.name not in by_name:
-            raise BadOption(
-                f'schema: there is no column "{one.name}"; there are {", ".join(by_name)}.{did_you_mean(one.name, by_name)}'
-            )
+            hint = did_you_mean(one.name, by_name)
+            raise BadOption(f'schema: there is no column "{one.name}"; there are {", ".join(by_name)}.{hint}')
         wanted, has = one.dataType.simpleString(), by_name[one.name].dataType.simpleString()
         if wanted != has:
             raise BadOption(f'schema: the column "{one.name}" is {has}, not {wanted}; cast it after reading')

@@ -14,7 +14,7 @@ from spark_bridge.columns import (
     DeadLetterRows,
     RecordRows,
     arrow_schema,
-    chosen,
+    select_columns,
     to_arrow,
 )
 from spark_bridge.errors import BadOption
@@ -89,7 +89,7 @@ def test_a_dead_letter_has_the_place_of_its_origin_and_why() -> None:
 
 
 def test_a_schema_chooses_columns_in_its_order() -> None:
-    asked = chosen(StructType().add("position", "long").add("value", "binary"), SCHEMA)
+    asked = select_columns(StructType().add("position", "long").add("value", "binary"), SCHEMA)
     rows = RecordRows([record_pb2.Record(value=b"x", position=4)], "orders")
     assert to_arrow(rows, arrow_schema(asked)).to_pylist() == [{"position": 4, "value": b"x"}]
 
@@ -103,4 +103,4 @@ def test_a_schema_chooses_columns_in_its_order() -> None:
 )
 def test_a_schema_of_other_columns_is_refused(name: str, kind: str, said: str) -> None:
     with pytest.raises(BadOption, match=said):
-        chosen(StructType().add(name, kind), SCHEMA)
+        select_columns(StructType().add(name, kind), SCHEMA)

@@ -26,8 +26,8 @@ def test_equal_positions_give_equal_text() -> None:
     ("offset", "said"),
     [
         (to_offset("returns", {C: 1}), 'belongs to the subscription "returns", and this query reads "orders"'),
-        ({"orders": {"0": 17}}, "is no offset of Offramp"),
-        (None, "is no offset of Offramp"),
+        ({"orders": {"0": 17}}, "is not an offset of Offramp"),
+        (None, "is not an offset of Offramp"),
         ({"v": 2, "subscription": "orders", "somewhere": {}}, "written by a newer bridge"),
     ],
 )

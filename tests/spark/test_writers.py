@@ -113,5 +113,5 @@ def test_a_mistake_is_found_before_any_row_is_written(
 
 def test_a_topic_cannot_be_overwritten(spark: SparkSession, stage: Stage) -> None:
     given = {"address": stage.address, "broker": "local", "topic": "clicks"}
-    with pytest.raises(AnalysisException, match="a topic is only ever added to"):
+    with pytest.raises(AnalysisException, match="a topic can only be appended to"):
         spark.sql("SELECT 'x' AS value").write.format("offramp").options(**given).mode("overwrite").save()
