@@ -18,13 +18,14 @@ from tests.servers.pulsar import PulsarServer
 
 
 class WhoGetsWhat(NothingIsLost, OrderAsChosen, RebalanceIsSafe, RestartForgetsLittle, DrainIsOrderly):
-    """The promises that depend on the type of subscription. The others are the same for all types."""
+    """The promises that depend on the type of subscription. The others are the same for all types: in the short form
+    they are tested with one of them."""
 
 
 Some: Any = Promises if os.environ.get("OFFRAMP_TEST_LONG") else WhoGetsWhat
 
 
-class TestExclusive(Promises):
+class TestExclusive(Some):  # type: ignore[misc]
     @pytest.fixture
     def harness(self, pulsar: PulsarServer) -> Harness:
         return PulsarHarness(pulsar, SubscriptionType.EXCLUSIVE)
