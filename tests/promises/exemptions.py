@@ -29,9 +29,7 @@ class Exemption:
     reason: str
 
 
-_SHARED = (
-    "Sidecars share every lane, and none moves: what a sidecar had in hand that is gone comes again at the others."
-)
+_SHARED = "Sidecars share every lane, and none moves: what a stopped sidecar held is delivered again at the others."
 _SOUGHT = "A lane that is shared cannot be moved by one of its sidecars."
 
 #: by the trait that a broker lacks
@@ -42,8 +40,8 @@ EXEMPTIONS = {
     ),
     "rebalances": Exemption(
         (8,),
-        "A lane never moves to another sidecar. The rules of the core are tested all the same, on a broker in memory "
-        "whose lanes move, and in the simulation.",
+        "A lane never moves to another sidecar. The rules of the core are still tested, on a broker in memory whose "
+        "lanes move, and in the simulation.",
     ),
     "lanes_are_exclusive": Exemption(
         (4,), "Sidecars share a lane, so that order `key` and `lane` hold within one sidecar only."
@@ -52,8 +50,7 @@ EXEMPTIONS = {
     "reads_ranges": Exemption((1,), "Dead letters are written and can be consumed, but not listed."),
     "tells_first_deliveries": Exemption(
         (2,),
-        "The broker does not tell what another sidecar had in hand before, so that `possibly_processed` is set for "
-        "every record.",
+        "The broker does not tell what another sidecar held before, so `possibly_processed` is set for every record.",
     ),
     # Nothing is given up: the window is measured in records and bytes.
     "positions_count_records": Exemption((), "A distance of positions says nothing about the records in between."),
@@ -61,8 +58,8 @@ EXEMPTIONS = {
 #: reasons that differ by broker
 REASONS_BY_BROKER = {
     ("pulsar failover", "rebalances"): (
-        "Pulsar moves a lane to another sidecar without telling the first: what that had in hand comes again at the "
-        "second, flagged, and its late acks still count."
+        "Pulsar moves a lane to another sidecar without telling the first: what the first held is delivered again at "
+        "the second, flagged, and its late acks still count."
     ),
     ("pulsar shared", "rebalances"): _SHARED,
     ("pulsar key_shared", "rebalances"): _SHARED,
