@@ -13,7 +13,8 @@ poll_buffer    records between the poll thread and the event loop
 metadata       pure: the metadata of commits, with the acks beyond a position
 offset_client  reads and stores the positions of a group without being a member of it
 
-ranges         reading without a group, and the contract's `Cursor`
+ranges         reads a run of a lane without a group
+cursor         the contract's `Cursor`: the positions of a group that is read by ranges
 """
 
 from sidecar.brokers.kafka.broker import KafkaBroker

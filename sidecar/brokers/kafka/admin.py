@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
@@ -74,26 +68,24 @@ class Admin:
         self._client.poll(0)
 
     async def connect(self) -> dict[str, str]:
-        """Returns facts of the cluster."""
-        found = await self._describe_cluster()
-        self.cluster = found.cluster_id or ""
-        return {"cluster": self.cluster, "brokers": str(len(found.brokers))}
+        """Returns facts of the cluster.
 
-    async def _describe_cluster(self) -> ClusterMetadata:
-        """Avoids `describe_cluster`: a broker that is starting, or has lost its controller, may know of no brokers, and
-        librdkafka 2.16 ends the process when it gets such a response."""
+        Avoids `describe_cluster`: a broker that is starting, or has lost its controller, may know of no brokers, and
+        librdkafka 2.16 ends the process when it gets such a response.
+        """
         for tries_left in reversed(range(_CONNECT_TRIES)):
             try:
                 found = await self._list_topics(_SOME_TOPIC, timeout=_CONNECT_TIMEOUT)
                 break
             except KafkaException as error:
-                # The library goes on trying, but may report why it must.
+                # The library keeps trying, but may report why it must.
                 self.poll()
                 if not tries_left or self._clients.recent_errors.latest():
                     raise self._translated(error, "connect") from error
         if not found.brokers:
             raise Unavailable("Kafka: cannot connect: the broker that answered knows of no brokers yet")
-        return found
+        self.cluster = found.cluster_id or ""
+        return {"cluster": self.cluster, "brokers": str(len(found.brokers))}
 
     async def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """The topics of these names that exist."""
@@ -160,19 +152,19 @@ class Admin:
         """The ends for a reader of committed transactions. Raises `NotFound`."""
         lanes = list(lanes)
         starts, ends = await asyncio.gather(
-            self.offsets(dict.fromkeys(lanes, _EARLIEST)), self.offsets(dict.fromkeys(lanes, _LATEST))
+            self._offsets(dict.fromkeys(lanes, _EARLIEST)), self._offsets(dict.fromkeys(lanes, _LATEST))
         )
         return {lane: LaneEnd(starts[lane], ends[lane]) for lane in lanes}
 
     async def written_ends(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
         """The ends of lanes, open transactions included. Raises `NotFound`."""
-        return await self.offsets(dict.fromkeys(lanes, _LATEST), IsolationLevel.READ_UNCOMMITTED)
+        return await self._offsets(dict.fromkeys(lanes, _LATEST), IsolationLevel.READ_UNCOMMITTED)
 
     async def resolve(self, targets: Mapping[Lane, SeekTarget]) -> dict[Lane, int]:
         """The positions of targets in their lanes. Raises `NotFound`."""
         ends = await self.ends(targets)
         times = {lane: target.timestamp_ms for lane, target in targets.items() if isinstance(target, AtTime)}
-        found = await self.offsets({lane: _spec.for_timestamp(ms) for lane, ms in times.items()})
+        found = await self._offsets({lane: _spec.for_timestamp(ms) for lane, ms in times.items()})
         positions: dict[Lane, int] = {}
         for lane, target in targets.items():
             end = ends[lane]
@@ -187,7 +179,7 @@ class Admin:
                     positions[lane] = found[lane] if found[lane] >= 0 else end.end
         return positions
 
-    async def offsets(
+    async def _offsets(
         self, wanted: Mapping[Lane, OffsetSpec], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[Lane, int]:
         """-1 where a lane has no record at a time or after it. Raises `NotFound`."""
@@ -207,7 +199,7 @@ class Admin:
         if name not in topics:
             return False
         try:
-            await self.offsets(dict.fromkeys(topics[name].lanes, _LATEST))
+            await self._offsets(dict.fromkeys(topics[name].lanes, _LATEST))
         except Exception:
             return False
         return True
