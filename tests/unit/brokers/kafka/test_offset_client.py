@@ -29,9 +29,9 @@ class Library:
         pass
 
 
-def unreachable() -> LibraryClients:
-    (port,) = free_ports(1)
-    return LibraryClients(KafkaOptions(servers=(f"127.0.0.1:{port}",)))
+def client_of(library: Library, monkeypatch: pytest.MonkeyPatch) -> OffsetClient:
+    monkeypatch.setattr(offset_client, "Consumer", lambda *_, **__: library)
+    return OffsetClient(LibraryClients(KafkaOptions(servers=("nowhere:1",))), "billing")
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,8 @@ def polled_often(monkeypatch: pytest.MonkeyPatch) -> None:
 @on_event_loop
 async def test_errors_of_the_library_are_taken_while_kafka_is_away_and_nothing_is_asked() -> None:
     """They would pile up in the library for as long as the outage lasts."""
-    clients, reported = unreachable(), asyncio.Event()
+    (port,) = free_ports(1)
+    clients, reported = LibraryClients(KafkaOptions(servers=(f"127.0.0.1:{port}",))), asyncio.Event()
     clients.recent_errors.add = lambda error: reported.set()  # type: ignore[method-assign]
     client = OffsetClient(clients, "billing")
     async with asyncio.timeout(10.0):
@@ -51,37 +52,33 @@ async def test_errors_of_the_library_are_taken_while_kafka_is_away_and_nothing_i
 
 
 @on_event_loop
-async def test_a_poll_takes_all_waiting_events_up_to_a_limit() -> None:
-    client, library = OffsetClient(unreachable(), "billing"), Library(250)
-    real, client._consumer = client._consumer, library  # type: ignore[assignment]
+async def test_a_poll_takes_all_waiting_events_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(250)
+    client = client_of(library, monkeypatch)
     client.poll()
     assert library.events == 150
     client.poll()
     client.poll()
     assert library.events < 0
     await client.close()
-    real.close()
 
 
 @on_event_loop
-async def test_the_library_is_not_polled_while_a_call_uses_it() -> None:
-    client, library = OffsetClient(unreachable(), "billing"), Library()
-    real, client._consumer = client._consumer, library  # type: ignore[assignment]
+async def test_the_library_is_not_polled_while_a_call_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    client = client_of(library, monkeypatch)
     async with client._lock:
         client.poll()
         assert not library.polled.is_set()
     async with asyncio.timeout(5.0):
         await library.polled.wait()
     await client.close()
-    real.close()
 
 
 @on_event_loop
-async def test_a_closed_client_is_not_polled() -> None:
-    client, library = OffsetClient(unreachable(), "billing"), Library()
-    real, client._consumer = client._consumer, library  # type: ignore[assignment]
-    await client.close()
+async def test_a_closed_client_is_not_polled(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    await client_of(library, monkeypatch).close()
     library.polled.clear()
     await asyncio.sleep(0.1)
     assert not library.polled.is_set()
-    real.close()

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from sidecar.brokers.kafka.options import PRODUCER_QUEUE_BYTES, KafkaOptions, pr
 from sidecar.brokers.kafka.producer import Publisher
 from sidecar.model.errors import TooLarge, Unavailable
 from sidecar.model.records import Message, Place
+from tests.event_loop import on_event_loop
 
 OPTIONS = KafkaOptions(servers=("nowhere:1",))
 SMALL = [Message(b"key", b"value")]
@@ -75,36 +77,33 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "Producer", Library)
 
 
-def play(body: Callable[[Publisher], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        publisher = Publisher(LibraryClients(OPTIONS), lambda: None)
-        try:
-            async with asyncio.timeout(5.0):
-                await body(publisher)
-        finally:
-            await publisher.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def publishing() -> AsyncIterator[Publisher]:
+    publisher = Publisher(LibraryClients(OPTIONS), lambda: None)
+    try:
+        async with asyncio.timeout(5.0):
+            yield publisher
+    finally:
+        await publisher.close()
 
 
-def test_a_message_that_can_never_fit_into_the_queue_is_too_large() -> None:
+@on_event_loop
+async def test_a_message_that_can_never_fit_into_the_queue_is_too_large() -> None:
     """The library would report that its queue is full, forever."""
-
-    async def body(publisher: Publisher) -> None:
+    async with publishing() as publisher:
         large = Message(b"key", bytes(PRODUCER_QUEUE_BYTES + 1))
         with pytest.raises(TooLarge, match="67,108,865 bytes"):
             await publisher.publish("orders", [*SMALL, large])
         assert not Library.made[0].queue, "nothing was written"
-
-    play(body)
 
 
 def test_the_queue_of_the_library_has_room_for_the_largest_value() -> None:
     assert producer_properties(OPTIONS)["queue.buffering.max.kbytes"] == PRODUCER_QUEUE_BYTES // 1024
 
 
-def test_a_producer_that_failed_fatally_still_reports_its_messages() -> None:
-    async def body(publisher: Publisher) -> None:
+@on_event_loop
+async def test_a_producer_that_failed_fatally_still_reports_its_messages() -> None:
+    async with publishing() as publisher:
         in_flight = asyncio.create_task(publisher.publish("orders", SMALL))
         (old,) = Library.made
         await asyncio.sleep(0)
@@ -118,11 +117,10 @@ def test_a_producer_that_failed_fatally_still_reports_its_messages() -> None:
         new.outcome = [None]
         assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
 
-    play(body)
 
-
-def test_a_producer_that_failed_fatally_is_replaced_once() -> None:
-    async def body(publisher: Publisher) -> None:
+@on_event_loop
+async def test_a_producer_that_failed_fatally_is_replaced_once() -> None:
+    async with publishing() as publisher:
         (old,) = Library.made
         first, second = (asyncio.create_task(publisher.publish("orders", SMALL)) for _ in range(2))
         await asyncio.sleep(0)
@@ -133,13 +131,11 @@ def test_a_producer_that_failed_fatally_is_replaced_once() -> None:
                 await each
         assert len(Library.made) == 2
 
-    play(body)
 
-
-def test_the_thread_survives_a_producer_that_failed_fatally_while_nothing_was_in_flight() -> None:
+@on_event_loop
+async def test_the_thread_survives_a_producer_that_failed_fatally_while_nothing_was_in_flight() -> None:
     """A producer without the right to write fails before anybody publishes."""
-
-    async def body(publisher: Publisher) -> None:
+    async with publishing() as publisher:
         (old,) = Library.made
         old.fatal = True
         publisher._wake.set()
@@ -149,5 +145,3 @@ def test_the_thread_survives_a_producer_that_failed_fatally_while_nothing_was_in
             await publisher.publish("orders", SMALL)
         Library.made[1].outcome = [None]
         assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
-
-    play(body)
