@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sidecar.core.scheduling.retry_queue import _DueQueue
+from sidecar.core.scheduling.retry_queue import DueQueue
 from sidecar.core.state.record_slices import RedeliveryGroup, RedeliveryState
 from tests.kit import slice_of
 
@@ -11,7 +11,7 @@ from tests.kit import slice_of
 class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.returns = _DueQueue()
+        self.returns = DueQueue()
         self.model: list[RedeliveryGroup] = []
         #: groups seen to be due, oldest first: the order in which they must be delivered
         self.order: list[RedeliveryGroup] = []
@@ -20,7 +20,7 @@ class ReturnsGiveBackWhatIsDue(RuleBasedStateMachine):
     @rule(after=st.sampled_from([-1.0, 0.0, 1.0, 2.0, 2.0, 5.0]))
     def a_group_comes_back(self, after: float) -> None:
         group = RedeliveryGroup([slice_of(1)], self.now + after)
-        self.returns.add(group, self.now)
+        self.returns.put_back(group, self.now)
         self.model.append(group)
 
     @rule(later=st.floats(0.0, 3.0))

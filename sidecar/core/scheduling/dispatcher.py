@@ -71,7 +71,7 @@ class Dispatcher:
 
     def idle(self, now: float) -> bool:
         """Whether nothing can be selected now, whoever asks."""
-        return not self._fresh and not self._returned.any_due(now) and not self._suspects.any_due(now)
+        return not self._fresh and not self._returned.due(now) and not self._suspects.due(now)
 
     def select(self, capacity: Capacity, now: float) -> Selection | None:
         """The next batch for a worker with this capacity; None if there is nothing for it now."""

@@ -23,7 +23,7 @@ from sidecar.model.records import ClosedBy, Order
 _PRUNE_SLACK = 1000
 
 
-class _DueQueue:
+class DueQueue:
     """Groups by the time at which they become due. Groups that stopped waiting elsewhere are skipped, and pruned when
     there are many."""
 
@@ -34,7 +34,7 @@ class _DueQueue:
         #: at this length most of them may have stopped waiting
         self._prune_at = _PRUNE_SLACK
 
-    def add(self, group: RedeliveryGroup, now: float) -> None:
+    def put_back(self, group: RedeliveryGroup, now: float) -> None:
         if group.due <= now:
             self._now.append(group)
         else:
@@ -57,8 +57,8 @@ class _DueQueue:
         return self._later[0][0] if self._later else None
 
     def due(self, now: float) -> "deque[RedeliveryGroup]":
-        """Groups that are due, oldest first; other groups may stand between them that stopped waiting. The caller
-        removes what it takes."""
+        """Groups that are due, oldest first; the order may still forbid to deliver them. Between them, not first, may
+        be groups that stopped waiting. The caller removes what it takes."""
         while self._later and self._later[0][0] <= now:
             self._now.append(heapq.heappop(self._later)[2])
         while self._now and self._now[0].state is not RedeliveryState.WAITING:
@@ -75,40 +75,21 @@ class _DueQueue:
                 yield group
 
 
-class RetryQueue:
+class RetryQueue(DueQueue):
     """Redelivers groups: records that failed together go together, and with no others if the group is isolated."""
 
     def __init__(self, batching: Batching, order: Order, too_large: list[RedeliveryGroup]) -> None:
+        super().__init__()
         self._batching = batching
         self._order = order
         #: gets records that are too large for the worker at hand, each in a group of its own
         self._too_large = too_large
-        self._groups = _DueQueue()
         #: groups that the selection at hand uses up
         self._leased: list[RedeliveryGroup] = []
 
-    def __iter__(self) -> Iterator[RedeliveryGroup]:
-        """All groups that wait, in no particular order."""
-        return iter(self._groups)
-
-    def put_back(self, group: RedeliveryGroup, now: float) -> None:
-        self._groups.add(group, now)
-
-    def prune(self) -> None:
-        """Drop groups that stopped waiting."""
-        self._groups.prune()
-
-    def next_due(self) -> float | None:
-        """When the next group becomes due that is not due yet."""
-        return self._groups.next_due()
-
-    def any_due(self, now: float) -> bool:
-        """Whether a group is due; the order may still forbid to deliver it."""
-        return bool(self._groups.due(now))
-
     def could_go(self, now: float, hard_bytes: int | None) -> bool:
         """Whether something can be delivered to a worker that takes so many bytes; None: to any worker."""
-        due = self._groups.due(now)
+        due = self.due(now)
         if not due:
             # The usual case, once for each batch.
             return False
@@ -124,7 +105,7 @@ class RetryQueue:
         return self._select(capacity, now, last, probing=True)
 
     def _select(self, capacity: Capacity, now: float, last: LaneState | None, *, probing: bool) -> Selection | None:
-        due = self._groups.due(now)
+        due = self.due(now)
         if not due:
             # The usual case, once for each batch.
             return None
@@ -215,7 +196,7 @@ class RetryQueue:
         alone = RedeliveryGroup(first, 0.0, True, group.first_lease, group.uncounted_failures, group.expired_lease)
         if alone.expired_lease is not None:
             alone.expired_lease.redeliveries.append(alone)
-        self._groups.add(alone, 0.0)
+        self.put_back(alone, 0.0)
         return alone
 
     def _eligible(self, slices: list[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:

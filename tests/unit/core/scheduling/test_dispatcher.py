@@ -256,4 +256,4 @@ def test_groups_of_a_lane_that_goes_are_not_kept_until_they_are_due() -> None:
     for single in setup.select().slices[0].singles():
         setup.put_back([single], due=3600.0)
     setup.dispatcher.forget([setup.lane(0)])
-    assert not setup.dispatcher._returned._groups._later
+    assert not setup.dispatcher._returned._later
