@@ -32,10 +32,6 @@ class RunSet:
         return at >= 0 and position < self._stops[at]
 
     @property
-    def runs(self) -> int:
-        return len(self._starts)
-
-    @property
     def first(self) -> Run | None:
         return Run(self._starts[0], self._stops[0]) if self._starts else None
 

@@ -34,8 +34,6 @@ class LogReader:
         self._sizes: dict[Lane, float] = {}
         #: by topic, calls of `sizes` since records of it were read
         self._sizes_age: dict[str, int] = {}
-        #: records that were returned to readers
-        self.delivered = 0
 
     async def locate(self, topics: Collection[str], target: SeekTarget) -> dict[Lane, int]:
         """The position of the target in each lane of the topics; without topics, of all topics of the subscription."""
@@ -98,7 +96,6 @@ class LogReader:
                         check_at = self._clock.now() + _GAP_CHECK_INTERVAL
                     self._weigh(chunk)
                     _check_sizes(chunk, max_bytes)
-                    self.delivered += len(chunk.frames)
                     yield chunk.frames
         except BrokerError:
             # If the next records were removed meanwhile, that is the better error.

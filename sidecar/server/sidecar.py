@@ -111,10 +111,7 @@ class Sidecar:
         self._tasks: set[asyncio.Task[None]] = set()
         self._tracing = tracing.start(settings.tracing, os.environ)
         self._connections = Connections(settings.brokers, brokers.create)
-        prefixes = {lease_prefix(self._boot, number): name for number, name in enumerate(settings.subscriptions)}
-        self._registry = SubscriptionRegistry(
-            self._boot, {prefix: self._subscription(prefix, name) for prefix, name in prefixes.items()}
-        )
+        self._registry = self._subscriptions()
         #: those whose broker is open and that are not drained yet
         self._started: list[AnySubscription] = []
         self._services = Services(
@@ -137,14 +134,19 @@ class Sidecar:
         }
         self._http = HttpServer(settings.http.address, routes)
 
-    def _subscription(self, prefix: bytes, name: str) -> AnySubscription:
-        settings = self._settings.subscriptions[name]
-        broker = self._connections[settings.broker].broker
-        if settings.mode is SubscriptionMode.RANGES:
-            return RangeSubscription(settings, broker)
-        system = self._settings.brokers[settings.broker].type
-        tracer = self._tracing.tracer(settings, system) if self._tracing is not None else None
-        return Subscription(settings, broker, prefix=prefix, tracer=tracer)
+    def _subscriptions(self) -> SubscriptionRegistry:
+        leased: dict[bytes, Subscription] = {}
+        ranged: list[RangeSubscription] = []
+        for number, settings in enumerate(self._settings.subscriptions.values()):
+            broker = self._connections[settings.broker].broker
+            if settings.mode is SubscriptionMode.RANGES:
+                ranged.append(RangeSubscription(settings, broker))
+                continue
+            prefix = lease_prefix(self._boot, number)
+            system = self._settings.brokers[settings.broker].type
+            tracer = self._tracing.tracer(settings, system) if self._tracing is not None else None
+            leased[prefix] = Subscription(settings, broker, prefix=prefix, tracer=tracer)
+        return SubscriptionRegistry(self._boot, leased, ranged)
 
     async def start(self) -> None:
         """Start downstream first, so that no record is fetched before workers can connect. Raises `OfframpError`."""

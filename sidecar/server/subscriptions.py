@@ -1,6 +1,6 @@
 """The subscriptions of this sidecar: what both modes offer, and which one a name or a lease belongs to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from sidecar.brokers.base import SeekTarget
@@ -59,14 +59,16 @@ class AnySubscription(Protocol):
 class SubscriptionRegistry:
     """The subscriptions of this sidecar, by name and by the prefix of their leases."""
 
-    def __init__(self, boot: bytes, subscriptions: Mapping[bytes, AnySubscription]) -> None:
-        """`subscriptions` by the prefix of their leases: see `lease_prefix`."""
+    def __init__(
+        self, boot: bytes, leased: Mapping[bytes, Subscription], ranged: Iterable[RangeSubscription] = ()
+    ) -> None:
+        """`leased` by the prefix of their leases: see `lease_prefix`."""
         self.boot = boot
-        self._by_name = {one.settings.name: one for one in subscriptions.values()}
-        self._by_prefix = {prefix: one for prefix, one in subscriptions.items() if isinstance(one, Subscription)}
+        self._by_prefix = leased
         #: those of either mode, by name
-        self.leased = {one.settings.name: one for one in self._by_prefix.values()}
-        self.ranged = {name: one for name, one in self._by_name.items() if isinstance(one, RangeSubscription)}
+        self.leased = {one.settings.name: one for one in leased.values()}
+        self.ranged = {one.settings.name: one for one in ranged}
+        self._by_name: dict[str, AnySubscription] = {**self.leased, **self.ranged}
 
     def __iter__(self) -> Iterator[AnySubscription]:
         return iter(self._by_name.values())

@@ -24,7 +24,7 @@ _RECORD_OVERHEAD = 24
 #: seconds that a session may be held back until it holds no batch, for a record that must be alone with its worker
 _ISOLATION_TIMEOUT = 5.0
 
-_Source = Callable[[Capacity, float], Selection | None]
+_Selector = Callable[[Capacity, float], Selection | None]
 
 
 class Deliverer:
@@ -63,10 +63,10 @@ class Deliverer:
         self._suspects_turn = True
         self._capacity_within = lru_cache(maxsize=64)(partial(_capacity_within, settings.batch))
         dispatcher = tracker.dispatcher
-        self._probe_only: tuple[_Source, ...] = (dispatcher.probe,)
-        self._others_only: tuple[_Source, ...] = (dispatcher.select,)
-        self._others_first: tuple[_Source, ...] = (dispatcher.select, dispatcher.suspect)
-        self._suspects_first: tuple[_Source, ...] = (dispatcher.suspect, dispatcher.select)
+        self._probe_only: tuple[_Selector, ...] = (dispatcher.probe,)
+        self._others_only: tuple[_Selector, ...] = (dispatcher.select,)
+        self._others_first: tuple[_Selector, ...] = (dispatcher.select, dispatcher.suspect)
+        self._suspects_first: tuple[_Selector, ...] = (dispatcher.suspect, dispatcher.select)
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -203,8 +203,8 @@ class Deliverer:
         """The next batch for this session, and whether records were too large for it."""
         capacity, dispatcher = self._capacity(session), self._tracker.dispatcher
         met_too_large = False
-        for source in self._sources(session, now):
-            selection = source(capacity, now)
+        for select in self._selectors(session, now):
+            selection = select(capacity, now)
             if dispatcher.too_large or dispatcher.too_large_fresh:
                 met_too_large = True
                 self._events.records_too_large(self._tracker.hold_too_large())
@@ -220,7 +220,7 @@ class Deliverer:
             return selection, met_too_large
         return None, met_too_large
 
-    def _sources(self, session: Session, now: float) -> tuple[_Source, ...]:
+    def _selectors(self, session: Session, now: float) -> tuple[_Selector, ...]:
         """Where to look for its next batch, in order. Suspected records and all others share a session by time, so that
         many of the former do not keep the latter waiting."""
         if self._outage.down:

@@ -56,7 +56,7 @@ class SettlementHandler:
         self._clock = clock
         self._outage = outage
         self._budget = budget
-        self._policy = RedeliveryPolicy(settings, outage, rng)
+        self._policy = RedeliveryPolicy(settings, outage, tracker.counters, rng)
         self._deliverer = deliverer
         self._writers = writers
         self._events = events
@@ -234,7 +234,6 @@ class SettlementHandler:
         self, decisions: Sequence[Decision], lease: Lease[Session], now: float, reason: str, *, ended: bool = False
     ) -> None:
         """`ended`: the lease has ended, so it can still be settled while its records wait."""
-        self._tracker.counters.splits = self._policy.splits
         for decision in decisions:
             match decision:
                 case Redeliver():

@@ -23,6 +23,7 @@ from sidecar.core.failures.redelivery_policy import (
 from sidecar.core.failures.splitting import split_batch
 from sidecar.core.state.record_slices import RecordSlice, count
 from sidecar.model.records import Order
+from sidecar.observability.counters import Counters
 from sidecar.settings import Exhausted, OutageSettings, RetrySettings, Seconds
 from tests.kit import NoJitter, lane_state, positions_of, slice_of, subscription_settings
 
@@ -34,7 +35,7 @@ def calls_to_isolate(slices: Sequence[RecordSlice], bad: set[int], order: Order)
     settings = subscription_settings(order=order)
     outage = OutageDetector(settings.outage)
     outage.success(0.0)
-    policy = RedeliveryPolicy(settings, outage, NoJitter())
+    policy = RedeliveryPolicy(settings, outage, Counters(), NoJitter())
     waiting = deque([slices])
     calls = 0
     acked: list[int] = []
@@ -180,7 +181,7 @@ def test_only_what_happens_to_a_record_alone_counts_against_it(
     detection = OutageSettings(enabled=guarded, failures=1_000, lately=Seconds(1e9))
     settings = subscription_settings(retry=retry, outage=detection)
     outage = OutageDetector(detection)
-    policy = RedeliveryPolicy(settings, outage, NoJitter())
+    policy = RedeliveryPolicy(settings, outage, Counters(), NoJitter())
     record = slice_of(1)
     failures = counted_failures = worker_crashes = uncounted_failures = 0
     first_failed: float | None = None

@@ -14,6 +14,7 @@ from sidecar.core.failures.backoff import Backoff
 from sidecar.core.failures.outage import OutageDetector
 from sidecar.core.failures.splitting import split_batch
 from sidecar.core.state.record_slices import SUSPECTED, RecordSlice, count
+from sidecar.observability.counters import Counters
 from sidecar.settings import Exhausted, SubscriptionSettings
 
 
@@ -65,13 +66,14 @@ class RedeliveryPolicy:
     """Turns failures into decisions. In all methods `in_outage` says that the handler was known to be down before: then
     the failure counts against no record."""
 
-    def __init__(self, settings: SubscriptionSettings, outage: OutageDetector, rng: random.Random) -> None:
+    def __init__(
+        self, settings: SubscriptionSettings, outage: OutageDetector, counters: Counters, rng: random.Random
+    ) -> None:
         self._retry = settings.retry
         self._order = settings.order
         self._outage = outage
+        self._counters = counters
         self._backoff = Backoff.of(settings.retry, rng)
-        #: failing batches that were split
-        self.splits = 0
 
     def failed(
         self,
@@ -93,7 +95,7 @@ class RedeliveryPolicy:
         if failed.covered == 1:
             return [self._failed_alone(slices[0], failed, reason, retry_after, counts=not in_outage)]
         if self._outage.may_split(now):
-            self.splits += 1
+            self._counters.splits += 1
             after = retry_after or 0.0
             return [
                 Redeliver(half, after, True, failed.first_lease, 0) for half in split_batch(slices, self._order) if half

@@ -87,7 +87,7 @@ class AdminService:
                     continue
 
     async def _pause(self, request: pb.PauseRequest) -> bytes:
-        self._registry.get(request.subscription, Right.ADMIN).pause(request.reason or "paused by an operator")
+        self._registry.get(request.subscription, Right.ADMIN).pause(request.reason)
         log.info("paused by an operator", subscription=request.subscription, reason=request.reason)
         return pb.PauseResponse().SerializeToString()
 
@@ -134,7 +134,7 @@ class AdminService:
     async def _redrive(self, request: pb.RedriveRequest) -> bytes:
         settings = self._registry.get_leased(request.subscription, Right.ADMIN).settings
         if not request.ids and not request.all:
-            raise InvalidRequest("which dead letters? Give ids, or all")
+            raise InvalidRequest("ids or all must be given: which dead letters to send back")
         if request.ids and request.all:
             raise InvalidRequest("give either ids or all, not both")
         redriven = await dead_letters.redrive(
@@ -179,7 +179,7 @@ def _read_target(request: pb.SeekRequest) -> SeekTarget:
         case "end":
             return SeekTo.END
         case _:
-            raise InvalidRequest("where to? Give position, timestamp_ms, start or end")
+            raise InvalidRequest("where to seek must be given: position, timestamp_ms, start or end")
 
 
 def _select_lanes(subscription: AnySubscription, request: pb.SeekRequest) -> list[Lane]:

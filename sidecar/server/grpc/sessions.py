@@ -64,7 +64,7 @@ def end(subscription: Subscription, session: Session, how: SessionEnd, *, unwrit
     release(subscription, unwritten)
     if how is SessionEnd.LOST and session.unsettled:
         log.warning(
-            "a worker is gone, and its batches go to others",
+            "worker session lost: its batches are redelivered",
             subscription=subscription.settings.name,
             client=session.name,
             leases=session.unsettled,

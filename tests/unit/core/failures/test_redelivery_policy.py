@@ -10,19 +10,25 @@ from sidecar.core.failures.redelivery_policy import (
     RedeliveryPolicy,
 )
 from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice
+from sidecar.observability.counters import Counters
 from sidecar.settings import Exhausted, OutageSettings, RetrySettings, Seconds
 from tests.kit import NoJitter, positions_of, slice_of, subscription_settings
 
 NOW = 1_000.0
 
 
-def a_policy(*, success: float | None = NOW, exhausted: Exhausted = Exhausted.DEAD_LETTER) -> RedeliveryPolicy:
+def a_policy(
+    *,
+    success: float | None = NOW,
+    exhausted: Exhausted = Exhausted.DEAD_LETTER,
+    counters: Counters | None = None,
+) -> RedeliveryPolicy:
     """With three attempts, for a handler that succeeded last at that time."""
     retry = RetrySettings(attempts=3, first=Seconds(1.0), factor=2.0, max=Seconds(60.0), exhausted=exhausted)
     outage = OutageDetector(OutageSettings())
     if success is not None:
         outage.success(success)
-    return RedeliveryPolicy(subscription_settings(retry=retry), outage, NoJitter())
+    return RedeliveryPolicy(subscription_settings(retry=retry), outage, counters or Counters(), NoJitter())
 
 
 def failed(
@@ -84,14 +90,14 @@ def test_a_record_that_may_be_lost_is_dropped() -> None:
 
 
 def test_a_failing_batch_is_split_at_once_and_that_is_not_an_attempt() -> None:
-    policy = a_policy()
-    first, second = nacked(policy, failed(slice_of(4)))
+    counters = Counters()
+    first, second = nacked(a_policy(counters=counters), failed(slice_of(4)))
     assert isinstance(first, Redeliver)
     assert isinstance(second, Redeliver)
     assert (positions_of(first.slices), positions_of(second.slices)) == ([0, 1], [2, 3])
     assert (first.after, first.isolated, first.first_lease) == (0.0, True, 7)
     assert first.slices[0].history.failures == 0
-    assert policy.splits == 1
+    assert counters.splits == 1
 
 
 def test_a_failing_batch_stays_whole_and_waits_while_nothing_succeeds() -> None:
