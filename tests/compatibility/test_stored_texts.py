@@ -131,7 +131,7 @@ def test_a_group_of_pulsar_that_is_read_by_ranges_keeps_its_place(monkeypatch: p
     async def lanes(_: object) -> dict[Lane, str]:
         return {lane: name}
 
-    monkeypatch.setattr("sidecar.brokers.pulsar.discovery.Discovery.lanes", lanes)
+    monkeypatch.setattr("sidecar.brokers.pulsar.topics.LaneDiscovery.lanes", lanes)
     with admin_api() as url:
         broker = PulsarBroker(PulsarOptions(url="pulsar://127.0.0.1:1", admin_url=url))
         state = asyncio.run(broker.cursor(SourceSpec("spark", ("clicks",))).fetch_state())
@@ -192,6 +192,7 @@ def test_a_checkpoint_is_read_and_written_the_same() -> None:
 def test_a_querys_progress_says_what_is_done() -> None:
     lanes = {SparkLane(topic, number): at for topic, number, at in SPARK["lanes"]}
     token = json.loads(SPARK["progress"]["latestOffset"])["token"]
-    assert progress.done([SPARK["progress"]]) == [
-        progress.Done("unix:/run/offramp.sock", "clicks", token, lanes, skips=True)
-    ]
+    (source,) = progress.source_progress([SPARK["progress"]])
+    assert source._replace(ends={}) == progress.SourceProgress(
+        "unix:/run/offramp.sock", "clicks", token, lanes, ends={}, skip_missing=True
+    )

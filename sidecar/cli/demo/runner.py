@@ -61,7 +61,7 @@ def _play_and_audit(plan: Plan, folder: Folder) -> audit.AuditResult:
     on_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     with (ScreenDisplay if on_terminal else Display)(plan) as display:
         _play(plan, folder, display)
-        display.tell("The audit compares what is on disk with the journals of publishers and workers.")
+        display.tell("The audit compares the disk with the journals of publishers and workers.")
         result = audit.audit_folder(folder)
     print("", *audit.verdict(result, display.ink), sep="\n", flush=True)
     return result
