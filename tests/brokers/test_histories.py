@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from sidecar.brokers.base import AtPosition, AtTime, Broker, SeekTarget, SeekTo, Source, SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.model.records import Assigned, Commit, Lane, Message, Run
+from sidecar.model.run_set import RunSet
 from sidecar.model.wire import decode_frame
 from sidecar.settings import Bytes, Seconds
 from tests.brokers.local import MINUTE_MS, SetClock
@@ -147,8 +148,9 @@ class History(RuleBasedStateMachine):
         progress, start = self.progress[group][lane], self.starts[lane]
         position = start + percent * (progress.next - start) // 100
         rest = max(0, progress.next - position - 1)
-        scaled = (Run(*(position + 1 + edge * rest // 100 for edge in run)) for run in beyond)
-        commit = Commit(position, tuple(run for run in scaled if run.start < run.stop))
+        # Scaled runs may touch; those of a commit never do.
+        scaled = RunSet(Run(*(position + 1 + edge * rest // 100 for edge in run)) for run in beyond)
+        commit = Commit(position, tuple(iter(scaled)))
         self.run(self.sources[group].commit({lane: commit}))
         progress.commit = commit
 

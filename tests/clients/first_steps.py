@@ -42,8 +42,10 @@ def follow(
     (directory / "script").write_text(
         f"{before}\n{start} > {out} 2>&1 &\nworker=$!\nread stop\nkill $worker\nwait $worker\n"
     )
+    # Several READMEs may be followed at once, and the port of the status page is the same in all of them.
+    environment = {**os.environ, "OFFRAMP_HTTP__ADDRESS": "127.0.0.1:0"}
     process = subprocess.Popen(
-        ["bash", "script"], cwd=directory, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ["bash", "script"], cwd=directory, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         said = re.compile(says, re.MULTILINE)
