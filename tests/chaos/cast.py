@@ -17,7 +17,7 @@ from tests.chaos.diary import Diary
 from tests.chaos.line import Line
 from tests.chaos.plan import Leases, Plan
 from tests.chaos.stages import Scene
-from tests.e2e.harness import PATIENCE, Sidecar
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar
 from tests.e2e.load.crew import SUBSCRIPTION, hire
 from tests.servers.process import free_ports
 
@@ -295,9 +295,9 @@ class Cast:
                 worker.process.terminate()
             for worker in [*post.workers]:
                 try:
-                    worker.process.wait(PATIENCE)
+                    worker.process.wait(WAIT_TIMEOUT)
                 except subprocess.TimeoutExpired:
-                    self._diary.complain(f"{worker.who} did not stop within {PATIENCE:g} s of SIGTERM")
+                    self._diary.complain(f"{worker.who} did not stop within {WAIT_TIMEOUT:g} s of SIGTERM")
                     worker.process.kill()
                     worker.process.wait()
                 self._bury(worker)

@@ -19,15 +19,15 @@ from tests.chaos.plan import Plan
 from tests.chaos.stages import Scene, Stage
 
 #: seconds within which everything must be settled once the faults are over
-_PATIENCE = 240.0
+_SETTLE_TIMEOUT = 240.0
 #: seconds until the first record must have come to a worker
-_BEGINS = 60.0
+_FIRST_RECORD_TIMEOUT = 60.0
 #: seconds between looks at how far the group is
-_LOOK = 1.0
+_COMMIT_POLL_INTERVAL = 1.0
 #: seconds in which a single record must be settled, before another is published
-_SOON = 3.0
+_PROBE_INTERVAL = 3.0
 #: seconds that a publisher may need to get rid of what it has
-_FLUSH = 120.0
+_PUBLISHER_TIMEOUT = 120.0
 
 #: told what happens, for whoever watches
 Tell = Callable[[str], None]
@@ -71,7 +71,7 @@ class Round:
                 self._cast.add()
             with _Publisher(self._plan, self._scene, self._cast, self._folder, self._diary) as publisher:
                 looking.start()
-                self._until(self._begun, _BEGINS, "no record came to a worker")
+                self._until(self._begun, _FIRST_RECORD_TIMEOUT, "no record came to a worker")
                 self._do_faults(publisher)
                 self._tell("settling")
                 publisher.answer()
@@ -204,31 +204,31 @@ class Round:
     # The end
 
     def _settle(self, publisher: "_Publisher") -> None:
-        ends = time.monotonic() + _PATIENCE
+        ends = time.monotonic() + _SETTLE_TIMEOUT
         while time.monotonic() < ends:
             # Something that works goes on: failures alone would be an outage.
             publisher.tell("one")
             publisher.answer()
-            soon = time.monotonic() + _SOON
+            soon = time.monotonic() + _PROBE_INTERVAL
             while time.monotonic() < soon:
                 self._cast.tend()
                 if self._scene.is_done():
                     return
                 time.sleep(0.1)
-        self._diary.complain(f"not everything was settled within {_PATIENCE:g} s after the load")
+        self._diary.complain(f"not everything was settled within {_SETTLE_TIMEOUT:g} s after the load")
 
-    def _until(self, seen: Callable[[], bool], patience: float, complaint: str) -> None:
-        ends = time.monotonic() + patience
+    def _until(self, seen: Callable[[], bool], timeout: float, complaint: str) -> None:
+        ends = time.monotonic() + timeout
         while not seen():
             if time.monotonic() > ends:
-                self._diary.complain(f"{complaint} within {patience:g} s")
+                self._diary.complain(f"{complaint} within {timeout:g} s")
                 return
             self._cast.tend()
             time.sleep(0.05)
 
     def _look(self) -> None:
         """How far the group is, again and again. What a broker that is away cannot tell is left out."""
-        while not self._over.wait(_LOOK):
+        while not self._over.wait(_COMMIT_POLL_INTERVAL):
             try:
                 self._claims.extend(self._scene.claims())
             except OSError as error:
@@ -278,6 +278,6 @@ class _Publisher:
     def answer(self) -> None:
         """Returns when it has done what it was told. Raises `TimeoutError`."""
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], _FLUSH)
+        ready, _, _ = select.select([self._process.stdout], [], [], _PUBLISHER_TIMEOUT)
         if not ready or not self._process.stdout.readline():
-            raise TimeoutError(f"the publisher does not answer within {_FLUSH:g} s")
+            raise TimeoutError(f"the publisher does not answer within {_PUBLISHER_TIMEOUT:g} s")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 #: where a README that needs a folder of its own makes it
 _FOLDER = "/tmp/first-worker"
 #: seconds, with what is fetched and built on the way
-_PATIENCE = 600.0
+_COMMAND_TIMEOUT = 600.0
 
 
 def follow(
@@ -54,8 +54,8 @@ def follow(
             assert process.poll() is None, "the script has ended"
             return out.exists() and sum(map(int, said.findall(out.read_text()))) == 1_000
 
-        eventually(done, "all are done", _PATIENCE)
+        eventually(done, "all are done", _COMMAND_TIMEOUT)
     finally:
-        _, errors = process.communicate("stop\n", timeout=_PATIENCE)
+        _, errors = process.communicate("stop\n", timeout=_COMMAND_TIMEOUT)
         print(f"the worker said:\n{out.read_text() if out.exists() else '(it was never started)'}\n{errors}")
     assert process.returncode == ends_with, errors

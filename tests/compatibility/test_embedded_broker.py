@@ -17,7 +17,7 @@ from sidecar.model.wire import decode_frame
 from sidecar.subscription.dead_letters import list_dead_letters
 from tests.brokers.local import running
 from tests.compatibility import FIXTURES, fixture, record_of
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.kit import subscription_settings
 
 STORED = fixture("database.json")
@@ -141,7 +141,7 @@ def taken(channel: grpc.Channel, subscription: str, records: int) -> set[tuple[i
     stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
     found: set[tuple[int, int, int, bool]] = set()
     settlements: list[record_pb2.Settlement] = []
-    ends = time.monotonic() + PATIENCE
+    ends = time.monotonic() + WAIT_TIMEOUT
     while True:
         wait_ms = 1_000 if len(found) < records and time.monotonic() < ends else 100
         request = consumer_pb2.FetchRequest(subscription=subscription, settlements=settlements, wait_ms=wait_ms)

@@ -29,15 +29,15 @@ from offramp.v1 import admin_pb2, admin_pb2_grpc, publish_pb2, publish_pb2_grpc
 T = TypeVar("T")
 
 #: seconds that anything may take on a busy machine before the test gives up
-PATIENCE = 60.0
+WAIT_TIMEOUT = 60.0
 
 
-def eventually(look: Callable[[], T], what: str = "", patience: float = PATIENCE) -> T:
+def eventually(look: Callable[[], T], what: str = "", timeout: float = WAIT_TIMEOUT) -> T:
     """Looks until what it sees is true, and answers that."""
-    ends = time.monotonic() + patience
+    ends = time.monotonic() + timeout
     while not (seen := look()):
         if time.monotonic() > ends:
-            raise AssertionError(f"did not happen within {patience:g} s: {what or look}; last seen: {seen!r}")
+            raise AssertionError(f"did not happen within {timeout:g} s: {what or look}; last seen: {seen!r}")
         time.sleep(0.005)
     return seen
 
@@ -116,7 +116,7 @@ class Sidecar:
     def kill(self) -> None:
         """kill -9, and wait for the end."""
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(WAIT_TIMEOUT)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -126,8 +126,8 @@ class Sidecar:
         self.process.terminate()
         return self.wait()
 
-    def wait(self, patience: float = PATIENCE) -> int:
-        return self.process.wait(patience)
+    def wait(self, timeout: float = WAIT_TIMEOUT) -> int:
+        return self.process.wait(timeout)
 
     def restart(self) -> None:
         """kill -9 and start again."""
@@ -147,7 +147,7 @@ class Sidecar:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(PATIENCE)
+                self._process.wait(WAIT_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -183,7 +183,7 @@ class Sidecar:
         """Status and body of a page."""
         request = urllib.request.Request(f"http://{self.http}{path}", method=method)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            with urllib.request.urlopen(request, timeout=WAIT_TIMEOUT) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -216,13 +216,13 @@ class Sidecar:
         messages = [publish_pb2.Message(value=value, lane=lane) for value in values]
         request = publish_pb2.PublishRequest(broker="local", topic=topic, messages=messages)
         with self.channel() as channel:
-            response = publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=PATIENCE)
+            response = publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
         return [(one.lane, one.position) for one in response.published]
 
     def status(self, subscription: str = "orders") -> admin_pb2.SubscriptionStatus:
         request = admin_pb2.GetStatusRequest(subscription=subscription)
         with self.channel() as channel:
-            response = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(request, timeout=PATIENCE)
+            response = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(request, timeout=WAIT_TIMEOUT)
         return response.status.subscriptions[0]
 
 

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from offramp.v1 import log_pb2, log_pb2_grpc
-from tests.e2e.harness import PATIENCE, Sidecar
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar
 
 #: topic, lane
 At = dict[tuple[str, int], int]
@@ -52,7 +52,7 @@ class Reader:
                 request = log_pb2.ReadRangeRequest(
                     subscription=self.subscription, topic=topic, lane=lane, start=begin, until=stop
                 )
-                answers = stub.ReadRange(request, timeout=PATIENCE)
+                answers = stub.ReadRange(request, timeout=WAIT_TIMEOUT)
                 found[topic, lane] = [record.value for answer in answers for record in answer.records]
         return found
 
@@ -69,7 +69,7 @@ def refused(status: grpc.StatusCode, *words: str) -> Iterator[None]:
 
 def _call(sidecar: Sidecar, method: str, request: Any) -> Any:
     with sidecar.channel() as channel:
-        return getattr(log_pb2_grpc.LogServiceStub(channel), method)(request, timeout=PATIENCE)
+        return getattr(log_pb2_grpc.LogServiceStub(channel), method)(request, timeout=WAIT_TIMEOUT)
 
 
 def _positions(at: Mapping[tuple[str, int], int]) -> list[log_pb2.LanePosition]:

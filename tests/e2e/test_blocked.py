@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from offramp.v1 import consumer_pb2, record_pb2
-from tests.e2e.harness import PATIENCE, Sidecar, Worker
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 #: seconds; gRPC gives an answer to a ping one minute
@@ -25,7 +25,7 @@ class BareClient:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(PATIENCE)
+        self._socket.settimeout(WAIT_TIMEOUT)
         self._socket.connect(str(path))
         self._socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         # Windows so large that none is ever used up: it does not answer anything, nor grant more.

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, publish_pb2, publish_pb2_grpc, record_pb2
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 KILLS = 40 if LONG else 4
@@ -40,13 +40,13 @@ class Load:
 
     def stop_publishing(self) -> None:
         self._stop_publishing.set()
-        self._publisher.join(PATIENCE)
+        self._publisher.join(WAIT_TIMEOUT)
 
     def stop(self) -> None:
         self._stop_publishing.set()
         self._stop_working.set()
         for thread in (self._publisher, *self._workers):
-            thread.join(PATIENCE)
+            thread.join(WAIT_TIMEOUT)
 
     def _publish(self) -> None:
         while not self._stop_publishing.is_set():
@@ -108,7 +108,7 @@ def test_killing_the_sidecar_in_the_middle_of_a_load_loses_nothing(tmp_path: Pat
                 lanes = sidecar.status().lanes
                 return bool(lanes) and all(lane.lag == 0 for lane in lanes) and not sidecar.status().leases
 
-            eventually(settled, "everything is settled", patience=4 * PATIENCE)
+            eventually(settled, "everything is settled", timeout=4 * WAIT_TIMEOUT)
         finally:
             load.stop()
         lost = set(load.published) - set(load.handled)

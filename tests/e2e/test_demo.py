@@ -25,7 +25,7 @@ from sidecar.cli.demo.journal import Action, Journal, JournalEntry, JournalSumma
 from sidecar.cli.demo.orders import Kind
 from sidecar.cli.demo.plan import SUBSCRIPTION, TOPIC, Folder, Plan
 from sidecar.model.records import Commit, Lane, Message, Run
-from tests.e2e.harness import PATIENCE, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, eventually
 
 
 class Demo(NamedTuple):
@@ -99,7 +99,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_folder(short_folder: Path)
             break
     assert _running_in(short_folder), "".join(said)
     process.send_signal(signal.SIGINT)
-    _, complaints = process.communicate(timeout=PATIENCE)
+    _, complaints = process.communicate(timeout=WAIT_TIMEOUT)
     assert process.returncode == 130
     assert "Traceback" not in complaints
     eventually(lambda: not _running_in(short_folder), "all processes of the demo have ended")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from offramp.v1 import admin_pb2, admin_pb2_grpc
-from tests.e2e.harness import PATIENCE, Sidecar, Worker, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
 
 ROOT = Path(__file__).parents[2]
 #: nobody listens there
@@ -60,7 +60,11 @@ def test_with_a_broker_that_is_there_the_gate_is_open_paused_or_not(tmp_path: Pa
 
 def test_the_gate_is_an_argument_too(tmp_path: Path) -> None:
     help_text = subprocess.run(
-        [sys.executable, "-m", "sidecar", "run", "--help"], capture_output=True, text=True, timeout=PATIENCE, check=True
+        [sys.executable, "-m", "sidecar", "run", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_TIMEOUT,
+        check=True,
     ).stdout
     assert "--gate-readiness" in help_text
     config = tmp_path / "offramp.yaml"
@@ -83,7 +87,7 @@ def test_the_gate_is_an_argument_too(tmp_path: Path) -> None:
         assert readiness(asked)[0] == 503
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(WAIT_TIMEOUT) == 0
 
 
 def test_an_app_that_never_comes_costs_memory_within_bounds_and_no_life(tmp_path: Path) -> None:
@@ -116,7 +120,7 @@ def test_a_deadline_of_a_second_is_enough_for_an_orderly_end(tmp_path: Path, wor
                 sidecar.publish("orders", [b"2"])
                 it.event("batch")
                 sidecar.signal(signal.SIGTERM)
-                assert sidecar.wait(PATIENCE) == 0
+                assert sidecar.wait(WAIT_TIMEOUT) == 0
         if not worker:
             eventually(lambda: not sidecar.status().sessions)
             assert sidecar.terminate() == 0
@@ -144,7 +148,7 @@ def test_a_broker_whose_library_is_missing_is_one_sentence(tmp_path: Path, kind:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=WAIT_TIMEOUT,
             check=False,
         )
         assert done.returncode == 1

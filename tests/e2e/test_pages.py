@@ -9,7 +9,7 @@ from pathlib import Path
 
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
 from sidecar.observability.metrics import METRICS, Kind
-from tests.e2e.harness import PATIENCE, Sidecar, Worker, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
 
 
 def test_probes_metrics_and_version_are_served(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_probes_metrics_and_version_are_served(tmp_path: Path) -> None:
 
 def test_the_status_page_is_served_with_a_policy_that_lets_nothing_else_in(tmp_path: Path) -> None:
     with Sidecar(tmp_path) as sidecar:
-        with urllib.request.urlopen(f"http://{sidecar.http}/", timeout=PATIENCE) as response:
+        with urllib.request.urlopen(f"http://{sidecar.http}/", timeout=WAIT_TIMEOUT) as response:
             assert response.headers["Content-Type"] == "text/html; charset=utf-8"
             assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-")
             assert response.headers["X-Content-Type-Options"] == "nosniff"
@@ -62,13 +62,13 @@ def test_metrics_tell_what_happened(tmp_path: Path) -> None:
         sidecar.publish("orders", [b"1", b"2", b"3"], lane=0)
         eventually(lambda: sidecar.metric("offramp_fetched_records_total") == 3)
         fetch = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
-        (batch,) = stub.Fetch(fetch, timeout=PATIENCE).batches
+        (batch,) = stub.Fetch(fetch, timeout=WAIT_TIMEOUT).batches
         orders = {"subscription": "orders"}
         assert sidecar.metric("offramp_in_flight_records", **orders) == 3
         assert sidecar.metric("offramp_would_be_replayed_records", **orders) == 3
         assert sidecar.metric("offramp_lane_lag_records", **orders, topic="orders", lane="0") == 3
         done = record_pb2.Settlement(lease=batch.lease, outcome=record_pb2.OUTCOME_ACK)
-        stub.Settle(consumer_pb2.SettleRequest(settlements=[done]), timeout=PATIENCE)
+        stub.Settle(consumer_pb2.SettleRequest(settlements=[done]), timeout=WAIT_TIMEOUT)
         eventually(lambda: sidecar.metric("offramp_commits_total", **orders) > 0)
         assert sidecar.metric("offramp_acked_records_total", **orders) == 3
         assert sidecar.metric("offramp_batch_records_count", **orders) == 1
@@ -101,7 +101,7 @@ def test_garbage_on_the_socket_disturbs_nobody(tmp_path: Path) -> None:
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(999),
         ):
             with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(PATIENCE)
+                client.settimeout(WAIT_TIMEOUT)
                 client.connect(str(sidecar.socket))
                 try:
                     client.sendall(garbage)
@@ -119,9 +119,9 @@ def test_nothing_of_a_payload_is_ever_logged(tmp_path: Path) -> None:
         sidecar.publish("orders", [secret])
         stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
         fetch = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
-        (batch,) = stub.Fetch(fetch, timeout=PATIENCE).batches
+        (batch,) = stub.Fetch(fetch, timeout=WAIT_TIMEOUT).batches
         wrong = record_pb2.Settlement(lease=batch.lease, outcome=record_pb2.OUTCOME_REJECT, reason="no")
-        stub.Settle(consumer_pb2.SettleRequest(settlements=[wrong]), timeout=PATIENCE)
+        stub.Settle(consumer_pb2.SettleRequest(settlements=[wrong]), timeout=WAIT_TIMEOUT)
         eventually(lambda: sidecar.status().counters.dead_lettered == 1)
         assert sidecar.terminate() == 0
         assert secret.decode() not in sidecar.log

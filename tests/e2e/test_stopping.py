@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
-from tests.e2e.harness import PATIENCE, Sidecar, Worker, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -32,7 +32,7 @@ def test_a_slow_worker_may_settle_while_the_sidecar_drains_and_nothing_is_replay
         assert sidecar.get("/healthz")[0] == 200
         with sidecar.channel() as channel:
             health = health_pb2_grpc.HealthStub(channel)
-            answer = health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+            answer = health.Check(health_pb2.HealthCheckRequest(), timeout=WAIT_TIMEOUT)
             assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert sidecar.process.poll() is None
         worker.tell()
@@ -81,13 +81,13 @@ def test_a_waiting_fetch_learns_that_the_sidecar_drains(tmp_path: Path) -> None:
 
         def fetch() -> None:
             request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=60_000)
-            answers.append(stub.Fetch(request, timeout=PATIENCE))
+            answers.append(stub.Fetch(request, timeout=WAIT_TIMEOUT))
 
         waiting = threading.Thread(target=fetch)
         waiting.start()
         eventually(lambda: sidecar.status().sessions, "it waits")
         assert sidecar.terminate() == 0
-        waiting.join(PATIENCE)
+        waiting.join(WAIT_TIMEOUT)
         assert [notice.kind for notice in answers[0].notices] == [consumer_pb2.NOTICE_KIND_DRAINING]
 
 
@@ -101,5 +101,5 @@ def test_a_killed_sidecar_is_unavailable_to_its_clients_and_they_can_come_back(t
             next(stream)
         assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
         sidecar.start()
-        again = stub.Open(consumer_pb2.OpenRequest(subscription="orders"), wait_for_ready=True, timeout=PATIENCE)
+        again = stub.Open(consumer_pb2.OpenRequest(subscription="orders"), wait_for_ready=True, timeout=WAIT_TIMEOUT)
         assert next(again).welcome.session

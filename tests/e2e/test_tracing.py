@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import offramp
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -56,7 +56,7 @@ def batch_in_hand(sidecar: Sidecar, **headers: str) -> Iterator[offramp.Batch]:
     with offramp.Publisher(broker="local", address=sidecar.target) as publisher:
         publisher.publish("orders", b"value", headers=headers)
     with offramp.connect("orders", address=sidecar.target) as consumer:
-        batch = consumer.take(timeout=PATIENCE)
+        batch = consumer.take(timeout=WAIT_TIMEOUT)
         assert batch is not None
         yield batch
 
@@ -68,7 +68,7 @@ def test_spans_reach_a_collector(tmp_path: Path, collector: Collector, by: str) 
     else:
         sidecar = Sidecar(tmp_path, environ={**FAST, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.address})
     with sidecar, batch_in_hand(sidecar, traceparent=PARENT) as batch:
-        batch.ack().result(PATIENCE)
+        batch.ack().result(WAIT_TIMEOUT)
         assert collector.span("poll orders")["links"] == [TRACE]
         assert collector.span("deliver orders")["links"] == [TRACE]
         assert collector.span("settle orders")["service"] == "offramp"
@@ -78,7 +78,7 @@ def test_the_last_spans_leave_when_the_sidecar_stops(tmp_path: Path, collector: 
     slow = {"OTEL_BSP_SCHEDULE_DELAY": "600000"}
     sidecar = Sidecar(tmp_path, environ=slow, tracing={"endpoint": collector.address})
     with sidecar, batch_in_hand(sidecar, traceparent=PARENT) as batch:
-        batch.ack().result(PATIENCE)
+        batch.ack().result(WAIT_TIMEOUT)
         assert collector.spans() == []
         assert sidecar.terminate() == 0
         assert {span["name"] for span in collector.spans()} >= {"poll orders", "deliver orders", "settle orders"}
@@ -87,7 +87,7 @@ def test_the_last_spans_leave_when_the_sidecar_stops(tmp_path: Path, collector: 
 def test_a_collector_that_is_away_holds_up_neither_work_nor_the_end(tmp_path: Path) -> None:
     sidecar = Sidecar(tmp_path, environ=FAST, tracing={"endpoint": "http://127.0.0.1:9"})
     with sidecar, batch_in_hand(sidecar) as batch:
-        assert batch.ack().result(PATIENCE).status is offramp.SettleStatus.SETTLED
+        assert batch.ack().result(WAIT_TIMEOUT).status is offramp.SettleStatus.SETTLED
         eventually(lambda: sidecar.metric("offramp_commits_total") > 0, "it is committed")
         began = time.monotonic()
         assert sidecar.terminate() == 0

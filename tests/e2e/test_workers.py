@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
-from tests.e2e.harness import PATIENCE, Sidecar, Worker, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
 
 
 @pytest.mark.parametrize("mode", ["consume", "open"])
@@ -47,14 +47,14 @@ def test_a_lease_from_before_a_restart_is_unknown_and_its_records_come_again(tmp
         with sidecar.channel() as channel:
             stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
             request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
-            (before,) = stub.Fetch(request, timeout=PATIENCE).batches
+            (before,) = stub.Fetch(request, timeout=WAIT_TIMEOUT).batches
         sidecar.restart()
         with sidecar.channel() as channel:
             stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
             done = record_pb2.Settlement(lease=before.lease, outcome=record_pb2.OUTCOME_ACK)
-            settled = stub.Settle(consumer_pb2.SettleRequest(settlements=[done]), timeout=PATIENCE)
+            settled = stub.Settle(consumer_pb2.SettleRequest(settlements=[done]), timeout=WAIT_TIMEOUT)
             assert settled.results[0].status == record_pb2.SETTLE_STATUS_UNKNOWN
-            (again,) = stub.Fetch(request, timeout=PATIENCE).batches
+            (again,) = stub.Fetch(request, timeout=WAIT_TIMEOUT).batches
             assert [record.value for record in again.records] == [b"1"]
             assert again.redeliveries[0].possibly_processed
 
@@ -86,4 +86,4 @@ def test_apps_can_use_the_loopback_port_instead_of_the_socket(tmp_path: Path) ->
         with grpc.insecure_channel(target) as channel:
             stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
             request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
-            assert stub.Fetch(request, timeout=PATIENCE).batches
+            assert stub.Fetch(request, timeout=WAIT_TIMEOUT).batches

@@ -13,7 +13,7 @@ OWN = "orders"
 #: seconds between two of its records
 _PACE = 0.05
 #: seconds that one may be under way, on a busy machine that somebody is raiding
-_PATIENCE = 60.0
+_DELIVERY_TIMEOUT = 60.0
 
 
 class Bystander:
@@ -34,7 +34,7 @@ class Bystander:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._threads[1].join()
-        ends = time.monotonic() + _PATIENCE
+        ends = time.monotonic() + _DELIVERY_TIMEOUT
         while self._sent.keys() - self._came.keys() and time.monotonic() < ends:
             time.sleep(0.02)
         self._worker.drain()
@@ -54,7 +54,7 @@ class Bystander:
         yield from self._failed
         if lost := self._sent.keys() - self._came.keys():
             yield f"{len(lost)} records of the bystander never came"
-        if self.slowest > _PATIENCE:
+        if self.slowest > _DELIVERY_TIMEOUT:
             yield f"a record of the bystander took {self.slowest:.1f} s"
         if not self._came:
             yield "the bystander got nothing at all"

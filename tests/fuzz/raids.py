@@ -34,7 +34,7 @@ from tests.fuzz.messages import Hints, fill
 #: the subscription that may be raided, and its topic
 TARGET = "target"
 #: seconds within which a call must be answered that does not ask to wait, on a busy machine
-_PATIENCE = 20.0
+_CALL_TIMEOUT = 20.0
 #: seconds that are spent on what need not be answered, or never ends
 _GLANCE = 0.3
 #: characters of what was sent that a problem tells
@@ -94,19 +94,19 @@ def on_a_socket(chance: random.Random, target: str, loot: Loot) -> None:
     sent = f"{kind.__name__}{' and a goodbye' if says_goodbye else ''}: {b''.join(pieces).hex()}"
     loot.tell(sent)
     asks = says_goodbye or (kind is garbage.bad_messages and garbage.asks(pieces))
-    answer = _send(target, pieces, says_goodbye=says_goodbye, patience=_PATIENCE if asks else _GLANCE)
+    answer = _send(target, pieces, says_goodbye=says_goodbye, timeout=_CALL_TIMEOUT if asks else _GLANCE)
     loot.answers[f"socket: {kind.__name__}: {_summary(answer)}"] += 1
     for code, message in answer.statuses:
         if code in _WRONG_NUMBERS and not message.startswith(_BY_GRPC):
             loot.problems.append(f"a socket was answered with status {code} ({message}) to {sent[:_SHOWN]}")
     if asks and not answer.is_clear:
-        loot.problems.append(f"a socket was not answered within {_PATIENCE:g} s, to {sent[:_SHOWN]}")
+        loot.problems.append(f"a socket was not answered within {_CALL_TIMEOUT:g} s, to {sent[:_SHOWN]}")
 
 
-def _send(target: str, pieces: list[bytes], *, says_goodbye: bool, patience: float) -> Answer:
-    """What came back, until it is clear or there is no more patience."""
+def _send(target: str, pieces: list[bytes], *, says_goodbye: bool, timeout: float) -> Answer:
+    """What came back, until it is clear or there is no more timeout."""
     reader = Reader()
-    ends = time.monotonic() + patience
+    ends = time.monotonic() + timeout
     with _connected(target) as connection:
         try:
             for piece in pieces:
@@ -136,11 +136,11 @@ def _summary(answer: Answer) -> str:
 def _connected(target: str) -> Iterator[socket.socket]:
     if target.startswith("unix:"):
         connection, address = socket.socket(socket.AF_UNIX), target.removeprefix("unix:")
-        connection.settimeout(_PATIENCE)
+        connection.settimeout(_CALL_TIMEOUT)
         connection.connect(address)
     else:
         host, _, port = target.rpartition(":")
-        connection = socket.create_connection((host, int(port)), _PATIENCE)
+        connection = socket.create_connection((host, int(port)), _CALL_TIMEOUT)
     with connection:
         yield connection
 
@@ -183,7 +183,7 @@ def by_unary_calls(chance: random.Random, target: str, loot: Loot) -> None:
                 request.wait_ms = min(request.wait_ms, 50)
             loot.tell(_told(method, request))
             try:
-                response = getattr(stub(channel), method)(request, timeout=_PATIENCE)
+                response = getattr(stub(channel), method)(request, timeout=_CALL_TIMEOUT)
             except grpc.RpcError as error:
                 _judge(loot, method, request, error)
             else:
@@ -198,7 +198,7 @@ def by_streams(chance: random.Random, target: str, loot: Loot) -> None:
         stub, method, request_class = chance.choice(_STREAMS)
         request = fill(chance, request_class, loot.hints())
         loot.tell(_told(method, request))
-        call = getattr(stub(channel), method)(request, timeout=_PATIENCE)
+        call = getattr(stub(channel), method)(request, timeout=_CALL_TIMEOUT)
         try:
             for response in call:
                 loot.answers[f"{method}: OK"] += 1
@@ -222,7 +222,7 @@ def on_the_consume_stream(chance: random.Random, target: str, loot: Loot) -> Non
         requests.insert(0, consumer_pb2.ConsumeRequest(hello=consumer_pb2.Hello(subscription=TARGET, credit=credit)))
     loot.tell(_told("Consume", *requests))
     with _channel(target) as channel:
-        call = consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(_unhurried(requests), timeout=_PATIENCE)
+        call = consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(_unhurried(requests), timeout=_CALL_TIMEOUT)
         try:
             for response in call:
                 loot.answers["Consume: OK"] += 1
@@ -244,15 +244,15 @@ def stock_up(chance: random.Random, target: str, loot: Loot) -> None:
     messages = [publish_pb2.Message(value=b"%d" % chance.randrange(1000)) for _ in range(20)]
     with _channel(target) as channel:
         publish = publish_pb2.PublishRequest(broker="local", topic=TARGET, messages=messages)
-        publish_pb2_grpc.PublishServiceStub(channel).Publish(publish, timeout=_PATIENCE)
+        publish_pb2_grpc.PublishServiceStub(channel).Publish(publish, timeout=_CALL_TIMEOUT)
         resume = admin_pb2.ResumeRequest(subscription=TARGET)
-        admin_pb2_grpc.AdminServiceStub(channel).Resume(resume, timeout=_PATIENCE)
+        admin_pb2_grpc.AdminServiceStub(channel).Resume(resume, timeout=_CALL_TIMEOUT)
         fetch = consumer_pb2.FetchRequest(subscription=TARGET, wait_ms=50)
-        response = consumer_pb2_grpc.ConsumerServiceStub(channel).Fetch(fetch, timeout=_PATIENCE)
+        response = consumer_pb2_grpc.ConsumerServiceStub(channel).Fetch(fetch, timeout=_CALL_TIMEOUT)
         loot.keep(loot.leases, *(batch.lease for batch in response.batches))
         done = [record_pb2.Settlement(lease=b.lease, outcome=record_pb2.OUTCOME_ACK) for b in response.batches[:1]]
         settle = consumer_pb2.SettleRequest(settlements=done)
-        consumer_pb2_grpc.ConsumerServiceStub(channel).Settle(settle, timeout=_PATIENCE)
+        consumer_pb2_grpc.ConsumerServiceStub(channel).Settle(settle, timeout=_CALL_TIMEOUT)
 
 
 RAIDS: tuple[Raid, ...] = (on_a_socket, on_a_socket, by_unary_calls, by_streams, on_the_consume_stream)
@@ -268,7 +268,7 @@ def _judge(loot: Loot, method: str, request: Any, error: grpc.RpcError) -> None:
     code = error.code()
     loot.answers[f"{method}: {code.name}"] += 1
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        loot.problems.append(f"{method} was not answered within {_PATIENCE:g} s: {str(request)[:_SHOWN]}")
+        loot.problems.append(f"{method} was not answered within {_CALL_TIMEOUT:g} s: {str(request)[:_SHOWN]}")
     elif code in _WRONG or (code is grpc.StatusCode.INVALID_ARGUMENT and not error.details()):
         loot.problems.append(f"{method} answered {code.name} ({error.details()}) to {str(request)[:_SHOWN]}")
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 from tests.image.archive import Image
 
 #: seconds that anything may take on a busy machine
-PATIENCE = 60.0
+CONTAINER_TIMEOUT = 60.0
 #: a user as OpenShift gives it: any number, in group 0
 USER, GROUP = 1_000_730_000, 0
 
@@ -56,7 +56,7 @@ class Container:
     ) -> None:
         subprocess.run([*self._runc, "delete", "--force", self._name], capture_output=True, check=False)
         assert self._process is not None
-        self._process.wait(PATIENCE)
+        self._process.wait(CONTAINER_TIMEOUT)
         if error is not None:
             print(f"--- log of the container\n{self.log}---")
 
@@ -69,17 +69,21 @@ class Container:
         return self._process is not None and self._process.poll() is None
 
     def signal(self, name: str) -> None:
-        subprocess.run([*self._runc, "kill", self._name, name], check=True, timeout=PATIENCE)
+        subprocess.run([*self._runc, "kill", self._name, name], check=True, timeout=CONTAINER_TIMEOUT)
 
     def wait(self) -> int:
         """The exit code of its command."""
         assert self._process is not None
-        return self._process.wait(PATIENCE)
+        return self._process.wait(CONTAINER_TIMEOUT)
 
     def run(self, *command: str) -> tuple[int, str]:
         """A further command in the container, as its user: the exit code and what it says."""
         done = subprocess.run(
-            [*self._runc, "exec", self._name, *command], capture_output=True, text=True, timeout=PATIENCE, check=False
+            [*self._runc, "exec", self._name, *command],
+            capture_output=True,
+            text=True,
+            timeout=CONTAINER_TIMEOUT,
+            check=False,
         )
         return done.returncode, done.stdout + done.stderr
 

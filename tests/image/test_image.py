@@ -14,7 +14,7 @@ from tests.clients.php import tools as php
 from tests.e2e.harness import eventually
 from tests.image import archive
 from tests.image.archive import ROOT, Image
-from tests.image.container import PATIENCE, USER, Container
+from tests.image.container import CONTAINER_TIMEOUT, USER, Container
 from tests.servers.tools import Missing, give_up
 
 #: bytes of all files, the base included
@@ -73,7 +73,7 @@ class Pod:
         lines = "".join(f"{value}\n" for value in values).encode()
         command = [sys.executable, "-m", "sidecar", "publish", "--topic", "orders"]
         done = subprocess.run(
-            command, input=lines, env=self.environ, timeout=PATIENCE, check=False, capture_output=True
+            command, input=lines, env=self.environ, timeout=CONTAINER_TIMEOUT, check=False, capture_output=True
         )
         assert done.returncode == 0, done.stderr.decode()
 
@@ -82,9 +82,9 @@ class Pod:
         with output.open("wb") as file:
             worker = subprocess.Popen(command, env=self.environ, stdout=file, stdin=subprocess.DEVNULL)
         try:
-            eventually(lambda: _numbers(output) >= set(wanted), "the worker has them all", PATIENCE)
+            eventually(lambda: _numbers(output) >= set(wanted), "the worker has them all", CONTAINER_TIMEOUT)
             worker.terminate()
-            assert worker.wait(PATIENCE) == 0
+            assert worker.wait(CONTAINER_TIMEOUT) == 0
         finally:
             worker.kill()
             worker.wait()
@@ -99,7 +99,7 @@ def _numbers(output: Path) -> set[int]:
 def pod(image: Image, tmp_path: Path) -> Iterator[Pod]:
     pod = Pod(image, tmp_path)
     with pod.sidecar:
-        eventually(lambda: pod.socket.is_socket() or not pod.sidecar.runs, "the socket is there", PATIENCE)
+        eventually(lambda: pod.socket.is_socket() or not pod.sidecar.runs, "the socket is there", CONTAINER_TIMEOUT)
         assert pod.sidecar.runs, pod.sidecar.log
         yield pod
 

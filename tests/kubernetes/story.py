@@ -12,16 +12,16 @@ from tests.kubernetes.stage import Stage, inner_process
 T = TypeVar("T")
 
 #: seconds that anything may take on a busy machine
-PATIENCE = 180.0
+WAIT_TIMEOUT = 180.0
 #: the same for what happens at once. Far more than it takes, and far less than a lease lasts: if the end of a session
 #: were not seen, its batch would be back in minutes
 _AT_ONCE = 10.0
 
 
 def eventually(look: Callable[[], T], what: str) -> T:
-    ends = time.monotonic() + PATIENCE
+    ends = time.monotonic() + WAIT_TIMEOUT
     while not (seen := look()):
-        assert time.monotonic() < ends, f"did not happen within {PATIENCE:g} s: {what}; last seen: {seen!r}"
+        assert time.monotonic() < ends, f"did not happen within {WAIT_TIMEOUT:g} s: {what}; last seen: {seen!r}"
         time.sleep(0.02)
     return seen
 

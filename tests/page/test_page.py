@@ -8,7 +8,7 @@ import pytest
 
 import offramp
 from offramp.v1 import admin_pb2, admin_pb2_grpc
-from tests.e2e.harness import PATIENCE, Sidecar
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar
 from tests.page.browser import Browser
 from tests.servers.process import free_ports
 from tests.unit.server.status_page.test_document import HOSTILE
@@ -66,7 +66,7 @@ def busy(sidecar: Sidecar) -> Iterator[offramp.Batch]:
     """A worker that holds a batch."""
     sidecar.publish("orders", [b"%d" % n for n in range(30)], lane=0)
     with offramp.connect("orders", address=sidecar.target, name="tortoise") as consumer:
-        batch = consumer.take(timeout=PATIENCE)
+        batch = consumer.take(timeout=WAIT_TIMEOUT)
         assert batch is not None
         yield batch
 
@@ -128,9 +128,9 @@ def test_it_stays_up_to_date_by_itself(browser: Browser, sidecar: Sidecar) -> No
 def test_what_is_unfolded_and_selected_stays_so_while_news_arrive(browser: Browser, sidecar: Sidecar) -> None:
     with sidecar.channel() as channel, offramp.connect("orders", address=sidecar.target) as consumer:
         sidecar.publish("orders", [b"1"])
-        batch = consumer.take(timeout=PATIENCE)
+        batch = consumer.take(timeout=WAIT_TIMEOUT)
         assert batch is not None
-        assert batch.reject("no such account").result(PATIENCE)
+        assert batch.reject("no such account").result(WAIT_TIMEOUT)
         open_page(browser, sidecar)
         browser.wait_for(
             lambda: browser.run("return document.querySelector('details') !== null"), "dead letters are shown"
@@ -138,7 +138,7 @@ def test_what_is_unfolded_and_selected_stays_so_while_news_arrive(browser: Brows
         browser.run("document.querySelector('details').open = true")
         browser.run("getSelection().selectAllChildren(document.querySelector('h1'))")
         admin_pb2_grpc.AdminServiceStub(channel).Pause(
-            admin_pb2.PauseRequest(subscription="orders", reason="lunch"), timeout=PATIENCE
+            admin_pb2.PauseRequest(subscription="orders", reason="lunch"), timeout=WAIT_TIMEOUT
         )
         browser.wait_for(lambda: "1 thing needs you" in browser.text(".alarm h2"), "the trouble is shown")
         assert "offramp resume orders" in browser.text(".alarm")
@@ -185,7 +185,7 @@ def test_hostile_names_and_reasons_are_shown_as_they_are(browser: Browser, tmp_p
         shown = [text for text in HOSTILE if text.isprintable() and len(text) < 100]
         for text in HOSTILE:
             with offramp.connect("orders", address=sidecar.target, name=text[:100]) as consumer:
-                batch = consumer.take(timeout=PATIENCE)
+                batch = consumer.take(timeout=WAIT_TIMEOUT)
                 assert batch is not None
                 batch[0].reject(text)
                 batch.release()

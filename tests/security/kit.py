@@ -11,7 +11,7 @@ import grpc
 
 import offramp
 from offramp.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc
-from tests.e2e.harness import PATIENCE, Sidecar
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar
 from tests.security.authority import Authority, Pair
 
 #: a fresh one each time would do as well; these can be searched for
@@ -95,13 +95,13 @@ def tcp_address(sidecar: Sidecar) -> str:
 def fetch(channel: grpc.Channel, subscription: str = "orders", wait_ms: int = 0) -> consumer_pb2.FetchResponse:
     request = consumer_pb2.FetchRequest(subscription=subscription, wait_ms=wait_ms)
     response: consumer_pb2.FetchResponse = consumer_pb2_grpc.ConsumerServiceStub(channel).Fetch(
-        request, timeout=PATIENCE
+        request, timeout=WAIT_TIMEOUT
     )
     return response
 
 
 def status(channel: grpc.Channel, subscription: str = "") -> admin_pb2.Status:
     request = admin_pb2.GetStatusRequest(subscription=subscription)
-    response = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(request, timeout=PATIENCE)
+    response = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(request, timeout=WAIT_TIMEOUT)
     found: admin_pb2.Status = response.status
     return found

@@ -12,7 +12,7 @@ from sidecar.server.auth import certificates, credential_store, tokens
 from sidecar.server.auth.credential_store import CredentialStore
 from sidecar.server.auth.tokens import Tokens
 from sidecar.settings import ClientSettings, ListenSettings
-from tests.e2e.harness import PATIENCE
+from tests.e2e.harness import WAIT_TIMEOUT
 from tests.security.authority import Authority, Pair
 from tests.security.kit import TOKENS, Secured, secret_file
 
@@ -133,7 +133,7 @@ def test_an_unforeseen_failure_of_a_check_is_logged_once_and_the_checks_go_on(
 
     async def body() -> None:
         running = asyncio.create_task(keys.run())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await enough.wait()
         assert not running.done()
         running.cancel()

@@ -16,7 +16,7 @@ import pytest
 
 import offramp
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, publish_pb2, publish_pb2_grpc, record_pb2
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.security.bare import BareClient
 from tests.security.kit import Secured, fetch, tcp_address
 
@@ -35,7 +35,7 @@ def test_connections_beyond_the_limit_are_closed_and_others_do_not_notice(tmp_pa
     with Sidecar(tmp_path, listen={"max_connections": 3}) as sidecar:
         channels = [offramp.open_channel(sidecar.target) for _ in range(4)]
         try:
-            assert all(connected(channel, PATIENCE) for channel in channels[:3])
+            assert all(connected(channel, WAIT_TIMEOUT) for channel in channels[:3])
             assert not connected(channels[3])
             assert not fetch(channels[0]).batches
             channels[1].close()
@@ -67,7 +67,7 @@ def test_a_request_beyond_the_limit_is_refused_and_the_next_one_is_not(tmp_path:
         def publish(size: int) -> publish_pb2.PublishResponse:
             messages = [publish_pb2.Message(value=bytes(size))]
             response: publish_pb2.PublishResponse = stub.Publish(
-                publish_pb2.PublishRequest(broker="local", topic="orders", messages=messages), timeout=PATIENCE
+                publish_pb2.PublishRequest(broker="local", topic="orders", messages=messages), timeout=WAIT_TIMEOUT
             )
             return response
 
@@ -85,7 +85,7 @@ def shaken_hands(secured: Secured, sidecar: Sidecar) -> socket.socket:
     context = ssl.create_default_context(cafile=str(secured.authority.certificate))
     context.set_alpn_protocols(["h2"])
     host, _, port = tcp_address(sidecar).rpartition(":")
-    return context.wrap_socket(socket.create_connection((host, int(port)), PATIENCE), server_hostname="localhost")
+    return context.wrap_socket(socket.create_connection((host, int(port)), WAIT_TIMEOUT), server_hostname="localhost")
 
 
 def test_unfinished_requests_of_strangers_do_not_make_the_sidecar_fat(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_sessions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
         stream = stub.Open(consumer_pb2.OpenRequest(subscription="orders"))
         next(stream)
         with pytest.raises(grpc.RpcError) as raised:
-            next(stub.Open(consumer_pb2.OpenRequest(subscription="orders"), timeout=PATIENCE))
+            next(stub.Open(consumer_pb2.OpenRequest(subscription="orders"), timeout=WAIT_TIMEOUT))
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "listen.max_sessions" in raised.value.details()
         stream.cancel()
@@ -116,7 +116,7 @@ def test_idle_connections_to_the_http_port_keep_no_probe_out(tmp_path: Path) -> 
     with Sidecar(tmp_path) as sidecar, contextlib.ExitStack() as idle:
         host, _, port = sidecar.http.rpartition(":")
         for _ in range(200):
-            idle.enter_context(socket.create_connection((host, int(port)), PATIENCE))
+            idle.enter_context(socket.create_connection((host, int(port)), WAIT_TIMEOUT))
         assert sidecar.get("/healthz") == (200, "ok\n")
 
 
@@ -165,7 +165,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_its_batches_go_to_others(tmp
         got = set()
         with offramp.connect("orders", address=sidecar.target, max_message_bytes=1 << 26) as consumer:
             while len(got) < 120:
-                batch = consumer.take(PATIENCE)
+                batch = consumer.take(WAIT_TIMEOUT)
                 assert batch is not None
                 got |= {(record.lane, record.position) for record in batch}
                 batch.ack()
@@ -226,7 +226,7 @@ def test_answers_to_fetch_that_are_not_read_do_not_make_the_sidecar_fat(tmp_path
             settlements = [record_pb2.Settlement(lease=lease, outcome=record_pb2.OUTCOME_ACK) for lease in leases]
 
             def calls_left() -> bool:
-                stub.Settle(consumer_pb2.SettleRequest(settlements=settlements), timeout=PATIENCE)
+                stub.Settle(consumer_pb2.SettleRequest(settlements=settlements), timeout=WAIT_TIMEOUT)
                 return len(deaf.listen()) < 200 - sidecar.status().counters.acked
 
             eventually(lambda: not calls_left(), "all calls have been answered, or refused")
@@ -250,13 +250,13 @@ def test_a_client_on_another_machine_that_gives_no_sign_of_life_is_given_up(tmp_
             eventually(lambda: sidecar.status().counters.abandoned, "its batch was taken back")
         finally:
             worker.kill()
-            worker.wait(PATIENCE)
+            worker.wait(WAIT_TIMEOUT)
 
 
 def test_whoever_does_not_shake_hands_is_sent_away(tmp_path: Path) -> None:
     secured = Secured(tmp_path)
     with secured.sidecar() as sidecar:
         host, _, port = tcp_address(sidecar).rpartition(":")
-        with socket.create_connection((host, int(port)), PATIENCE) as silent:
+        with socket.create_connection((host, int(port)), WAIT_TIMEOUT) as silent:
             # The timeout of this socket is twice as long as a handshake may take.
             assert silent.recv(1) == b""

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 import offramp
 from offramp import errors
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.security.authority import Authority
 from tests.security.kit import TOKENS, Secured, fetch, machine, secret_file, status, tcp_address
 
@@ -51,7 +51,7 @@ def test_a_client_with_a_token_consumes_and_publishes_over_tls(tmp_path: Path) -
         with offramp.Publisher(subscription="orders", **access) as publisher:
             publisher.publish("orders", b"1")
         with offramp.connect("orders", **access) as consumer:
-            batch = consumer.take(PATIENCE)
+            batch = consumer.take(WAIT_TIMEOUT)
             assert batch is not None
             assert [record.value for record in batch] == [b"1"]
             batch.ack()
@@ -67,7 +67,11 @@ def test_a_caller_without_a_token_is_unauthenticated(tmp_path: Path) -> None:
         # Nor is anything waited for: this call never sends its request.
         silent: SimpleQueue[bytes] = SimpleQueue()
         with pytest.raises(grpc.RpcError) as raised:
-            next(channel.stream_stream("/offramp.v1.ConsumerService/Consume")(iter(silent.get, b""), timeout=PATIENCE))
+            next(
+                channel.stream_stream("/offramp.v1.ConsumerService/Consume")(
+                    iter(silent.get, b""), timeout=WAIT_TIMEOUT
+                )
+            )
         silent.put(b"")
         assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
         with secured.channel(sidecar, "app") as mine:
@@ -82,7 +86,7 @@ def test_a_caller_with_a_wrong_token_is_unauthenticated(tmp_path: Path, token: s
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
         assert error.details() == "no client has this token"
         with pytest.raises(errors.Forbidden), offramp.connect("orders", **secured.access(sidecar, token=token)) as it:
-            it.take(PATIENCE)
+            it.take(WAIT_TIMEOUT)
 
 
 def test_a_token_must_come_as_a_bearer(tmp_path: Path) -> None:
@@ -96,7 +100,7 @@ def test_a_token_must_come_as_a_bearer(tmp_path: Path) -> None:
             (f"bearer {TOKENS['app']}", grpc.StatusCode.INVALID_ARGUMENT),
         ):
             with pytest.raises(grpc.RpcError) as raised:
-                call(b"", metadata=[("authorization", value)], timeout=PATIENCE)
+                call(b"", metadata=[("authorization", value)], timeout=WAIT_TIMEOUT)
             assert raised.value.code() is code
 
 
@@ -175,10 +179,10 @@ def test_health_is_for_everybody_and_says_nothing_else(tmp_path: Path) -> None:
     secured = Secured(tmp_path)
     with secured.sidecar() as sidecar, secured.channel(sidecar) as channel:
         health = health_pb2_grpc.HealthStub(channel)
-        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=WAIT_TIMEOUT)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
         for more in (
-            lambda: next(health.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE)),
+            lambda: next(health.Watch(health_pb2.HealthCheckRequest(), timeout=WAIT_TIMEOUT)),
             lambda: status(channel),
         ):
             with pytest.raises(grpc.RpcError) as raised:
@@ -191,11 +195,13 @@ def test_reflection_is_only_for_those_with_a_token(tmp_path: Path) -> None:
     ask = [reflection_pb2.ServerReflectionRequest(list_services="")]
     with secured.sidecar() as sidecar:
         with secured.channel(sidecar) as channel, pytest.raises(grpc.RpcError) as raised:
-            list(reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(ask), timeout=PATIENCE))
+            list(
+                reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(ask), timeout=WAIT_TIMEOUT)
+            )
         assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
         with secured.channel(sidecar, "app") as channel:
             stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-            (answer,) = stub.ServerReflectionInfo(iter(ask), timeout=PATIENCE)
+            (answer,) = stub.ServerReflectionInfo(iter(ask), timeout=WAIT_TIMEOUT)
         assert "offramp.v1.ConsumerService" in [one.name for one in answer.list_services_response.service]
 
 
@@ -241,7 +247,7 @@ def offramp_command(*arguments: str, **environment: str) -> "subprocess.Complete
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **environment},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=WAIT_TIMEOUT,
         check=False,
     )
 
@@ -281,7 +287,7 @@ def test_a_worker_in_processes_shows_its_token_in_each(tmp_path: Path) -> None:
             eventually(lambda: sidecar.status().counters.acked == 3)
         finally:
             worker.terminate()
-            worker.wait(PATIENCE)
+            worker.wait(WAIT_TIMEOUT)
 
 
 def test_where_there_are_no_clients_a_token_is_neither_asked_for_nor_looked_at(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from offramp.v1 import (
     publish_pb2_grpc,
     record_pb2,
 )
-from tests.e2e.harness import PATIENCE, Sidecar
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar
 from tests.security.kit import TOKENS, Secured, fetch, status
 from tests.security.test_network import offramp_command
 
@@ -33,52 +33,52 @@ Call = Callable[[grpc.Channel, str], Any]
 
 def publish(channel: grpc.Channel, subscription: str) -> Any:
     request = publish_pb2.PublishRequest(subscription=subscription, topic="x", messages=[publish_pb2.Message()])
-    return publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=PATIENCE)
+    return publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
 
 
 def publish_to_broker(channel: grpc.Channel, _: str) -> Any:
     request = publish_pb2.PublishRequest(broker="local", topic="x", messages=[publish_pb2.Message()])
-    return publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=PATIENCE)
+    return publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
 
 
 def consume(channel: grpc.Channel, subscription: str) -> Any:
     hello = consumer_pb2.ConsumeRequest(hello=consumer_pb2.Hello(subscription=subscription))
-    return next(consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(iter([hello]), timeout=PATIENCE))
+    return next(consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(iter([hello]), timeout=WAIT_TIMEOUT))
 
 
 def open_session(channel: grpc.Channel, subscription: str) -> Any:
     request = consumer_pb2.OpenRequest(subscription=subscription)
-    return next(consumer_pb2_grpc.ConsumerServiceStub(channel).Open(request, timeout=PATIENCE))
+    return next(consumer_pb2_grpc.ConsumerServiceStub(channel).Open(request, timeout=WAIT_TIMEOUT))
 
 
 def pause(channel: grpc.Channel, subscription: str) -> Any:
     request = admin_pb2.PauseRequest(subscription=subscription)
-    return admin_pb2_grpc.AdminServiceStub(channel).Pause(request, timeout=PATIENCE)
+    return admin_pb2_grpc.AdminServiceStub(channel).Pause(request, timeout=WAIT_TIMEOUT)
 
 
 def resume(channel: grpc.Channel, subscription: str) -> Any:
     request = admin_pb2.ResumeRequest(subscription=subscription)
-    return admin_pb2_grpc.AdminServiceStub(channel).Resume(request, timeout=PATIENCE)
+    return admin_pb2_grpc.AdminServiceStub(channel).Resume(request, timeout=WAIT_TIMEOUT)
 
 
 def seek(channel: grpc.Channel, subscription: str) -> Any:
     request = admin_pb2.SeekRequest(subscription=subscription, start=admin_pb2.SeekStart())
-    return admin_pb2_grpc.AdminServiceStub(channel).Seek(request, timeout=PATIENCE)
+    return admin_pb2_grpc.AdminServiceStub(channel).Seek(request, timeout=WAIT_TIMEOUT)
 
 
 def dead_letters(channel: grpc.Channel, subscription: str) -> Any:
     request = admin_pb2.ListDeadLettersRequest(subscription=subscription)
-    return list(admin_pb2_grpc.AdminServiceStub(channel).ListDeadLetters(request, timeout=PATIENCE))
+    return list(admin_pb2_grpc.AdminServiceStub(channel).ListDeadLetters(request, timeout=WAIT_TIMEOUT))
 
 
 def redrive(channel: grpc.Channel, subscription: str) -> Any:
     request = admin_pb2.RedriveRequest(subscription=subscription, all=True)
-    return admin_pb2_grpc.AdminServiceStub(channel).Redrive(request, timeout=PATIENCE)
+    return admin_pb2_grpc.AdminServiceStub(channel).Redrive(request, timeout=WAIT_TIMEOUT)
 
 
 def watch(channel: grpc.Channel, subscription: str) -> Any:
     request = admin_pb2.WatchStatusRequest(subscription=subscription)
-    return next(admin_pb2_grpc.AdminServiceStub(channel).WatchStatus(request, timeout=PATIENCE))
+    return next(admin_pb2_grpc.AdminServiceStub(channel).WatchStatus(request, timeout=WAIT_TIMEOUT))
 
 
 def status_of_all(channel: grpc.Channel, _: str) -> Any:
@@ -87,13 +87,13 @@ def status_of_all(channel: grpc.Channel, _: str) -> Any:
 
 def delete_group(channel: grpc.Channel, _: str) -> Any:
     request = admin_pb2.DeleteGroupRequest(broker="local", group="orders")
-    return admin_pb2_grpc.AdminServiceStub(channel).DeleteGroup(request, timeout=PATIENCE)
+    return admin_pb2_grpc.AdminServiceStub(channel).DeleteGroup(request, timeout=WAIT_TIMEOUT)
 
 
 def ranges(method: str, request: Any) -> Call:
     def call(channel: grpc.Channel, subscription: str) -> Any:
         answer = getattr(log_pb2_grpc.LogServiceStub(channel), method)(
-            request(subscription=subscription), timeout=PATIENCE
+            request(subscription=subscription), timeout=WAIT_TIMEOUT
         )
         return list(answer) if method == "ReadRange" else answer
 
@@ -193,21 +193,21 @@ def test_a_lease_is_no_proof_of_a_right(stage: tuple[Secured, Sidecar]) -> None:
         extension = record_pb2.Extension(lease=batch.lease, lease_for_ms=1_000)
         hello = consumer_pb2.Hello(subscription="orders")
         for attempt in (
-            lambda: stub.Settle(consumer_pb2.SettleRequest(settlements=[settlement]), timeout=PATIENCE),
-            lambda: stub.ExtendLease(consumer_pb2.ExtendLeaseRequest(extensions=[extension]), timeout=PATIENCE),
+            lambda: stub.Settle(consumer_pb2.SettleRequest(settlements=[settlement]), timeout=WAIT_TIMEOUT),
+            lambda: stub.ExtendLease(consumer_pb2.ExtendLeaseRequest(extensions=[extension]), timeout=WAIT_TIMEOUT),
             lambda: stub.Fetch(
-                consumer_pb2.FetchRequest(subscription="orders", settlements=[settlement]), timeout=PATIENCE
+                consumer_pb2.FetchRequest(subscription="orders", settlements=[settlement]), timeout=WAIT_TIMEOUT
             ),
             lambda: list(
                 stub.Consume(
-                    iter([consumer_pb2.ConsumeRequest(hello=hello, settlements=[settlement])]), timeout=PATIENCE
+                    iter([consumer_pb2.ConsumeRequest(hello=hello, settlements=[settlement])]), timeout=WAIT_TIMEOUT
                 )
             ),
         ):
             assert 'lacks the right consume for subscription "payments"' in denial(attempt)
         assert sidecar.status("payments").counters.acked == 0
         mine = consumer_pb2_grpc.ConsumerServiceStub(theirs)
-        (result,) = mine.Settle(consumer_pb2.SettleRequest(settlements=[settlement]), timeout=PATIENCE).results
+        (result,) = mine.Settle(consumer_pb2.SettleRequest(settlements=[settlement]), timeout=WAIT_TIMEOUT).results
         assert result.status == record_pb2.SETTLE_STATUS_SETTLED
 
 
@@ -219,7 +219,7 @@ def test_a_session_is_no_proof_of_a_right(stage: tuple[Secured, Sidecar]) -> Non
         request = consumer_pb2.FetchRequest(session=session, seq=1)
         stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
         assert 'lacks the right consume for subscription "payments"' in denial(
-            lambda: stub.Fetch(request, timeout=PATIENCE)
+            lambda: stub.Fetch(request, timeout=WAIT_TIMEOUT)
         )
         stream.cancel()
 
@@ -241,13 +241,13 @@ def test_health_does_not_tell_which_subscriptions_there_are(stage: tuple[Secured
     def check(channel: grpc.Channel, subscription: str) -> tuple[Any, str]:
         request = health_pb2.HealthCheckRequest(service=f"subscription/{subscription}")
         try:
-            return health_pb2_grpc.HealthStub(channel).Check(request, timeout=PATIENCE).status, ""
+            return health_pb2_grpc.HealthStub(channel).Check(request, timeout=WAIT_TIMEOUT).status, ""
         except grpc.RpcError as error:
             return error.code(), error.details().replace(subscription, "...")
 
     def watched(channel: grpc.Channel, subscription: str) -> Any:
         request = health_pb2.HealthCheckRequest(service=f"subscription/{subscription}")
-        return next(health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE)).status
+        return next(health_pb2_grpc.HealthStub(channel).Watch(request, timeout=WAIT_TIMEOUT)).status
 
     serving = health_pb2.HealthCheckResponse.SERVING
     with secured.channel(sidecar, "only-publish") as channel:

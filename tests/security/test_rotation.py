@@ -10,7 +10,7 @@ import pytest
 
 import offramp
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.security.authority import Authority, Pair
 from tests.security.kit import TOKENS, Secured, fetch, secret_file, status, tcp_address
 
@@ -47,7 +47,7 @@ class Volume:
 def shown_certificate(sidecar: Sidecar) -> str:
     """The certificate that a new connection gets."""
     host, _, port = tcp_address(sidecar).rpartition(":")
-    return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE)
+    return ssl.get_server_certificate((host, int(port)), timeout=WAIT_TIMEOUT)
 
 
 def wait_for_trouble(sidecar: Sidecar, words: str) -> None:
@@ -82,7 +82,7 @@ def test_a_new_certificate_is_shown_to_new_connections_and_no_old_one_is_dropped
         assert shown_certificate(sidecar).strip() == renewed.certificate.read_text().strip()
         assert sidecar.event("reloaded the certificate")
         # The session, its stream and its connection are those from before.
-        assert not stub.Fetch(consumer_pb2.FetchRequest(session=session, seq=1), timeout=PATIENCE).batches
+        assert not stub.Fetch(consumer_pb2.FetchRequest(session=session, seq=1), timeout=WAIT_TIMEOUT).batches
         stream.cancel()
         with secured.channel(sidecar, "app") as fresh:
             assert not fetch(fresh).batches
@@ -176,7 +176,7 @@ def test_tokens_overlap_while_they_rotate_and_nobody_is_dropped(tmp_path: Path) 
 
             eventually(old_is_gone)
             sidecar.publish("orders", [b"after the rotation"])
-            batch = consumer.take(PATIENCE)
+            batch = consumer.take(WAIT_TIMEOUT)
             assert batch is not None
             assert [record.value for record in batch] == [b"after the rotation"]
             batch.ack()
@@ -194,7 +194,7 @@ def test_a_token_that_is_taken_away_ends_the_streams_that_came_in_with_it(tmp_pa
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
         assert raised.value.details() == 'the token of client "app" is no longer valid'
         with pytest.raises(grpc.RpcError) as again:
-            next(stub.Open(consumer_pb2.OpenRequest(subscription="orders"), timeout=PATIENCE))
+            next(stub.Open(consumer_pb2.OpenRequest(subscription="orders"), timeout=WAIT_TIMEOUT))
         assert again.value.code() is grpc.StatusCode.UNAUTHENTICATED
         # Others do not notice.
         with secured.channel(sidecar, "operator") as others:

@@ -20,7 +20,7 @@ from offramp.v1 import (
     publish_pb2_grpc,
     record_pb2,
 )
-from tests.e2e.harness import PATIENCE, Sidecar, Worker, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
 from tests.security.kit import Secured, secret_file, status, tcp_address
 from tests.security.test_network import offramp_command
 
@@ -57,17 +57,17 @@ def marked_record() -> publish_pb2.Message:
 
 def publish(channel: grpc.Channel, count: int = 1) -> None:
     request = publish_pb2.PublishRequest(broker="local", topic="orders", messages=[marked_record()] * count)
-    publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=PATIENCE)
+    publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
 
 
 def settle(channel: grpc.Channel, outcome: Any, **more: Any) -> None:
     """Take a batch of one record and settle it."""
     stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
     request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
-    (batch,) = stub.Fetch(request, timeout=PATIENCE).batches
+    (batch,) = stub.Fetch(request, timeout=WAIT_TIMEOUT).batches
     assert batch.records[0].value == VALUE.encode(), "the secret does go through here"
     settlement = record_pb2.Settlement(lease=batch.lease, outcome=outcome, **more)
-    stub.Settle(consumer_pb2.SettleRequest(settlements=[settlement]), timeout=PATIENCE)
+    stub.Settle(consumer_pb2.SettleRequest(settlements=[settlement]), timeout=WAIT_TIMEOUT)
 
 
 def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel) -> None:
@@ -79,7 +79,7 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
     settle(channel, record_pb2.OUTCOME_OVERLOADED)
     settle(channel, record_pb2.OUTCOME_REJECT, reason="never")
     # A lease that expires, a worker that is killed, and one that vanishes in the middle of a stream.
-    stub.Fetch(consumer_pb2.FetchRequest(subscription="orders", lease_ms=100), timeout=PATIENCE)
+    stub.Fetch(consumer_pb2.FetchRequest(subscription="orders", lease_ms=100), timeout=WAIT_TIMEOUT)
     with Worker(sidecar, "consume") as worker:
         worker.event("welcome")
         worker.event("batch")
@@ -87,10 +87,10 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
     for method in ("Fetch", "Settle", "ExtendLease"):
         call = channel.unary_unary(f"/offramp.v1.ConsumerService/{method}")
         with pytest.raises(grpc.RpcError):
-            call(b"\xff" + BODY.encode(), timeout=PATIENCE)
+            call(b"\xff" + BODY.encode(), timeout=WAIT_TIMEOUT)
     with pytest.raises(grpc.RpcError):
         stub.Settle(
-            consumer_pb2.SettleRequest(settlements=[record_pb2.Settlement(lease=BODY.encode())]), timeout=PATIENCE
+            consumer_pb2.SettleRequest(settlements=[record_pb2.Settlement(lease=BODY.encode())]), timeout=WAIT_TIMEOUT
         )
     for bad in (
         publish_pb2.PublishRequest(broker="nowhere", topic="orders", messages=[marked_record()]),
@@ -102,7 +102,7 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
         ),
     ):
         with pytest.raises(grpc.RpcError):
-            publish_pb2_grpc.PublishServiceStub(channel).Publish(bad, timeout=PATIENCE)
+            publish_pb2_grpc.PublishServiceStub(channel).Publish(bad, timeout=WAIT_TIMEOUT)
     # Tokens: none, a wrong one, one that is rotated away, and files that are not good.
     for token in (None, WRONG_TOKEN):
         with secured.channel(sidecar, token=token) as stranger, pytest.raises(grpc.RpcError):
@@ -116,9 +116,9 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
     # Operators.
     admin = admin_pb2_grpc.AdminServiceStub(channel)
     eventually(lambda: sidecar.status().counters.dead_lettered)
-    admin.Pause(admin_pb2.PauseRequest(subscription="orders"), timeout=PATIENCE)
-    admin.Resume(admin_pb2.ResumeRequest(subscription="orders"), timeout=PATIENCE)
-    admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True), timeout=PATIENCE)
+    admin.Pause(admin_pb2.PauseRequest(subscription="orders"), timeout=WAIT_TIMEOUT)
+    admin.Resume(admin_pb2.ResumeRequest(subscription="orders"), timeout=WAIT_TIMEOUT)
+    admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True), timeout=WAIT_TIMEOUT)
 
 
 def everything_said(sidecar: Sidecar, channel: grpc.Channel, config: Path) -> Iterator[tuple[str, str]]:

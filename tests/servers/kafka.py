@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.servers import certificates
 from tests.servers.maven import Jars
-from tests.servers.process import PATIENCE, ServerProcess, free_ports
+from tests.servers.process import SERVER_TIMEOUT, ServerProcess, free_ports
 from tests.servers.server import Server
 from tests.servers.tools import tool
 
@@ -195,7 +195,7 @@ class KafkaServer(Server):
     def make_topic(self, topic: str, lanes: int = 1, **config: str) -> None:
         """A new one, known to the broker when this returns. Dots of the names of `config` are written as `_`."""
         named = {key.replace("_", "."): value for key, value in config.items()}
-        self.admin.create_topics([NewTopic(topic, lanes, config=named)])[topic].result(PATIENCE)
+        self.admin.create_topics([NewTopic(topic, lanes, config=named)])[topic].result(SERVER_TIMEOUT)
 
     def publish(
         self, topic: str, *values: bytes | None, lane: int = 0, keys: Sequence[bytes | None] | None = None
@@ -205,7 +205,7 @@ class KafkaServer(Server):
         failed: list[KafkaError] = []
         for value, key in zip(values, keys or [None] * len(values), strict=True):
             producer.produce(topic, value, key, lane, lambda error, _: failed.append(error) if error else None)
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(SERVER_TIMEOUT) == 0
         assert not failed, failed
 
     def committed(self, group: str, topic: str, lanes: Sequence[int]) -> dict[int, tuple[int, str | None]]:
@@ -293,7 +293,7 @@ class KafkaServer(Server):
             *("-t", _uuid(), "-c", str(self.folder / "server.properties")),
             *(word for one in scram for word in ("--add-scram", one)),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SERVER_TIMEOUT, check=False)
         assert done.returncode == 0, f"Kafka's storage could not be made: {done.stdout}{done.stderr}"
 
 
@@ -310,7 +310,7 @@ def _uuid() -> str:
 
 def _patiently(ask: Callable[[], T]) -> T:
     """A group's coordinator may be moving. A broker that has just started, or was frozen, says so, and knows soon."""
-    ends = time.monotonic() + PATIENCE
+    ends = time.monotonic() + SERVER_TIMEOUT
     while True:
         try:
             return ask()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from confluent_kafka import ConsumerGroupType
 
 from tests.servers.kafka import KafkaServer
-from tests.servers.process import PATIENCE, await_
+from tests.servers.process import SERVER_TIMEOUT, await_
 
 _LEAVE_GROUP, _HEARTBEAT = 13, 68
 #: the epoch of a member that leaves
@@ -22,7 +22,7 @@ _UNKNOWN_MEMBER = 25
 
 def assignments(kafka: KafkaServer, group: str) -> dict[str, set[tuple[str, int]]]:
     """Topic and partition of what each member has, by its `client.id`."""
-    found = kafka.admin.describe_consumer_groups([group])[group].result(PATIENCE)
+    found = kafka.admin.describe_consumer_groups([group])[group].result(SERVER_TIMEOUT)
     return {
         member.client_id: {(one.topic, one.partition) for one in member.assignment.topic_partitions}
         for member in found.members
@@ -31,7 +31,7 @@ def assignments(kafka: KafkaServer, group: str) -> dict[str, set[tuple[str, int]
 
 def throw_out(kafka: KafkaServer, group: str, client_id: str) -> None:
     """The broker takes the member for gone, which it hears of by its next heartbeat. Its lanes go to the others."""
-    described = kafka.admin.describe_consumer_groups([group])[group].result(PATIENCE)
+    described = kafka.admin.describe_consumer_groups([group])[group].result(SERVER_TIMEOUT)
     member = next((one.member_id for one in described.members if one.client_id == client_id), None)
     if member is None:
         return
@@ -97,7 +97,7 @@ def _ask(kafka: KafkaServer, api: int, version: int, body: bytes, *, flexible: b
 @contextmanager
 def _connected(kafka: KafkaServer) -> Iterator[socket.socket]:
     host, _, port = kafka.bootstrap.partition(":")
-    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+    with socket.create_connection((host, int(port)), SERVER_TIMEOUT) as connection:
         yield connection
 
 

@@ -24,7 +24,7 @@ from tests.servers.tools import Missing, tool
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _MANIFEST = "manifest.json"
 #: seconds; the largest set is 250 MB
-_PATIENCE = 1200.0
+_DOWNLOAD_TIMEOUT = 1200.0
 
 #: folders that this process has checked already
 _checked: set[Path] = set()
@@ -90,7 +90,7 @@ class Jars:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=_PATIENCE,
+                timeout=_DOWNLOAD_TIMEOUT,
                 check=False,
             )
             if done.returncode or not jars.is_dir():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 #: seconds that a server may take to start or to end on a busy machine
-PATIENCE = 240.0
+SERVER_TIMEOUT = 240.0
 
 # Ends the server when the tests that own it are gone, however they ended.
 _WATCH = 'while kill -0 "$1"; do kill -0 "$2" || exec kill -9 "$1"; sleep 1; done'
@@ -63,7 +63,7 @@ class ServerProcess:
         """kill -9. Waits for the end if it is a child of this process."""
         self.signal(signal.SIGKILL)
         if self._child is not None:
-            self._child.wait(PATIENCE)
+            self._child.wait(SERVER_TIMEOUT)
 
     def stop(self) -> None:
         """SIGTERM, and wait for the end."""
@@ -71,11 +71,11 @@ class ServerProcess:
         await_(lambda: not self.is_running, f"process {self.pid} ends")
 
 
-def await_(seen: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    ends = time.monotonic() + patience
+def await_(seen: Callable[[], object], what: str, timeout: float = SERVER_TIMEOUT) -> None:
+    ends = time.monotonic() + timeout
     while not seen():
         if time.monotonic() > ends:
-            raise TimeoutError(f"did not happen within {patience:g} s: {what}")
+            raise TimeoutError(f"did not happen within {timeout:g} s: {what}")
         time.sleep(0.02)
 
 

@@ -12,7 +12,7 @@ from tests.e2e.harness import eventually
 from tests.servers.process import free_ports
 from tests.servers.tools import tool
 
-_PATIENCE = 120.0
+_START_TIMEOUT = 120.0
 
 
 class Cluster:
@@ -40,7 +40,7 @@ class Cluster:
             for number, page in enumerate(self._pages):
                 work = ("--work-dir", str(self._folder / f"work-{number}"), "--webui-port", str(page))
                 self._start(log, "worker.Worker", "--cores", "1", "--memory", "1g", *work, self.master)
-        eventually(self._is_up, "both workers are registered", _PATIENCE)
+        eventually(self._is_up, "both workers are registered", _START_TIMEOUT)
         return self
 
     def __exit__(self, *_: object) -> None:

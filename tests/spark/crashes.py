@@ -17,7 +17,7 @@ from tests.e2e.harness import Sidecar, eventually
 from tests.spark.stage import CLICKS
 
 #: seconds that a driver may take to do something on a busy machine
-PATIENCE = 480.0
+DRIVER_TIMEOUT = 480.0
 
 
 class Driver:
@@ -52,7 +52,7 @@ class Driver:
             children = descendants(self._process.pid)
             for pid in [self._process.pid, *children]:
                 kill(pid)
-            self._process.wait(PATIENCE)
+            self._process.wait(DRIVER_TIMEOUT)
 
     def keep_running(self) -> None:
         """Start it again if a crash elsewhere has ended its query."""
@@ -63,14 +63,14 @@ class Driver:
         """Let it die between its first batch and Spark's note that the batch is done."""
         self.start("--dies")
         assert self._process is not None
-        assert self._process.wait(PATIENCE) == -signal.SIGKILL, self.log
+        assert self._process.wait(DRIVER_TIMEOUT) == -signal.SIGKILL, self.log
         assert self.journal(), "it died before its first batch"
 
     def finish(self) -> None:
         """Do what is left, and end in order."""
         self.start("--until-done")
         assert self._process is not None
-        assert self._process.wait(PATIENCE) == 0, self.log
+        assert self._process.wait(DRIVER_TIMEOUT) == 0, self.log
 
     def executors(self) -> list[int]:
         """JVMs that run tasks for the driver; Python workers where it runs them itself."""
@@ -181,7 +181,7 @@ class Rounds:
             return len(self._driver.journal()) >= before + 2
 
         try:
-            eventually(moved, "the query goes on", PATIENCE)
+            eventually(moved, "the query goes on", DRIVER_TIMEOUT)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self._driver.log}") from error
 
@@ -194,7 +194,7 @@ class Rounds:
             self._driver.keep_running()
             return self._driver.executors()
 
-        kill(eventually(found, "there is an executor to kill", PATIENCE)[0])
+        kill(eventually(found, "there is an executor to kill", DRIVER_TIMEOUT)[0])
 
     def _kill_sidecar(self) -> None:
         self._sidecar.restart()

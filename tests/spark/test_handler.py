@@ -21,7 +21,7 @@ from tests.spark.stage import ORDERS, Stage
 
 ROOT = Path(__file__).parents[2]
 #: seconds for a Spark of its own
-PATIENCE = 240.0
+SPARK_TIMEOUT = 240.0
 
 
 def dead(stage: Stage) -> dict[str, str]:
@@ -189,7 +189,7 @@ except spark_bridge.SparkGone as error:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=SPARK_TIMEOUT,
         check=False,
     )
     assert "said: the Spark session has ended" in done.stdout, done.stdout + done.stderr

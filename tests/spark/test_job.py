@@ -27,7 +27,7 @@ from tests.spark.crashes import log_of
 from tests.spark.stage import Stage
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 240.0
+JOB_TIMEOUT = 240.0
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 
 
@@ -43,7 +43,7 @@ def job(stage: Stage, folder: Path, *more: str, start: Sequence[str] = ()) -> li
 def run(command: list[str], folder: Path) -> str:
     """What a job says that does what is there and ends."""
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False, env={**os.environ}
+        command, cwd=folder, capture_output=True, text=True, timeout=JOB_TIMEOUT, check=False, env={**os.environ}
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -93,7 +93,7 @@ def test_the_job_writes_a_subscription_into_a_table(
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.timeout(PATIENCE * 2)
+@pytest.mark.timeout(JOB_TIMEOUT * 2)
 def test_the_job_runs_by_spark_submit_and_shows_a_subscription_in_the_terminal(stage: Stage, tmp_path: Path) -> None:
     stage.numbers(0, 5)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -104,7 +104,7 @@ def test_the_job_runs_by_spark_submit_and_shows_a_subscription_in_the_terminal(s
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.timeout(PATIENCE * 2)
+@pytest.mark.timeout(JOB_TIMEOUT * 2)
 def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "twice.py").write_text(
         "def twice(df):\n    return df.selectExpr('CAST(CAST(value AS string) AS int) * 2 AS doubled')\n"
@@ -119,9 +119,9 @@ def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: 
             return sum(stage.committed().values()) == 100
 
         try:
-            eventually(has_done_all, "the job has done and committed all", PATIENCE)
+            eventually(has_done_all, "the job has done and committed all", JOB_TIMEOUT)
             running.send_signal(signal.SIGTERM)
-            said, _ = running.communicate(timeout=PATIENCE)
+            said, _ = running.communicate(timeout=JOB_TIMEOUT)
         finally:
             running.kill()
     assert running.returncode == 0, said
@@ -132,7 +132,7 @@ def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: 
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.timeout(PATIENCE * 2)
+@pytest.mark.timeout(JOB_TIMEOUT * 2)
 @pytest.mark.parametrize("number", [signal.SIGINT, *([signal.SIGTERM] if LONG else [])])
 def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path: Path, number: signal.Signals) -> None:
     # Each task says that it began, and then waits for the test.
@@ -155,12 +155,12 @@ def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=env) as running:
         try:
-            eventually((tmp_path / "began").exists, "the batch is at work", PATIENCE)
+            eventually((tmp_path / "began").exists, "the batch is at work", JOB_TIMEOUT)
             running.send_signal(number)
             with pytest.raises(subprocess.TimeoutExpired):
                 running.wait(3)
             (tmp_path / "go").touch()
-            said, _ = running.communicate(timeout=PATIENCE)
+            said, _ = running.communicate(timeout=JOB_TIMEOUT)
         finally:
             running.kill()
     assert running.returncode == 0, said
@@ -195,7 +195,7 @@ def test_credentials_apply_to_source_listener_and_sink() -> None:
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.timeout(PATIENCE * 2)
+@pytest.mark.timeout(JOB_TIMEOUT * 2)
 def test_the_job_proves_who_it_is_wherever_it_calls(tmp_path: Path) -> None:
     rights = {"spark": {"ranges": ["orders"], "publish": ["orders"]}}
     secured = Secured(tmp_path, **rights)
@@ -213,14 +213,14 @@ def test_the_job_proves_who_it_is_wherever_it_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.timeout(PATIENCE * 2)
+@pytest.mark.timeout(JOB_TIMEOUT * 2)
 def test_the_example_pipeline_agrees_with_a_count_in_plain_python() -> None:
     done = subprocess.run(
         [sys.executable, "examples/spark/demo.py"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=JOB_TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

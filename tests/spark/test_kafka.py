@@ -20,7 +20,7 @@ from tests.spark.stage import CLICKS, Stage, fresh_topic, on_kafka
 from tests.spark.test_source import Batches
 
 #: seconds; the first batch of a session takes long on a busy machine
-PATIENCE = 120.0
+BATCH_TIMEOUT = 120.0
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -51,7 +51,7 @@ def run(spark: SparkSession, options: dict[str, str], folder: Path, sink: Batche
     source = spark.readStream.format("offramp").options(**options).load()
     writer = source.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(int(PATIENCE))
+    assert query.awaitTermination(int(BATCH_TIMEOUT))
     spark_bridge.flush(query)
 
 
@@ -62,11 +62,11 @@ def test_a_lane_that_is_added_under_a_running_query_is_read_from_its_first_recor
     sink = Batches()
     query = start(spark, stage.options(), tmp_path, sink)
     try:
-        eventually(lambda: len(sink.values) == 5, "the first lane is read", PATIENCE)
+        eventually(lambda: len(sink.values) == 5, "the first lane is read", BATCH_TIMEOUT)
         kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-        eventually(lambda: len(stage.sidecar.status(CLICKS).lanes) == 2, "the sidecar sees the new lane", PATIENCE)
+        eventually(lambda: len(stage.sidecar.status(CLICKS).lanes) == 2, "the sidecar sees the new lane", BATCH_TIMEOUT)
         publish(kafka, topic, 5, 9, lane=1)
-        eventually(lambda: len(sink.values) == 9, "the new lane is read", PATIENCE)
+        eventually(lambda: len(sink.values) == 9, "the new lane is read", BATCH_TIMEOUT)
     finally:
         query.stop()
     assert sink.values == list(range(9))
@@ -146,8 +146,8 @@ def test_with_tls_and_a_token_tasks_read_from_another_sidecar_than_the_one_that_
         try:
             query = start(spark, options, tmp_path, sink)
             try:
-                eventually(lambda: len(sink.values) == 20, "all is read", PATIENCE)
-                eventually(lambda: plans.status(CLICKS).lanes[0].committed == 20, "it is committed", PATIENCE)
+                eventually(lambda: len(sink.values) == 20, "all is read", BATCH_TIMEOUT)
+                eventually(lambda: plans.status(CLICKS).lanes[0].committed == 20, "it is committed", BATCH_TIMEOUT)
             finally:
                 query.stop()
         finally:

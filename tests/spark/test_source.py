@@ -15,7 +15,7 @@ from tests.e2e.harness import eventually
 from tests.spark.stage import CLICKS, LANES, ORDERS, Stage
 
 #: seconds; the first batch of a session takes long on a busy machine
-PATIENCE = 120.0
+BATCH_TIMEOUT = 120.0
 
 
 class Batches:
@@ -47,7 +47,7 @@ def start(spark: SparkSession, stage: Stage, checkpoint: Path, sink: Batches, **
 
 def run(spark: SparkSession, stage: Stage, checkpoint: Path, sink: Batches, **options: str) -> None:
     query = start(spark, stage, checkpoint, sink, **options)
-    assert query.awaitTermination(int(PATIENCE))
+    assert query.awaitTermination(int(BATCH_TIMEOUT))
     spark_bridge.flush(query)
 
 
@@ -91,7 +91,7 @@ def test_progress_is_committed_before_the_next_batch_is_built(
     source = spark.readStream.format("offramp").options(**stage.options()).load()
     query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        eventually(lambda: sum(stage.committed().values()) == 10, "the listener has committed", PATIENCE)
+        eventually(lambda: sum(stage.committed().values()) == 10, "the listener has committed", BATCH_TIMEOUT)
         progress = query.lastProgress
         assert progress is not None
         assert '"lanes"' in progress.sources[0].latestOffset
@@ -200,7 +200,7 @@ def test_dead_letters_are_a_dataframe(spark: SparkSession, stage: Stage) -> None
             assert batch.ack().result(20).settled
     letters = bounded(spark, stage, subscription=ORDERS, deadLetters="true")
     assert letters.schema == DEAD_LETTER_SCHEMA
-    eventually(lambda: letters.count() == 1, "it is written", PATIENCE)
+    eventually(lambda: letters.count() == 1, "it is written", BATCH_TIMEOUT)
     row = letters.first()
     assert row is not None
     assert (row.reason, bytes(row.value), bytes(row.key), row.topic) == ("REJECTED: it is bad", b"bad", b"k", ORDERS)

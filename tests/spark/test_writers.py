@@ -12,7 +12,7 @@ from spark_bridge.writers import ID_HEADER, RowPublisher, _rows
 from tests.e2e.harness import eventually
 from tests.spark.stage import Stage
 
-PATIENCE = 120
+QUERY_TIMEOUT = 120
 
 
 def published(spark: SparkSession, stage: Stage) -> list[tuple[str, bytes | None, str]]:
@@ -78,9 +78,9 @@ def test_a_stream_gives_ids_of_its_query_and_batch(spark: SparkSession, stage: S
     source = spark.readStream.format("offramp").options(**stage.options()).load()
     options = {"address": stage.address, "broker": "local", "topic": "later", "checkpointLocation": str(tmp_path / "c")}
     query = source.select("value").writeStream.format("offramp").options(**options).trigger(availableNow=True).start()
-    assert query.awaitTermination(PATIENCE)
+    assert query.awaitTermination(QUERY_TIMEOUT)
     later = spark.read.format("offramp").options(**stage.options("both")).load().where("topic = 'later'")
-    eventually(lambda: later.count() == 10, "they are there", PATIENCE)
+    eventually(lambda: later.count() == 10, "they are there", QUERY_TIMEOUT)
     ids = {dict(row.headers)[ID_HEADER].decode() for row in later.collect()}
     assert len(ids) == 10
     assert {one.rsplit("/", 2)[0] for one in ids} == {f"{query.id}/0"}

@@ -24,7 +24,7 @@ _RETRY_LANES = 8
 _COMMITS = "__consumer_offsets"
 #: seconds; Kafka writes times in whole milliseconds
 _BLUR = 0.005
-_PATIENCE = 20.0
+_READ_TIMEOUT = 20.0
 
 
 class KafkaStage(Stage):
@@ -160,8 +160,8 @@ def _ends(kafka: KafkaServer) -> Iterator[tuple[int, int]]:
     """Of the log of commits, so that a round need not read those of the rounds before it."""
     consumer = Consumer({**kafka.settings(), "group.id": "offramp-chaos"}, logger=QUIET)
     try:
-        for lane in consumer.list_topics(_COMMITS, _PATIENCE).topics[_COMMITS].partitions:
-            yield lane, consumer.get_watermark_offsets(TopicPartition(_COMMITS, lane), _PATIENCE)[1]
+        for lane in consumer.list_topics(_COMMITS, _READ_TIMEOUT).topics[_COMMITS].partitions:
+            yield lane, consumer.get_watermark_offsets(TopicPartition(_COMMITS, lane), _READ_TIMEOUT)[1]
     finally:
         consumer.close()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.php import tools as php
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.servers.tools import give_up
 
 ROOT = Path(__file__).parents[3]
@@ -51,7 +51,7 @@ def consuming(sidecar: Sidecar, *command: str, **environment: str) -> Iterator["
 
 def end(process: "subprocess.Popen[str]", number: signal.Signals) -> list[str]:
     process.send_signal(number)
-    said, _ = process.communicate(timeout=PATIENCE)
+    said, _ = process.communicate(timeout=WAIT_TIMEOUT)
     return sorted(said.split(), key=int)
 
 

@@ -13,7 +13,7 @@ import pytest
 from sidecar.model.version import PROTOCOL_MINOR, VERSION
 from tests.clients import first_steps
 from tests.clients.java import build
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.servers.tools import give_up
 
 #: what a JVM ends with when its hooks have run after SIGTERM
@@ -75,7 +75,7 @@ def test_an_example_works_until_sigterm_and_leaves_in_order(main: str, tmp_path:
         with running(build.JAVA / "examples/target/offramp-examples.jar", main, address=sidecar.target) as process:
             eventually(lambda: sidecar.status().counters.acked == 100, "the example did its work")
             process.send_signal(signal.SIGTERM)
-            said, complaints = process.communicate(timeout=PATIENCE)
+            said, complaints = process.communicate(timeout=WAIT_TIMEOUT)
         assert process.returncode == TERMINATED, complaints
         assert "WARN" not in complaints
         assert "ERROR" not in complaints
@@ -97,7 +97,7 @@ def test_a_batch_that_a_consumer_has_in_hand_is_settled_before_the_jvm_ends(tmp_
             assert process.stdout is not None
             assert process.stdout.readline() == "took\n"
             process.send_signal(signal.SIGTERM)
-            _, complaints = process.communicate(timeout=PATIENCE)
+            _, complaints = process.communicate(timeout=WAIT_TIMEOUT)
         assert process.returncode == TERMINATED, complaints
         counters = sidecar.status().counters
         assert (counters.acked, counters.abandoned) == (1, 0)
@@ -111,7 +111,7 @@ def test_nothing_but_generated_code_is_needed(tmp_path: Path) -> None:
         sidecar.publish("orders", [value.encode() for value in values])
         jar = source.parent / "target/consume.jar"
         with running(jar, "Consume", "orders", address=sidecar.event("ready")["tcp"]) as process:
-            said, complaints = process.communicate(timeout=PATIENCE)
+            said, complaints = process.communicate(timeout=WAIT_TIMEOUT)
         assert process.returncode == 0, complaints
         assert sorted(said.split()) == sorted(values)
         assert sidecar.status().counters.acked == 50

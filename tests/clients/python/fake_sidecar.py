@@ -17,7 +17,7 @@ from offramp.v1 import consumer_pb2_grpc, publish_pb2, publish_pb2_grpc
 from offramp.v1 import record_pb2 as rec
 
 #: seconds; far longer than anything here takes
-PATIENCE = 30.0
+WAIT_TIMEOUT = 30.0
 
 _AGAIN = {rec.OUTCOME_NACK: 1, rec.OUTCOME_RELEASE: 0, rec.OUTCOME_OVERLOADED: 0}
 
@@ -130,7 +130,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
 
     async def until(self, what: Callable[[], Any]) -> None:
         """Returns when it is true."""
-        async with asyncio.timeout(PATIENCE), self._changed:
+        async with asyncio.timeout(WAIT_TIMEOUT), self._changed:
             await self._changed.wait_for(what)
 
     def of(self, outcome: str) -> list[bytes]:

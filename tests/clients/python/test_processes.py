@@ -15,7 +15,7 @@ import pytest
 
 import offramp
 from tests.clients.python import process_handlers
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,7 +56,7 @@ def test_one_lane_feeds_all_processes_and_each_has_a_session_of_its_own(sidecar:
         publish(sidecar, 90)
         eventually(lambda: sidecar.status().counters.acked == 90)
         crew.drain()
-        run.result(PATIENCE)
+        run.result(WAIT_TIMEOUT)
     assert len({pid for pid, *_ in notes(sidecar)}) == 3
     assert sidecar.status().counters.abandoned == 0
 
@@ -101,7 +101,7 @@ def test_draining_lets_all_finish_what_they_have_in_hand(sidecar: Sidecar) -> No
             # As a supervisor does that tells all processes of a group.
             os.kill(pid, signal.SIGTERM)
         (sidecar.folder / "go").touch()
-        run.result(PATIENCE)
+        run.result(WAIT_TIMEOUT)
     words = Counter(word for _, word, _ in notes(sidecar))
     assert words["began"] == words["ended"] == sidecar.status().counters.acked < 10
     counters = sidecar.status().counters
@@ -113,7 +113,7 @@ def test_those_that_do_not_end_in_time_are_killed(sidecar: Sidecar) -> None:
         publish(sidecar, 1)
         eventually(lambda: notes(sidecar))
         crew.drain()
-        run.result(PATIENCE)
+        run.result(WAIT_TIMEOUT)
     eventually(lambda: sidecar.status().counters.abandoned == 1)
 
 
@@ -149,7 +149,7 @@ def test_a_signal_drains_a_program(sidecar: Sidecar) -> None:
             publish(sidecar, 5)
             eventually(lambda: sidecar.status().counters.acked == 5)
             parent.send_signal(signal.SIGINT)
-            assert parent.wait(PATIENCE) == 0
+            assert parent.wait(WAIT_TIMEOUT) == 0
         finally:
             parent.kill()
     assert sidecar.status().counters.abandoned == 0

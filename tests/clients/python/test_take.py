@@ -16,12 +16,12 @@ from offramp.answers import Answer
 from offramp.options import Options
 from offramp.v1 import record_pb2
 from tests.clients.python.conftest import Blocking
-from tests.clients.python.fake_sidecar import PATIENCE
+from tests.clients.python.fake_sidecar import WAIT_TIMEOUT
 
 
 def poll(consumer: offramp.Consumer, timeout: float) -> offramp.Batch:
     """Never waits for longer than this, but asks again and again."""
-    ends = time.monotonic() + PATIENCE
+    ends = time.monotonic() + WAIT_TIMEOUT
     while time.monotonic() < ends:
         if (batch := consumer.take(timeout)) is not None:
             return batch
@@ -47,15 +47,15 @@ def test_threads_that_take_their_first_batch_at_once_share_one_session(sidecar: 
     consumer = offramp.connect("orders", address=sidecar.address, credit=8)
 
     def take() -> offramp.Batch | None:
-        together.wait(timeout=PATIENCE)
-        return consumer.take(timeout=PATIENCE)
+        together.wait(timeout=WAIT_TIMEOUT)
+        return consumer.take(timeout=WAIT_TIMEOUT)
 
     with ThreadPoolExecutor(8) as pool:
         taken = [pool.submit(take) for _ in range(8)]
         sidecar(sidecar.fake.begun())
         sidecar.offer(*([b"%d" % number] for number in range(8)))
         for one in taken:
-            batch = one.result(timeout=PATIENCE)
+            batch = one.result(timeout=WAIT_TIMEOUT)
             assert batch is not None
             batch.ack()
     consumer.close()

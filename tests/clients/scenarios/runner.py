@@ -12,7 +12,7 @@ from typing import Self
 from tests.clients.scenarios.clients import ROOT, Client
 
 #: seconds without the next line before the harness gives up
-PATIENCE = 90.0
+LINE_TIMEOUT = 90.0
 
 
 class Runner:
@@ -65,7 +65,7 @@ class Runner:
     def kill(self) -> None:
         """SIGKILL to this process alone; its children live on."""
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(LINE_TIMEOUT)
 
     def passes(self) -> list[list[str]]:
         """Waits for the verdict. Answers the lines before it that nobody has asked for, as lists of words."""
@@ -74,7 +74,7 @@ class Runner:
             lines.append(line)
         assert lines, f"it ended without a verdict\n{self.story()}"
         assert lines[-1] == "pass", f"{lines[-1]}\n{self.story()}"
-        code = self._process.wait(PATIENCE)
+        code = self._process.wait(LINE_TIMEOUT)
         assert code == 0, f"it passed, and then ended with exit code {code}\n{self.story()}"
         return [line.split(" ") for line in lines[:-1]]
 
@@ -92,7 +92,7 @@ class Runner:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(LINE_TIMEOUT)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
@@ -100,9 +100,9 @@ class Runner:
 
     def _next_line(self) -> str | None:
         try:
-            return self._lines.get(timeout=PATIENCE)
+            return self._lines.get(timeout=LINE_TIMEOUT)
         except queue.Empty:
-            raise AssertionError(f"it said nothing for {PATIENCE:g} s\n{self.story()}") from None
+            raise AssertionError(f"it said nothing for {LINE_TIMEOUT:g} s\n{self.story()}") from None
 
     def _read_lines(self) -> None:
         assert self._process.stdout is not None

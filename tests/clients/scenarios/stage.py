@@ -11,7 +11,7 @@ from offramp.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2, consumer_pb2_grp
 from offramp.v1.record_pb2 import OUTCOME_ACK, Header, Record
 from tests.clients.scenarios.clients import Client
 from tests.clients.scenarios.runner import Runner
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 
 Transport = Literal["unix", "tcp", "tls"]
 #: names of subscriptions end so
@@ -78,7 +78,7 @@ class Stage:
     def publish(self, *messages: publish_pb2.Message, to: str = "") -> None:
         request = publish_pb2.PublishRequest(broker="local", topic=self.subscription + to, messages=messages)
         with self.sidecar.channel() as channel:
-            publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=PATIENCE)
+            publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
 
     def publish_numbers(self, until: int, *, start: int = 0, lane: int | None = None) -> None:
         self.publish(*(publish_pb2.Message(value=b"%d" % number, lane=lane) for number in range(start, until)))
@@ -96,7 +96,7 @@ class Stage:
                     wait_ms=10_000 if len(found) < count else 0,
                     max_message_bytes=64 << 20,
                 )
-                batches = stub.Fetch(request, timeout=PATIENCE).batches
+                batches = stub.Fetch(request, timeout=WAIT_TIMEOUT).batches
                 if not batches:
                     assert len(found) == count, found
                     return found
@@ -141,7 +141,7 @@ class Stage:
     def dead_letters(self) -> list[admin_pb2.DeadLetter]:
         request = admin_pb2.ListDeadLettersRequest(subscription=self.subscription)
         with self.sidecar.channel() as channel:
-            answers = admin_pb2_grpc.AdminServiceStub(channel).ListDeadLetters(request, timeout=PATIENCE)
+            answers = admin_pb2_grpc.AdminServiceStub(channel).ListDeadLetters(request, timeout=WAIT_TIMEOUT)
             return [one for answer in answers for one in answer.dead_letters]
 
     @property

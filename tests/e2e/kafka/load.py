@@ -11,7 +11,7 @@ from tests.e2e.load.journal import Spot
 from tests.e2e.load.kinds import Kind, make
 from tests.servers.kafka import QUIET, KafkaServer
 
-_PATIENCE = 60.0
+_FLUSH_TIMEOUT = 60.0
 
 
 class Producing:
@@ -29,7 +29,7 @@ class Producing:
 
     def flush(self) -> None:
         """Wait for what was produced until now."""
-        assert self._producer.flush(_PATIENCE) == 0, "the producer could not get rid of its records"
+        assert self._producer.flush(_FLUSH_TIMEOUT) == 0, "the producer could not get rid of its records"
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -71,7 +71,7 @@ class Load:
         """Returns when all that was produced is confirmed."""
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join(_PATIENCE)
+            self._thread.join(_FLUSH_TIMEOUT)
         self.flush()
 
     def flush(self) -> None:

@@ -12,7 +12,7 @@ from tests.e2e.load.journal import Spot
 from tests.e2e.load.ledger import Stock, Stored
 from tests.servers.kafka import QUIET, KafkaServer
 
-_PATIENCE = 20.0
+_READ_TIMEOUT = 20.0
 #: what Kafka says for a group that has not committed
 _NOTHING = -1001
 
@@ -62,14 +62,14 @@ def read(kafka: KafkaServer, topic: str, since: Mapping[int, int] | None = None)
     starts = since or {}
     consumer = _consumer(kafka)
     try:
-        found = consumer.list_topics(topic, _PATIENCE).topics[topic]
+        found = consumer.list_topics(topic, _READ_TIMEOUT).topics[topic]
         if found.error is not None:
             return
         lanes = [TopicPartition(topic, lane) for lane in found.partitions]
         left = {lane.partition for lane in lanes if _size(consumer, lane)}
         consumer.assign([TopicPartition(topic, lane, starts.get(lane, OFFSET_BEGINNING)) for lane in left])
         while left:
-            first = consumer.poll(_PATIENCE)
+            first = consumer.poll(_READ_TIMEOUT)
             assert first is not None, f"nothing comes from {topic}"
             # With a timeout, this would wait for as many.
             for message in (first, *consumer.consume(1000, 0)):
@@ -126,7 +126,7 @@ class _Numbers:
 
 
 def _size(consumer: Consumer, lane: TopicPartition) -> int:
-    low, high = consumer.get_watermark_offsets(lane, _PATIENCE)
+    low, high = consumer.get_watermark_offsets(lane, _READ_TIMEOUT)
     return high - low
 
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 
 from offramp.v1 import admin_pb2, admin_pb2_grpc, publish_pb2, publish_pb2_grpc
 from tests.brokers.kafka import name
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import ADMIN, READER, KafkaServer
 from tests.servers.process import free_ports
@@ -63,7 +63,9 @@ class Case:
     def troubles(self) -> list[str]:
         """Of the subscription and of the broker."""
         with self.sidecar.channel() as channel:
-            asked = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=PATIENCE)
+            asked = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(
+                admin_pb2.GetStatusRequest(), timeout=WAIT_TIMEOUT
+            )
         lines = [line for one in asked.status.subscriptions for line in one.trouble]
         return [*lines, *(one.trouble for one in asked.status.brokers if one.trouble)]
 
@@ -189,7 +191,7 @@ def test_a_message_that_is_too_large_is_refused_with_that_reason(case: Any, kafk
         broker="kafka", topic=one.topic, messages=[publish_pb2.Message(value=bytes(3000))]
     )
     with one.sidecar.channel() as channel, pytest.raises(grpc.RpcError) as raised:
-        publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=PATIENCE)
+        publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
     assert "larger" in raised.value.details()
 
 

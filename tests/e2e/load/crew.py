@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import grpc
 
-from tests.e2e.harness import PATIENCE, Sidecar, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.e2e.load.kinds import Kind, make
 
 TOPIC = "orders"
@@ -55,7 +55,7 @@ class Crew:
         for process in self._processes:
             process.kill()
         for process in self._processes:
-            process.wait(PATIENCE)
+            process.wait(WAIT_TIMEOUT)
 
     def tend(self) -> None:
         """Replace whoever died."""
@@ -108,12 +108,12 @@ def settle_everything(sidecar: Sidecar, crew: Crew, publisher: "Publisher") -> N
         crew.tend()
         publisher.publish(Kind.OK)
         try:
-            eventually(lambda: not any(lane.lag for lane in sidecar.status().lanes), patience=5.0)
+            eventually(lambda: not any(lane.lag for lane in sidecar.status().lanes), timeout=5.0)
         except AssertionError:
             return False
         return True
 
-    eventually(is_settled, "everything is settled", patience=180.0)
+    eventually(is_settled, "everything is settled", timeout=180.0)
 
 
 class Publisher:
@@ -138,7 +138,7 @@ class Publisher:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join(PATIENCE)
+        self._thread.join(WAIT_TIMEOUT)
 
     def publish(self, *kinds: Kind) -> None:
         """Until it is confirmed. What was not may be there all the same; then it is published again."""

@@ -12,7 +12,7 @@ from tests.e2e.load.ledger import Books, Stock
 S = TypeVar("S", bound=Stock)
 
 #: seconds within which everything must be settled once the load is over; a lost member of a group costs six of them
-PATIENCE = 240.0
+SETTLE_TIMEOUT = 240.0
 
 #: workers of every other sidecar
 _WAYS = (("threads",), ("stream", "fetch"))
@@ -72,7 +72,7 @@ class Fleet(ABC, Generic[S]):
         """Wait until it has done something."""
         before = sidecar.status().counters.acked
         eventually(
-            lambda: sidecar.status().counters.acked >= before + records, f"{sidecar.folder.name} works", PATIENCE
+            lambda: sidecar.status().counters.acked >= before + records, f"{sidecar.folder.name} works", SETTLE_TIMEOUT
         )
 
     def read(self) -> Books:
@@ -91,7 +91,7 @@ class Fleet(ABC, Generic[S]):
     def finish(self) -> S:
         """Wait until the group has nothing left, and check everything."""
         try:
-            eventually(self._is_done, "the group has nothing left, in its retry topic neither", PATIENCE)
+            eventually(self._is_done, "the group has nothing left, in its retry topic neither", SETTLE_TIMEOUT)
         except AssertionError as error:
             held = [sidecar.status() for sidecar in self.sidecars if sidecar.process.poll() is None]
             raise AssertionError(f"{error}\n{self._what_is_left()}\n{held}") from error

@@ -14,7 +14,7 @@ from tests.e2e.load.journal import Spot
 from tests.e2e.load.ledger import Stock, Stored
 from tests.servers.pulsar import PulsarServer
 
-_PATIENCE_MS = 20_000
+_READ_TIMEOUT_MS = 20_000
 _RANGE = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
 QUIET = pulsar.FileLogger(_pulsar.LoggerLevel.Error, "/dev/null")
@@ -102,6 +102,6 @@ def all_of(client: pulsar.Client, name: str) -> Iterator[pulsar.Message]:
     reader = client.create_reader(name, pulsar.MessageId.earliest)
     try:
         while reader.has_message_available():
-            yield reader.read_next(_PATIENCE_MS)
+            yield reader.read_next(_READ_TIMEOUT_MS)
     finally:
         reader.close()

@@ -38,7 +38,7 @@ AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 Test = Callable[..., None]
 
 #: seconds before a test that waits has failed
-PATIENCE = 60.0
+WAIT_TIMEOUT = 60.0
 #: batches of one record
 ONE = BatchSettings(records=1)
 
@@ -49,7 +49,7 @@ UNKNOWN = record_pb2.SETTLE_STATUS_UNKNOWN
 
 def run(body: Coroutine[Any, Any, T]) -> T:
     async def bounded() -> T:
-        async with asyncio.timeout(PATIENCE * 2):
+        async with asyncio.timeout(WAIT_TIMEOUT * 2):
             return await body
 
     return asyncio.run(bounded())
@@ -94,7 +94,7 @@ def settlement(batch: record_pb2.Batch, outcome: Any = ACK, **more: Any) -> reco
 
 async def ended(call: Any) -> grpc.StatusCode:
     """The status of a stream of responses, once they are all read."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_TIMEOUT):
         with suppress(grpc.aio.AioRpcError):
             while await call.read() is not grpc.aio.EOF:
                 pass
@@ -119,7 +119,7 @@ class Stream:
     async def hello(self, subscription: str = "orders", *, batches: int = 1, **more: Any) -> None:
         hello = consumer_pb2.Hello(subscription=subscription, credit=consumer_pb2.Credit(batches=batches), **more)
         await self.send(hello=hello)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await self._welcomed.wait()
 
     async def send(self, **fields: Any) -> None:
@@ -142,7 +142,7 @@ class Stream:
 
     async def end(self) -> grpc.StatusCode:
         """The status with which the stream ends."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             await self._reader
             return await self.call.code()
 
@@ -156,7 +156,7 @@ class Stream:
         raise AssertionError(f"a batch arrived: {batch}")
 
     async def _next(self, queue: "asyncio.Queue[T]") -> T:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             return await queue.get()
 
     async def _read(self) -> None:
@@ -207,7 +207,7 @@ class Kit:
 
     async def until(self, look: Callable[[admin_pb2.SubscriptionStatus], Any], subscription: str = "orders") -> None:
         """Waits for a status for which this is true."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_TIMEOUT):
             while not look(await self.status(subscription)):  # noqa: ASYNC110 - the sidecar does not call back
                 await asyncio.sleep(0.002)
 
