@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import machine, results
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.progress import Progress
 from benchmarks.report import pages, picture, table
 from benchmarks.rows import Benchmark
 from benchmarks.runner import Outcome, run
-from benchmarks.stage import Stage
 from benchmarks.suites import BENCHMARKS, chosen
 
 
@@ -51,8 +51,8 @@ def main(words: list[str]) -> int:
     # Like Ctrl-C: stops the servers and shows what was measured.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began, load = machine.now(), machine.load()
-    with Stage(quick=given.quick) as stage, Progress(given.benchmarks, given.repeats) as progress:
-        outcome = run(given.benchmarks, stage, given.repeats, progress)
+    with BenchmarkEnvironment(quick=given.quick) as environment, Progress(given.benchmarks, given.repeats) as progress:
+        outcome = run(given.benchmarks, environment, given.repeats, progress)
     circumstances = results.Circumstances(
         began, machine.now(), load, machine.load(), machine.machine(), machine.versions()
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.stage import Stage
+    from benchmarks.environment import BenchmarkEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Row:
 class Benchmark:
     """One measurement, which returns a value for each of its rows.
 
-    `measure` may start servers and fill topics through the stage, which keeps them for the next turn. It raises
+    `measure` may start servers and fill topics through the environment, which keeps them for the next turn. It raises
     `tests.servers.tools.Missing` if something that it needs is not installed; its rows are then skipped.
     """
 
@@ -54,7 +54,7 @@ class Benchmark:
     #: what is measured, in one sentence
     about: str
     rows: tuple[Row, ...]
-    measure: Callable[["Stage"], Mapping[str, float]]
+    measure: Callable[["BenchmarkEnvironment"], Mapping[str, float]]
     #: seconds that a turn takes on two quiet cores
     seconds: float
     #: additional seconds of the first turn, for servers and topics

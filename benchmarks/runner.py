@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.progress import Progress
 from benchmarks.rows import Benchmark, Figure, figures_of
-from benchmarks.stage import Stage
 from tests.servers.tools import Missing
 
 
@@ -24,7 +24,9 @@ class Outcome:
         return benchmark.name in self.skipped or benchmark.name in self.failed
 
 
-def run(benchmarks: Sequence[Benchmark], stage: Stage, repeats: int, progress: Progress) -> Outcome:
+def run(
+    benchmarks: Sequence[Benchmark], environment: BenchmarkEnvironment, repeats: int, progress: Progress
+) -> Outcome:
     """Skips a benchmark with missing requirements, and drops one that fails from then on; the others continue."""
     turns: dict[str, list[Mapping[str, float]]] = {benchmark.name: [] for benchmark in benchmarks}
     outcome = Outcome()
@@ -34,7 +36,7 @@ def run(benchmarks: Sequence[Benchmark], stage: Stage, repeats: int, progress: P
                 if not (outcome.gave_up(benchmark) or (benchmark.once and number > 1)):
                     progress.begin(benchmark, number)
                     began = time.monotonic()
-                    turns[benchmark.name] += _turn(benchmark, stage, outcome)
+                    turns[benchmark.name] += _turn(benchmark, environment, outcome)
                     progress.end(benchmark, time.monotonic() - began)
     except KeyboardInterrupt:
         outcome.interrupted = True
@@ -44,10 +46,10 @@ def run(benchmarks: Sequence[Benchmark], stage: Stage, repeats: int, progress: P
     return outcome
 
 
-def _turn(benchmark: Benchmark, stage: Stage, outcome: Outcome) -> list[Mapping[str, float]]:
+def _turn(benchmark: Benchmark, environment: BenchmarkEnvironment, outcome: Outcome) -> list[Mapping[str, float]]:
     """The values, or nothing, in which case the outcome says why."""
     try:
-        return [_measure(benchmark, stage)]
+        return [_measure(benchmark, environment)]
     except Missing as missing:
         outcome.skipped[benchmark.name] = str(missing)
     except Exception as error:
@@ -55,8 +57,8 @@ def _turn(benchmark: Benchmark, stage: Stage, outcome: Outcome) -> list[Mapping[
     return []
 
 
-def _measure(benchmark: Benchmark, stage: Stage) -> Mapping[str, float]:
-    values = benchmark.measure(stage)
+def _measure(benchmark: Benchmark, environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    values = benchmark.measure(environment)
     if set(values) != {row.name for row in benchmark.rows}:
         raise RuntimeError(f"{benchmark.name} measured other rows than it declares: {sorted(values)}")
     return values

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.rows import Benchmark, Row, at_least
 from benchmarks.sidecar import TIMEOUT, Sidecar
-from benchmarks.stage import Stage
 from tests.servers.tools import Missing
 
 _ROOT = Path(__file__).parents[1]
@@ -34,11 +34,11 @@ _PROGRAMS: Mapping[str, Sequence[str]] = {
 }
 
 
-def rate(client: str, stage: Stage) -> Mapping[str, float]:
+def rate(client: str, environment: BenchmarkEnvironment) -> Mapping[str, float]:
     _check(client)
-    records = stage.records(_RECORDS)
-    topic = stage.local_topic(lanes=4, records=records, size=_SIZE)
-    with stage.on_local(topic) as sidecar:
+    records = environment.records(_RECORDS)
+    topic = environment.local_topic(lanes=4, records=records, size=_SIZE)
+    with environment.on_local(topic) as sidecar:
         done = subprocess.run(
             [*_PROGRAMS[client], "bench", str(records)],
             cwd=_ROOT,
@@ -55,11 +55,11 @@ def rate(client: str, stage: Stage) -> Mapping[str, float]:
     }
 
 
-def processes(count: int, prefetch: int, stage: Stage) -> Mapping[str, float]:
+def processes(count: int, prefetch: int, environment: BenchmarkEnvironment) -> Mapping[str, float]:
     _check("php")
-    topic = stage.local_topic(lanes=1, records=stage.records(_ONE_LANE_RECORDS), size=_SIZE)
+    topic = environment.local_topic(lanes=1, records=environment.records(_ONE_LANE_RECORDS), size=_SIZE)
     options = ("-s", "bench", "-p", str(count), "--prefetch", str(prefetch))
-    with stage.on_local(topic, lanes=1, batch={"records": 1}) as sidecar:
+    with environment.on_local(topic, lanes=1, batch={"records": 1}) as sidecar:
         workers = subprocess.Popen(
             ["php", "clients/php/bin/offramp-worker", *options, "clients/php/tests/bench_handler.php"],
             cwd=_ROOT,
@@ -69,7 +69,7 @@ def processes(count: int, prefetch: int, stage: Stage) -> Mapping[str, float]:
         try:
             _await_processes(sidecar, count)
             before, cpu, began = sidecar.status().counters.acked, sidecar.cpu_seconds, time.perf_counter()
-            time.sleep(stage.seconds(_WINDOW))
+            time.sleep(environment.seconds(_WINDOW))
             acked = sidecar.status().counters.acked - before
             seconds, used = time.perf_counter() - began, sidecar.cpu_seconds - cpu
         finally:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import run
 from benchmarks.rows import Benchmark, Row, at_least
-from benchmarks.stage import Stage
 
 _WORK = 0.005
 _SECONDS = 2.0
@@ -14,13 +14,22 @@ _RECORDS = 60_000
 _GOALS = {64: at_least(0.7)}
 
 
-def measure(workers: int, stage: Stage) -> Mapping[str, float]:
-    topic = stage.local_topic(lanes=4, records=stage.records(_RECORDS), size=100)
-    with stage.on_local(topic, batch={"records": 1}) as sidecar:
+def measure(workers: int, environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    topic = environment.local_topic(lanes=4, records=environment.records(_RECORDS), size=100)
+    with environment.on_local(topic, batch={"records": 1}) as sidecar:
         before = sidecar.cpu_seconds
         # The topic of a quick run ends before the time does.
-        limit = min(stage.records(_RECORDS), int(workers / _WORK * _SECONDS))
-        arguments = ("--workers", workers, "--work", _WORK, "--seconds", stage.seconds(_SECONDS), "--records", limit)
+        limit = min(environment.records(_RECORDS), int(workers / _WORK * _SECONDS))
+        arguments = (
+            "--workers",
+            workers,
+            "--work",
+            _WORK,
+            "--seconds",
+            environment.seconds(_SECONDS),
+            "--records",
+            limit,
+        )
         done = run("worker", sidecar.address, *arguments)
         used = sidecar.cpu_seconds - before
     return {

@@ -5,9 +5,9 @@ import signal
 import time
 from collections.abc import Mapping
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import command, running
 from benchmarks.rows import Benchmark, Row, at_most
-from benchmarks.stage import Stage
 
 #: seconds for which the app is stopped
 _STOPPED = 60.0
@@ -16,23 +16,23 @@ _RECORDS = 200_000
 _IDLE = 1.0
 
 
-def start(stage: Stage) -> Mapping[str, float]:
-    with stage.on_local("nothing") as sidecar:
-        time.sleep(stage.seconds(_IDLE))
+def start(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    with environment.on_local("nothing") as sidecar:
+        time.sleep(environment.seconds(_IDLE))
         return {"cold-start": sidecar.ready_after, "memory-idle": sidecar.resident_mb}
 
 
-def stopped(stage: Stage) -> Mapping[str, float]:
+def stopped(environment: BenchmarkEnvironment) -> Mapping[str, float]:
     """The topic has far more than fits into memory."""
-    topic = stage.kafka_topic(lanes=8, records=stage.records(_RECORDS), size=1_024)
+    topic = environment.kafka_topic(lanes=8, records=environment.records(_RECORDS), size=1_024)
     with (
-        stage.on_kafka(topic) as sidecar,
+        environment.on_kafka(topic) as sidecar,
         running(*command("worker", sidecar.address, "--work", 0.05, "--seconds", 3600)) as app,
     ):
         while not sidecar.status().counters.acked:
             time.sleep(0.02)
         os.kill(app.pid, signal.SIGSTOP)
-        time.sleep(stage.seconds(_STOPPED))
+        time.sleep(environment.seconds(_STOPPED))
         most = sidecar.most_resident_mb
         os.kill(app.pid, signal.SIGCONT)
         os.kill(app.pid, signal.SIGKILL)

@@ -2,30 +2,32 @@
 
 from collections.abc import Mapping
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import consume
 from benchmarks.rows import Benchmark, Row
-from benchmarks.stage import Stage
 
 _RECORDS = 50_000
 #: records per batch; a smaller batch for the workers, so that there is enough for all of them
 _BATCH, _SMALL_BATCH = 500, 20
 
 
-def _cost(stage: Stage, *, records: int = _RECORDS, lanes: int = 8, workers: int = 4, batch: int = _BATCH) -> float:
+def _cost(
+    environment: BenchmarkEnvironment, *, records: int = _RECORDS, lanes: int = 8, workers: int = 4, batch: int = _BATCH
+) -> float:
     """CPU seconds for a million records."""
-    records = stage.records(records)
-    topic = stage.kafka_topic(lanes=lanes, records=records, size=100)
-    with stage.on_kafka(topic, batch={"records": batch}) as sidecar:
+    records = environment.records(records)
+    topic = environment.kafka_topic(lanes=lanes, records=records, size=100)
+    with environment.on_kafka(topic, batch={"records": batch}) as sidecar:
         return consume("growth", sidecar, "--workers", workers, "--records", records)["growth-cpu"]
 
 
-def measure(stage: Stage) -> Mapping[str, float]:
+def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
     return {
-        "growth-base": _cost(stage),
-        "growth-lanes": _cost(stage, lanes=80),
-        "growth-backlog": _cost(stage, records=10 * _RECORDS),
-        "growth-workers-base": _cost(stage, workers=16, batch=_SMALL_BATCH),
-        "growth-workers": _cost(stage, workers=160, batch=_SMALL_BATCH),
+        "growth-base": _cost(environment),
+        "growth-lanes": _cost(environment, lanes=80),
+        "growth-backlog": _cost(environment, records=10 * _RECORDS),
+        "growth-workers-base": _cost(environment, workers=16, batch=_SMALL_BATCH),
+        "growth-workers": _cost(environment, workers=160, batch=_SMALL_BATCH),
     }
 
 

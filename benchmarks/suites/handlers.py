@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import consume
 from benchmarks.rows import Benchmark, Row
-from benchmarks.stage import Stage
 
 _WORKERS = 16
 _WORK, _WORK_A_RECORD = 0.005, 0.000_01
@@ -12,14 +12,14 @@ _SECONDS = 2.0
 _RECORDS = 500_000
 
 
-def measure(stage: Stage) -> Mapping[str, float]:
-    records = stage.records(_RECORDS)
-    topic = stage.local_topic(lanes=4, records=records, size=100)
+def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    records = environment.records(_RECORDS)
+    topic = environment.local_topic(lanes=4, records=records, size=100)
     found = {}
     for batch in (1, 500):
-        with stage.on_local(topic, batch={"records": batch}) as sidecar:
+        with environment.on_local(topic, batch={"records": batch}) as sidecar:
             work = ("--work", _WORK, "--work-a-record", _WORK_A_RECORD)
-            until = ("--seconds", stage.seconds(_SECONDS), "--records", records)
+            until = ("--seconds", environment.seconds(_SECONDS), "--records", records)
             name = f"batch-handler-{batch}"
             found[name] = consume(name, sidecar, "--workers", _WORKERS, *work, *until)[name]
     return found

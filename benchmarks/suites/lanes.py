@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import run
 from benchmarks.rows import Benchmark, Row, at_least
-from benchmarks.stage import Stage
 
 _LANES = 40
 _RECORDS = 400_000
@@ -15,12 +15,14 @@ _WORK, _SLOW = 0.02, 5.0
 _SECONDS = 3.0
 
 
-def measure(stage: Stage) -> Mapping[str, float]:
-    topic = stage.kafka_topic(lanes=_LANES, records=stage.records(_RECORDS), size=100)
+def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    topic = environment.kafka_topic(lanes=_LANES, records=environment.records(_RECORDS), size=100)
     rates = []
-    for slow in (_WORK, stage.seconds(_SLOW)):
-        with stage.on_kafka(topic, order="lane", batch={"records": 1 if stage.quick else _BATCH}) as sidecar:
-            done = run("lanes", sidecar.address, _LANES, _WORK, slow, stage.seconds(_SECONDS))
+    for slow in (_WORK, environment.seconds(_SLOW)):
+        with environment.on_kafka(
+            topic, order="lane", batch={"records": 1 if environment.quick else _BATCH}
+        ) as sidecar:
+            done = run("lanes", sidecar.address, _LANES, _WORK, slow, environment.seconds(_SECONDS))
         rates.append(done["records"] / done["seconds"])
     return {"slow-lane-none": rates[0], "slow-lane-others": rates[1]}
 

@@ -5,29 +5,29 @@ import subprocess
 import time
 from collections.abc import Mapping
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import command, run, running
 from benchmarks.rows import Benchmark, Row
 from benchmarks.sidecar import TIMEOUT, Sidecar
-from benchmarks.stage import Stage
 
 _RATE = 1_000
 _SECONDS = 5.0
 _SHARES = ("p50", "p99", "p999")
 
 
-def measure(stage: Stage) -> Mapping[str, float]:
-    records = int(stage.seconds(_SECONDS) * _RATE)
+def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    records = int(environment.seconds(_SECONDS) * _RATE)
     found: dict[str, float] = {}
-    topic = _new_topic(stage)
-    with running(*command("latency", "direct", stage.kafka.bootstrap, topic, records)) as consumer:
-        direct = _send(stage, topic, records, consumer)
-    topic = _new_topic(stage)
+    topic = _new_topic(environment)
+    with running(*command("latency", "direct", environment.kafka.bootstrap, topic, records)) as consumer:
+        direct = _send(environment, topic, records, consumer)
+    topic = _new_topic(environment)
     with (
-        stage.on_kafka(topic) as sidecar,
+        environment.on_kafka(topic) as sidecar,
         running(*command("latency", "sidecar", sidecar.address, records)) as consumer,
     ):
         _await_lanes(sidecar)
-        through = _send(stage, topic, records, consumer)
+        through = _send(environment, topic, records, consumer)
     for share in _SHARES:
         found[f"kafka-latency-{share}-direct"] = direct[share]
         found[f"kafka-latency-{share}-added"] = through[share] - direct[share]
@@ -35,9 +35,9 @@ def measure(stage: Stage) -> Mapping[str, float]:
     return found
 
 
-def _new_topic(stage: Stage) -> str:
+def _new_topic(environment: BenchmarkEnvironment) -> str:
     topic = f"latency-{time.time_ns()}"
-    stage.kafka.make_topic(topic, 1)
+    environment.kafka.make_topic(topic, 1)
     return topic
 
 
@@ -49,11 +49,13 @@ def _await_lanes(sidecar: Sidecar) -> None:
         time.sleep(0.02)
 
 
-def _send(stage: Stage, topic: str, records: int, consumer: "subprocess.Popen[str]") -> dict[str, float]:
+def _send(
+    environment: BenchmarkEnvironment, topic: str, records: int, consumer: "subprocess.Popen[str]"
+) -> dict[str, float]:
     """Send the records; returns the results of consumer and producer."""
     assert consumer.stdout is not None
     consumer.stdout.readline()
-    sent = run("paced", stage.kafka.bootstrap, topic, records, _RATE)
+    sent = run("paced", environment.kafka.bootstrap, topic, records, _RATE)
     seen: dict[str, float] = json.loads(consumer.stdout.readline())
     return {**seen, **sent}
 

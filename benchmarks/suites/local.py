@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import consume, percentile
 from benchmarks.rows import Benchmark, Row, at_least
-from benchmarks.stage import Stage
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.model.records import Message
@@ -18,31 +18,31 @@ _ROUNDS = 300
 _MESSAGES = [Message(b"key-%d" % number, bytes(100)) for number in range(1_000)]
 
 
-def throughput(stage: Stage) -> Mapping[str, float]:
-    records = stage.records(_RECORDS)
-    topic = stage.local_topic(lanes=4, records=records, size=100)
-    with stage.on_local(topic) as sidecar:
+def throughput(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    records = environment.records(_RECORDS)
+    topic = environment.local_topic(lanes=4, records=records, size=100)
+    with environment.on_local(topic) as sidecar:
         return consume("local-throughput", sidecar, "--records", records)
 
 
-def alone(stage: Stage) -> Mapping[str, float]:
-    return asyncio.run(_alone(stage))
+def alone(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    return asyncio.run(_alone(environment))
 
 
-async def _alone(stage: Stage) -> dict[str, float]:
-    broker = LocalBroker(LocalOptions(directory=str(stage.folder / f"alone-{time.time_ns()}")))
+async def _alone(environment: BenchmarkEnvironment) -> dict[str, float]:
+    broker = LocalBroker(LocalOptions(directory=str(environment.folder / f"alone-{time.time_ns()}")))
     await broker.open()
     try:
-        thousands = stage.records(_PUBLISHED) // 1_000 + 1
+        thousands = environment.records(_PUBLISHED) // 1_000 + 1
         began = time.perf_counter()
         for _ in range(thousands):
             await broker.publish("thousands", _MESSAGES)
         found = {"local-publish-1000": thousands * 1_000 / (time.perf_counter() - began)}
-        ones = stage.records(_ONES) // _PUBLISHERS + 1
+        ones = environment.records(_ONES) // _PUBLISHERS + 1
         began = time.perf_counter()
         await asyncio.gather(*(_publish_ones(broker, ones) for _ in range(_PUBLISHERS)))
         found["local-publish-1"] = ones * _PUBLISHERS / (time.perf_counter() - began)
-        times = await _latency(broker, stage.records(_ROUNDS))
+        times = await _latency(broker, environment.records(_ROUNDS))
         return {**found, "local-latency-p50": percentile(times, 0.5), "local-latency-p99": percentile(times, 0.99)}
     finally:
         await broker.close()

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import consume, run
 from benchmarks.rows import Benchmark, Row, at_least
-from benchmarks.stage import Stage
 
 _LANES = 4
 _RECORDS = 100_000
@@ -13,11 +13,11 @@ _RECORDS = 100_000
 _KINDS = {"shared": "Shared", "key_shared": "KeyShared", "failover": "Failover"}
 
 
-def measure(kind: str, stage: Stage) -> Mapping[str, float]:
-    records = stage.records(_RECORDS)
-    topic = stage.pulsar_topic(lanes=_LANES, records=records, size=100)
-    direct = run("direct_pulsar", stage.pulsar.url, topic, _KINDS[kind], records)
-    with stage.on_pulsar(topic, kind) as sidecar:
+def measure(kind: str, environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    records = environment.records(_RECORDS)
+    topic = environment.pulsar_topic(lanes=_LANES, records=records, size=100)
+    direct = run("direct_pulsar", environment.pulsar.url, topic, _KINDS[kind], records)
+    with environment.on_pulsar(topic, kind) as sidecar:
         found = consume(f"pulsar-{kind}", sidecar, "--records", records)
     return found | {
         f"pulsar-{kind}-direct": direct["records"] / direct["seconds"],

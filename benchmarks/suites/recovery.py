@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import offramp
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import command, running
 from benchmarks.programs.downstream import CAPACITY
 from benchmarks.rows import Benchmark, Row
-from benchmarks.stage import Stage
 
 _WORKERS = 64
 #: records published per second, and in how many portions
@@ -57,18 +57,18 @@ class Load:
         self._line.close()
 
 
-def measure(stage: Stage) -> Mapping[str, float]:
+def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for name, budget in {"plain": {"adaptive": False}, "budget": {"adaptive": True}}.items():
-        found |= {f"recovery-{kind}-{name}": value for kind, value in _recover(stage, budget).items()}
+        found |= {f"recovery-{kind}-{name}": value for kind, value in _recover(environment, budget).items()}
     return found
 
 
-def _recover(stage: Stage, budget: Mapping[str, bool]) -> dict[str, float]:
+def _recover(environment: BenchmarkEnvironment, budget: Mapping[str, bool]) -> dict[str, float]:
     topic = f"recovery-{time.time_ns()}"
-    path = stage.folder / f"{topic}.sock"
+    path = environment.folder / f"{topic}.sock"
     with (
-        stage.on_local(topic, batch={"records": 1}, budget=budget) as sidecar,
+        environment.on_local(topic, batch={"records": 1}, budget=budget) as sidecar,
         running(*command("downstream", path)) as downstream,
         offramp.Publisher(broker="local", address=sidecar.address) as publisher,
     ):
@@ -76,12 +76,12 @@ def _recover(stage: Stage, budget: Mapping[str, bool]) -> dict[str, float]:
         downstream.stdout.readline()
         load = Load(topic, publisher, path)
         with running(*command("caller", sidecar.address, path, _WORKERS)):
-            load.publish(stage.seconds(_BEFORE))
+            load.publish(environment.seconds(_BEFORE))
             _toggle_stall(downstream)
-            load.publish(stage.seconds(_STALL))
+            load.publish(environment.seconds(_STALL))
             served_before = load.counts()[0]
             _toggle_stall(downstream)
-            took = load.publish(stage.seconds(_GIVE_UP), until_clear=True)
+            took = load.publish(environment.seconds(_GIVE_UP), until_clear=True)
             served, most, too_many = load.counts()
         load.close()
     return {"clear": took, "peak": most, "overload": too_many / max(1, served - served_before)}

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import run
 from benchmarks.rows import Benchmark, Goal, Row, at_least
-from benchmarks.stage import Stage
 from tests.servers.maven import Jars, cache, locked
 from tests.servers.tools import Missing
 
@@ -32,13 +32,13 @@ CONNECTOR = Jars(
 )
 
 
-def beside_own(stage: Stage) -> Mapping[str, float]:
+def beside_own(environment: BenchmarkEnvironment) -> Mapping[str, float]:
     """Raises `Missing` if that Spark or its source cannot be fetched."""
-    return _measure(stage, CONNECTOR.fetch(), "own", _spark_with_own())
+    return _measure(environment, CONNECTOR.fetch(), "own", _spark_with_own())
 
 
-def beside_direct(stage: Stage) -> Mapping[str, float]:
-    return _measure(stage, Path("-"), "direct")
+def beside_direct(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    return _measure(environment, Path("-"), "direct")
 
 
 def _spark_with_own() -> Path:
@@ -56,12 +56,14 @@ def _spark_with_own() -> Path:
     return folder
 
 
-def _measure(stage: Stage, jars: Path, other: str, packages: Path | None = None) -> Mapping[str, float]:
-    records = stage.records(_RECORDS)
-    topic = stage.kafka_topic(lanes=_LANES, records=records, size=_SIZE)
-    with stage.on_kafka(topic, mode="ranges") as sidecar:
+def _measure(
+    environment: BenchmarkEnvironment, jars: Path, other: str, packages: Path | None = None
+) -> Mapping[str, float]:
+    records = environment.records(_RECORDS)
+    topic = environment.kafka_topic(lanes=_LANES, records=records, size=_SIZE)
+    with environment.on_kafka(topic, mode="ranges") as sidecar:
         before = sidecar.cpu_seconds
-        words = (jars, stage.kafka.bootstrap, topic, sidecar.address, records, 3 if stage.quick else 30)
+        words = (jars, environment.kafka.bootstrap, topic, sidecar.address, records, 3 if environment.quick else 30)
         said = run("spark", *words, packages=packages)
         used = sidecar.cpu_seconds - before
     reads = said.pop("reads")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import consume, run
 from benchmarks.rows import Benchmark, Goal, Row, at_most
-from benchmarks.stage import Stage
 
 _LANES = 8
 _WORKERS = 4
@@ -28,18 +28,18 @@ def _name(size: str, batch: int) -> str:
     return f"kafka-throughput-{size}-" + ("batch-adaptive" if batch == ADAPTIVE else f"batch-{batch}")
 
 
-def measure(size: str, stage: Stage) -> Mapping[str, float]:
+def measure(size: str, environment: BenchmarkEnvironment) -> Mapping[str, float]:
     found: dict[str, float] = {}
-    records = stage.records(_RECORDS[size])
-    topic = stage.kafka_topic(lanes=_LANES, records=records, size=_SIZES[size])
-    direct = run("direct_kafka", stage.kafka.bootstrap, topic, records)
+    records = environment.records(_RECORDS[size])
+    topic = environment.kafka_topic(lanes=_LANES, records=records, size=_SIZES[size])
+    direct = run("direct_kafka", environment.kafka.bootstrap, topic, records)
     found[f"kafka-throughput-{size}-direct"] = direct["records"] / direct["seconds"]
     found[f"kafka-throughput-{size}-direct-cpu"] = direct["cpu"] / direct["records"] * 1e6
     most = 0.0
     for batch in _BATCHES[size]:
-        records = stage.records(_FEW_RECORDS[size] if batch == 1 else _RECORDS[size])
-        topic = stage.kafka_topic(lanes=_LANES, records=records, size=_SIZES[size])
-        with stage.on_kafka(topic, batch={"records": batch}) as sidecar:
+        records = environment.records(_FEW_RECORDS[size] if batch == 1 else _RECORDS[size])
+        topic = environment.kafka_topic(lanes=_LANES, records=records, size=_SIZES[size])
+        with environment.on_kafka(topic, batch={"records": batch}) as sidecar:
             found |= consume(_name(size, batch), sidecar, "--workers", _WORKERS, "--records", records)
             most = max(most, sidecar.most_resident_mb)
     found[f"kafka-throughput-{size}-memory"] = most

@@ -13,7 +13,7 @@ from sidecar.model.records import Lane
 from tests.brokers.harness import numbered
 from tests.brokers.kafka import consuming, name, running, transaction
 from tests.e2e.harness import Sidecar, eventually
-from tests.e2e.kafka.stock import progress, read
+from tests.e2e.kafka.snapshot import progress, read
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.process import await_

@@ -14,7 +14,7 @@ from sidecar.model.records import Lane, Message, Run
 from sidecar.model.wire import decode_frame
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import consuming, name, running
-from tests.e2e.pulsar.stock import client_of
+from tests.e2e.pulsar.snapshot import client_of
 from tests.servers.pulsar import PulsarServer
 
 COUNT = 2_060

@@ -16,7 +16,7 @@ from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from tests.brokers.harness import numbered
 from tests.brokers.pulsar import name, running
-from tests.e2e.pulsar.stock import client_of
+from tests.e2e.pulsar.snapshot import client_of
 from tests.servers.pulsar import PulsarServer
 
 Body = Callable[[PulsarBroker, str, Cursor], Awaitable[None]]

@@ -9,7 +9,7 @@ from sidecar.brokers.base import Lost
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model.records import Commit, Header, Lane
 from tests.brokers.pulsar import await_no_backlog, consuming, name, running
-from tests.e2e.pulsar.stock import client_of
+from tests.e2e.pulsar.snapshot import client_of
 from tests.servers.pulsar import PulsarServer
 
 

@@ -15,7 +15,7 @@ from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.positions import Id, pack
 from sidecar.model.records import Commit, Lane
 from tests.brokers.pulsar import await_no_backlog, consuming, name, running
-from tests.e2e.pulsar.stock import client_of
+from tests.e2e.pulsar.snapshot import client_of
 from tests.servers.fixtures import NewPulsar
 from tests.servers.pulsar import PulsarServer
 from tests.servers.tools import tool

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos import clocks, plan, stages
-from tests.chaos.acts import Act
+from tests.chaos import brokers, clocks, plan
+from tests.chaos.brokers import Broker
 from tests.chaos.checker import Verdict
+from tests.chaos.faults import FaultKind
 from tests.chaos.plan import BrokerKind, Plan
 from tests.chaos.round import play
-from tests.chaos.stages import Stage
 
 #: seconds of a campaign that was not told how long it is to be
 SECONDS = 600.0
@@ -45,7 +45,7 @@ class Campaign:
     def __init__(self, wish: Wish) -> None:
         self._wish = wish
         self._began = time.monotonic()
-        self._stages: dict[BrokerKind, Stage] = {}
+        self._brokers: dict[BrokerKind, Broker] = {}
         self._counts: Counter[str] = Counter()
         self._failed: list[Plan] = []
         self._passed: list[Path] = []
@@ -61,34 +61,34 @@ class Campaign:
         try:
             while self._goes_on():
                 number = self._wish.first + self._played
-                broker = self._wish.brokers[number % len(self._wish.brokers)]
-                stage = self._stage(broker)
-                missing += [f"not {act}: {why}" for act, why in stage.cannot.items() if why not in str(missing)]
-                self._round(plan_of(self._wish.seed, number, broker, stage), stage)
+                kind = self._wish.brokers[number % len(self._wish.brokers)]
+                broker = self._broker(kind)
+                missing += [f"not {fault}: {why}" for fault, why in broker.cannot.items() if why not in str(missing)]
+                self._round(plan_of(self._wish.seed, number, kind, broker), broker)
                 self._played += 1
         except KeyboardInterrupt:
             say("interrupted")
         finally:
-            for stage in self._stages.values():
-                stage.close()
+            for broker in self._brokers.values():
+                broker.close()
         for text in missing:
             say(text)
         self._sum_up()
         return len(self._failed)
 
-    def _stage(self, broker: BrokerKind) -> Stage:
-        if broker not in self._stages:
-            self._draw(f"starting {broker}")
-            self._stages[broker] = stages.open_stage(broker, self._folder / "servers")
-        return self._stages[broker]
+    def _broker(self, kind: BrokerKind) -> Broker:
+        if kind not in self._brokers:
+            self._draw(f"starting {kind}")
+            self._brokers[kind] = brokers.open_broker(kind, self._folder / "servers")
+        return self._brokers[kind]
 
-    def _round(self, planned: Plan, stage: Stage) -> None:
+    def _round(self, planned: Plan, broker: Broker) -> None:
         began = time.monotonic()
         head = f"round {planned.number}{self._of()} {planned.summary}"
         folder = self._folder / f"{planned.number:04d}-{planned.broker}"
-        faults = ", ".join(f"{fault.at:.1f} s {fault.act}" for fault in planned.faults)
+        faults = ", ".join(f"{fault.at:.1f} s {fault.kind}" for fault in planned.faults)
         try:
-            verdict = play(planned, stage, folder, lambda text: self._draw(f"{head}: {text} ({self._left()})"))
+            verdict = play(planned, broker, folder, lambda text: self._draw(f"{head}: {text} ({self._left()})"))
         except Exception as error:
             verdict = Verdict(problems={"The round could be played": [repr(error)]})
             (folder / "verdict.json").write_text(json.dumps(vars(verdict), indent=1))
@@ -98,7 +98,7 @@ class Campaign:
         if verdict.passed:
             self._forget(folder)
         else:
-            self._keep(planned, verdict, stage, folder)
+            self._keep(planned, verdict, broker, folder)
 
     def _forget(self, folder: Path) -> None:
         """Of a round that passed, its history stays for a while, and nothing else does."""
@@ -109,11 +109,11 @@ class Campaign:
         if len(self._passed) > _KEPT:
             shutil.rmtree(self._passed.pop(0))
 
-    def _keep(self, planned: Plan, verdict: Verdict, stage: Stage, folder: Path) -> None:
+    def _keep(self, planned: Plan, verdict: Verdict, broker: Broker, folder: Path) -> None:
         self._failed.append(planned)
         for line in verdict.lines():
             say(f"    {line}")
-        for log in stage.logs():
+        for log in broker.logs():
             shutil.copy(log, folder / f"{planned.broker}-{log.name}")
         say(f"    kept: {folder}")
         say(f"    again: {_again(planned)}")
@@ -155,11 +155,11 @@ class Campaign:
             print(_CLEAR + text[: columns - 1], end="", flush=True)
 
 
-def plan_of(seed: int, number: int, broker: BrokerKind, stage: Stage) -> Plan:
+def plan_of(seed: int, number: int, kind: BrokerKind, broker: Broker) -> Plan:
     """With what is to be had on this machine."""
     ways = ["threads", "stream", "fetch", *(["php"] if shutil.which("php") else [])]
-    without = {*stage.cannot, *(() if clocks.library() else (Act.JUMP_CLOCK,))}
-    return plan.make(seed, number, broker, ways=ways, without=without)
+    without = {*broker.cannot, *(() if clocks.library() else (FaultKind.JUMP_CLOCK,))}
+    return plan.make(seed, number, kind, ways=ways, without=without)
 
 
 def say(text: str) -> None:

@@ -1,6 +1,6 @@
 """Does a history keep the promises? Pure; shares no code with the sidecar.
 
-Each rule answers what is wrong as sentences. What a rule may rely on: a worker's line is on the disk before the
+Each rule yields what is wrong as sentences. What a rule may rely on: a worker's line is on the disk before the
 sidecar hears of it, and all lines carry the time of one clock.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.chaos.history import History
+from tests.chaos.history_index import HistoryIndex
 from tests.chaos.rules import RULES
-from tests.chaos.seen import Seen
 
 #: problems of one rule that are told; the rest is counted
 _TOLD = 5
@@ -35,9 +35,9 @@ class Verdict:
 
 
 def check(history: History) -> Verdict:
-    seen = Seen(history)
-    verdict = Verdict(counts=seen.counts())
+    index = HistoryIndex(history)
+    verdict = Verdict(counts=index.counts())
     for rule in RULES:
-        if problems := [*rule(seen)]:
+        if problems := [*rule(index)]:
             verdict.problems[(rule.__doc__ or "").rstrip(".")] = problems
     return verdict

@@ -1,7 +1,7 @@
 """A round as it is on the disk when it is over.
 
     plan.json        what was to happen
-    diary            what the harness did to which process, and when
+    events           what the harness did to which process, and when
     published-*      what publishers were told to be there
     journal-*        what workers took, and what they said of it
     broker.json      what the broker has: records, dead letters, parked ones, and how far the group was when
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.chaos.upsets import Upset, upsets_of
+from tests.chaos.disturbances import Disturbance, disturbances_of
 from tests.e2e.load.journal import Entry, Reader, Spot, Word
 
 #: of the topic that is consumed, and of the group's own one where records wait
@@ -29,7 +29,7 @@ class Stored(NamedTuple):
     value: str
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """A dead letter, as the broker has it."""
 
     spot: Spot
@@ -38,14 +38,14 @@ class Letter(NamedTuple):
     reason: str
 
 
-class Stay(NamedTuple):
+class ParkedRecord(NamedTuple):
     """A record in the retry topic."""
 
     at: Spot
     origin: Spot
 
 
-class Claim(NamedTuple):
+class Commit(NamedTuple):
     """What a group would not get again if a sidecar started at this moment: runs of places of a lane."""
 
     at: float
@@ -57,7 +57,7 @@ class Claim(NamedTuple):
         return any(start <= place < stop for start, stop in self.runs)
 
 
-class Life(NamedTuple):
+class ProcessRun(NamedTuple):
     """A process: what it was, how it ended, and whether that was our doing."""
 
     who: str
@@ -77,14 +77,14 @@ class Note(NamedTuple):
 
 
 @dataclass
-class Stock:
+class BrokerSnapshot:
     """What the broker has when the round is over, and how far the group was meanwhile."""
 
     records: dict[Spot, Stored] = field(default_factory=dict)
-    letters: list[Letter] = field(default_factory=list)
-    stays: list[Stay] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    parked: list[ParkedRecord] = field(default_factory=list)
     #: by time; the last of each lane is how the round ended
-    claims: list[Claim] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
 
     def to_json(self) -> str:
         told = asdict(self)
@@ -92,15 +92,17 @@ class Stock:
         return json.dumps(told)
 
     @classmethod
-    def from_json(cls, text: str) -> "Stock":
+    def from_json(cls, text: str) -> "BrokerSnapshot":
         told: dict[str, Any] = json.loads(text)
         return cls(
             records={Spot(lane, place): Stored(key, value) for lane, place, key, value in told["records"]},
-            letters=[Letter(Spot(*spot), key, value, reason) for spot, key, value, reason in told["letters"]],
-            stays=[Stay(Spot(*at), Spot(*origin)) for at, origin in told["stays"]],
-            claims=[
-                Claim(at, topic, lane, tuple((start, stop) for start, stop in runs))
-                for at, topic, lane, runs in told["claims"]
+            dead_letters=[
+                DeadLetter(Spot(*spot), key, value, reason) for spot, key, value, reason in told["dead_letters"]
+            ],
+            parked=[ParkedRecord(Spot(*at), Spot(*origin)) for at, origin in told["parked"]],
+            commits=[
+                Commit(at, topic, lane, tuple((start, stop) for start, stop in runs))
+                for at, topic, lane, runs in told["commits"]
             ],
         )
 
@@ -113,12 +115,12 @@ class History:
     published: Mapping[Spot, str]
     #: of all workers, by time
     notes: list[Note]
-    stock: Stock
-    lives: list[Life] = field(default_factory=list)
+    snapshot: BrokerSnapshot
+    processes: list[ProcessRun] = field(default_factory=list)
     #: what is wrong already without looking at records: it hung, a sidecar logged a bug
     complaints: list[str] = field(default_factory=list)
     #: what was done to whom, by time
-    upsets: list[Upset] = field(default_factory=list)
+    disturbances: list[Disturbance] = field(default_factory=list)
     #: the broker, and its group protocol or subscription type
     broker: str = "local"
     variant: str = ""
@@ -129,16 +131,16 @@ class History:
 def read(folder: Path) -> History:
     """Raises `OSError` and `ValueError` for a folder that no round has left."""
     plan = json.loads((folder / "plan.json").read_text())
-    diary = [json.loads(line) for line in (folder / "diary").read_text().splitlines()]
+    event_log = [json.loads(line) for line in (folder / "events").read_text().splitlines()]
     notes = sorted(note for path in folder.glob("journal-*") for note in notes_of(path))
     return History(
         order=plan["order"],
         published=_published(folder.glob("published-*")),
         notes=notes,
-        stock=Stock.from_json((folder / "broker.json").read_text()),
-        lives=_lives(diary),
-        complaints=[entry["text"] for entry in diary if entry["word"] == "complaint"],
-        upsets=upsets_of(diary, {note.writer: note.at for note in notes}),
+        snapshot=BrokerSnapshot.from_json((folder / "broker.json").read_text()),
+        processes=_processes(event_log),
+        complaints=[entry["text"] for entry in event_log if entry["word"] == "complaint"],
+        disturbances=disturbances_of(event_log, {note.writer: note.at for note in notes}),
         broker=plan.get("broker", "local"),
         variant=plan.get("variant", ""),
         lease=plan.get("leases", {}).get("seconds", 0.0),
@@ -167,12 +169,12 @@ def _published(paths: Iterable[Path]) -> dict[Spot, str]:
     return found
 
 
-def _lives(diary: list[dict[str, Any]]) -> list[Life]:
-    """A process may end by itself only where the diary says that we made it."""
-    begun = {entry["pid"]: entry for entry in diary if entry["word"] == "started"}
-    ordered = {entry["pid"] for entry in diary if entry["word"] in ("killed", "told to stop")}
-    ended = {entry["pid"]: entry["code"] for entry in diary if entry["word"] == "ended"}
+def _processes(event_log: list[dict[str, Any]]) -> list[ProcessRun]:
+    """A process may end by itself only where the event log says that we made it."""
+    begun = {entry["pid"]: entry for entry in event_log if entry["word"] == "started"}
+    ordered = {entry["pid"] for entry in event_log if entry["word"] in ("killed", "told to stop")}
+    ended = {entry["pid"]: entry["code"] for entry in event_log if entry["word"] == "ended"}
     return [
-        Life(entry["who"], pid, entry.get("journal", ""), ended.get(pid), pid in ordered)
+        ProcessRun(entry["who"], pid, entry.get("journal", ""), ended.get(pid), pid in ordered)
         for pid, entry in begun.items()
     ]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from tests.chaos.acts import Act, Fault
+from tests.chaos.faults import Fault, FaultKind
 from tests.e2e.load.kinds import Kind
 
 
@@ -30,17 +30,23 @@ SESSION = 3.0
 _LEASE = 1.5
 
 _ANYWHERE = {
-    Act.KILL_SIDECAR: 6,
-    Act.STOP_SIDECAR: 4,
-    Act.FREEZE_SIDECAR: 2,
-    Act.KILL_WORKER: 5,
-    Act.STOP_WORKER: 3,
-    Act.FREEZE_WORKER: 3,
-    Act.JUMP_CLOCK: 2,
+    FaultKind.KILL_SIDECAR: 6,
+    FaultKind.STOP_SIDECAR: 4,
+    FaultKind.FREEZE_SIDECAR: 2,
+    FaultKind.KILL_WORKER: 5,
+    FaultKind.STOP_WORKER: 3,
+    FaultKind.FREEZE_WORKER: 3,
+    FaultKind.JUMP_CLOCK: 2,
 }
-_APP = {Act.CUT_APP: 4, Act.DELAY_APP: 2, Act.HOLD_APP: 2}
-_FLEET = {Act.JOIN: 4, Act.LEAVE: 3, Act.CUT_BROKER: 4, Act.DELAY_BROKER: 2, Act.HOLD_BROKER: 2}
-_SERVER = {Act.KILL_BROKER: 1, Act.STOP_BROKER: 1, Act.FREEZE_BROKER: 1}
+_APP = {FaultKind.CUT_APP: 4, FaultKind.DELAY_APP: 2, FaultKind.HOLD_APP: 2}
+_FLEET = {
+    FaultKind.JOIN: 4,
+    FaultKind.LEAVE: 3,
+    FaultKind.CUT_BROKER: 4,
+    FaultKind.DELAY_BROKER: 2,
+    FaultKind.HOLD_BROKER: 2,
+}
+_SERVER = {FaultKind.KILL_BROKER: 1, FaultKind.STOP_BROKER: 1, FaultKind.FREEZE_BROKER: 1}
 
 #: what a broker can be asked to do, and in which order records may then be chosen to come
 _VARIANTS: Mapping[BrokerKind, Mapping[str, tuple[str, ...]]] = {
@@ -82,7 +88,7 @@ class Plan:
     order: str
     lanes: int
     #: the ways of the workers of each sidecar that is there from the start; those that join take them in turn
-    crews: tuple[tuple[str, ...], ...]
+    workers: tuple[tuple[str, ...], ...]
     #: workers and sidecars talk over TCP
     tcp: bool
     #: of kinds of records, in a thousand
@@ -109,7 +115,7 @@ def make(
     broker: BrokerKind,
     *,
     ways: Collection[str] = ("threads", "stream", "fetch"),
-    without: Collection[Act] = (),
+    without: Collection[FaultKind] = (),
 ) -> Plan:
     """`ways` of getting batches are to be had here; faults that cannot be made here are `without`."""
     chance = random.Random(f"{seed} {number} {broker}")
@@ -121,13 +127,13 @@ def make(
         shares |= _DEADLY
     tcp = chance.random() < 0.4
     alone = broker is BrokerKind.LOCAL or variant == "exclusive"
-    crews = tuple(_crew(chance, sorted(ways)) for _ in range(1 if alone else 2))
+    workers = tuple(_ways(chance, sorted(ways)) for _ in range(1 if alone else 2))
     faults = tuple(_faults(chance, broker, alone=alone, tcp=tcp, without=without))
     leases = Leases(_LEASE, chance.random() < 0.5) if chance.random() < 0.3 else Leases()
     if leases.seconds:
         shares |= _OVERDUE
     # A record that is put aside until a time of day comes a day late if that is a day off: no loss, but a long round.
-    if any(fault.act is Act.JUMP_CLOCK and abs(fault.lasts) == _DAY for fault in faults):
+    if any(fault.kind is FaultKind.JUMP_CLOCK and abs(fault.lasts) == _DAY for fault in faults):
         shares.pop(Kind.LATER, None)
     return Plan(
         seed,
@@ -136,7 +142,7 @@ def make(
         variant,
         order,
         lanes=chance.choice((2, 4) if alone else (4, 8)),
-        crews=crews,
+        workers=workers,
         tcp=tcp,
         shares=shares,
         pace=chance.choice((150, 250)),
@@ -145,45 +151,45 @@ def make(
     )
 
 
-def _crew(chance: random.Random, ways: list[str]) -> tuple[str, ...]:
+def _ways(chance: random.Random, ways: list[str]) -> tuple[str, ...]:
     return tuple(chance.choice(ways) for _ in range(2))
 
 
 def _faults(
-    chance: random.Random, broker: BrokerKind, *, alone: bool, tcp: bool, without: Collection[Act]
+    chance: random.Random, broker: BrokerKind, *, alone: bool, tcp: bool, without: Collection[FaultKind]
 ) -> list[Fault]:
-    weights: dict[Act, int] = {**_ANYWHERE, **(_APP if tcp else {})}
+    weights: dict[FaultKind, int] = {**_ANYWHERE, **(_APP if tcp else {})}
     if broker is BrokerKind.LOCAL:
-        weights[Act.FILL_DISK] = 5
+        weights[FaultKind.FILL_DISK] = 5
     else:
         weights |= _FLEET
         if alone:
-            del weights[Act.JOIN], weights[Act.LEAVE]
-    weights = {act: weight for act, weight in weights.items() if act not in without}
-    acts = chance.choices(tuple(weights), tuple(weights.values()), k=chance.randrange(3, 7))
+            del weights[FaultKind.JOIN], weights[FaultKind.LEAVE]
+    weights = {kind: weight for kind, weight in weights.items() if kind not in without}
+    kinds = chance.choices(tuple(weights), tuple(weights.values()), k=chance.randrange(3, 7))
     # A server takes its time to come back: it goes once in a round, and not in every one.
     if broker is not BrokerKind.LOCAL and chance.random() < (0.4 if broker is BrokerKind.KAFKA else 0.15):
-        servers = {act: weight for act, weight in _SERVER.items() if act not in without}
-        acts.append(chance.choices(tuple(servers), tuple(servers.values()))[0])
-    times = sorted(chance.uniform(0.5, LOAD - 0.5) for _ in acts)
-    chance.shuffle(acts)
+        servers = {kind: weight for kind, weight in _SERVER.items() if kind not in without}
+        kinds.append(chance.choices(tuple(servers), tuple(servers.values()))[0])
+    times = sorted(chance.uniform(0.5, LOAD - 0.5) for _ in kinds)
+    chance.shuffle(kinds)
     return [
-        Fault(round(at, 2), act, chance.randrange(1000), round(_lasts(chance, act, broker), 2))
-        for at, act in zip(times, acts, strict=True)
+        Fault(round(at, 2), kind, chance.randrange(1000), round(_lasts(chance, kind, broker), 2))
+        for at, kind in zip(times, kinds, strict=True)
     ]
 
 
-def _lasts(chance: random.Random, act: Act, broker: BrokerKind) -> float:
+def _lasts(chance: random.Random, kind: FaultKind, broker: BrokerKind) -> float:
     short = chance.uniform(0.2, 2.5)
-    match act:
-        case Act.FREEZE_SIDECAR | Act.FREEZE_BROKER if broker is BrokerKind.KAFKA:
+    match kind:
+        case FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_BROKER if broker is BrokerKind.KAFKA:
             # One that is taken for gone, and one that is just in time.
             return chance.choice((SESSION * 0.7, SESSION * 1.5))
-        case Act.FREEZE_SIDECAR | Act.FREEZE_BROKER if broker is BrokerKind.PULSAR:
+        case FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_BROKER if broker is BrokerKind.PULSAR:
             return chance.choice((short, SESSION * 2.5))
-        case Act.FREEZE_WORKER:
+        case FaultKind.FREEZE_WORKER:
             # Longer than any lease that ends, and than whoever would ping it has patience.
             return chance.choice((short, SESSION * 1.5))
-        case Act.JUMP_CLOCK:
+        case FaultKind.JUMP_CLOCK:
             return chance.choice((-_DAY, -5.0, 5.0, _DAY))
     return short

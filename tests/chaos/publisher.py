@@ -26,7 +26,7 @@ from tests.e2e.pulsar.load import Producing as PulsarProducing
 
 _KEYS = 40
 #: seconds between two bursts
-_BEAT = 0.04
+_BURST_INTERVAL = 0.04
 
 #: told where a value is, once the broker has said so
 Confirmed = Callable[[Spot, bytes], None]
@@ -62,7 +62,7 @@ class LocalProducing:
                     stub = publish_pb2_grpc.PublishServiceStub(channel)  # type: ignore[no-untyped-call]
                     answer = stub.Publish(request, timeout=5.0)
             except grpc.RpcError:
-                time.sleep(_BEAT)
+                time.sleep(_BURST_INTERVAL)
                 continue
             for message, one in zip(self._waiting, answer.published, strict=True):
                 self._confirmed(Spot(one.lane, one.position), message.value)
@@ -85,8 +85,8 @@ class Publisher:
 
     def load(self, pace: int, shares: Mapping[Kind, int], stopped: threading.Event) -> None:
         kinds, weights = [Kind.OK, *shares], [1000 - sum(shares.values()), *shares.values()]
-        while not stopped.wait(_BEAT):
-            self._produce(self._chance.choices(kinds, weights, k=int(pace * _BEAT)))
+        while not stopped.wait(_BURST_INTERVAL):
+            self._produce(self._chance.choices(kinds, weights, k=int(pace * _BURST_INTERVAL)))
             if isinstance(self._producing, LocalProducing):
                 self._producing.flush()
         self._producing.flush()

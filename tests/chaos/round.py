@@ -1,4 +1,4 @@
-"""Plays a plan: starts the cast, does the faults, waits until all is settled, and lets the checker decide."""
+"""Plays a plan: starts the sidecars, injects the faults, waits until all is settled, and lets the checker decide."""
 
 import json
 import select
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.chaos import checker, history
-from tests.chaos.acts import Act, Fault
-from tests.chaos.cast import Cast
+from tests.chaos.brokers import Broker, RoundTopic
 from tests.chaos.checker import Verdict
-from tests.chaos.diary import Diary
-from tests.chaos.history import Claim
+from tests.chaos.event_log import EventLog
+from tests.chaos.faults import Fault, FaultKind
+from tests.chaos.history import Commit
 from tests.chaos.plan import Plan
-from tests.chaos.stages import Scene, Stage
+from tests.chaos.sidecars import Sidecars
 
 #: seconds within which everything must be settled once the faults are over
 _SETTLE_TIMEOUT = 240.0
@@ -33,43 +33,45 @@ _PUBLISHER_TIMEOUT = 120.0
 Tell = Callable[[str], None]
 
 
-def play(plan: Plan, stage: Stage, folder: Path, tell: Tell = lambda _: None) -> Verdict:
+def play(plan: Plan, broker: Broker, folder: Path, tell: Tell = lambda _: None) -> Verdict:
     """One round, in a folder of its own, which has its history afterwards."""
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(plan.to_json())
-    diary = Diary(folder / "diary")
-    scene = stage.scene(plan, folder)
+    event_log = EventLog(folder / "events")
+    topic = broker.new_topic(plan, folder)
     keep: Path | None = folder
     try:
-        Round(plan, stage, scene, folder, diary, tell).play()
+        Round(plan, broker, topic, folder, event_log, tell).play()
         verdict = checker.check(history.read(folder))
         keep = None if verdict.passed else folder
     finally:
-        scene.close(keep)
-        diary.close()
+        topic.close(keep)
+        event_log.close()
     (folder / "verdict.json").write_text(json.dumps(vars(verdict), indent=1))
     return verdict
 
 
 class Round:
-    def __init__(self, plan: Plan, stage: Stage, scene: Scene, folder: Path, diary: Diary, tell: Tell) -> None:
+    def __init__(
+        self, plan: Plan, broker: Broker, topic: RoundTopic, folder: Path, event_log: EventLog, tell: Tell
+    ) -> None:
         self._plan = plan
-        self._stage = stage
-        self._scene = scene
+        self._broker = broker
+        self._topic = topic
         self._folder = folder
-        self._diary = diary
+        self._event_log = event_log
         self._tell = tell
-        jumps = any(fault.act is Act.JUMP_CLOCK for fault in plan.faults)
-        self._cast = Cast(plan, scene, folder, diary, jumps=jumps)
-        self._claims: list[Claim] = []
+        jumps = any(fault.kind is FaultKind.JUMP_CLOCK for fault in plan.faults)
+        self._sidecars = Sidecars(plan, topic, folder, event_log, jumps=jumps)
+        self._commits: list[Commit] = []
         self._over = threading.Event()
 
     def play(self) -> None:
         looking = threading.Thread(target=self._look)
         try:
-            for _ in self._plan.crews:
-                self._cast.add()
-            with _Publisher(self._plan, self._scene, self._cast, self._folder, self._diary) as publisher:
+            for _ in self._plan.workers:
+                self._sidecars.add()
+            with _Publisher(self._plan, self._topic, self._sidecars, self._folder, self._event_log) as publisher:
                 looking.start()
                 self._until(self._begun, _FIRST_RECORD_TIMEOUT, "no record came to a worker")
                 self._do_faults(publisher)
@@ -77,17 +79,17 @@ class Round:
                 publisher.answer()
                 self._settle(publisher)
             self._tell("stopping")
-            self._cast.stop()
+            self._sidecars.stop()
         finally:
             self._over.set()
-            self._cast.kill()
-            self._mend()
+            self._sidecars.kill()
+            self._restore_broker()
             if looking.ident is not None:
                 looking.join()
-        self._tell("taking stock")
-        stock = self._scene.stock()
-        stock.claims[:0] = self._claims
-        (self._folder / "broker.json").write_text(stock.to_json())
+        self._tell("reading what the broker has")
+        snapshot = self._topic.snapshot()
+        snapshot.commits[:0] = self._commits
+        (self._folder / "broker.json").write_text(snapshot.to_json())
         self._read_logs()
 
     def _begun(self) -> bool:
@@ -111,91 +113,98 @@ class Round:
                 publisher.tell("stop")
                 loading = False
             self._tell(f"{len(self._plan.faults) - len(waiting)}/{len(self._plan.faults)} faults, load {left:.0f} s")
-            self._cast.tend()
+            self._sidecars.replace_ended()
             time.sleep(0.05)
 
     def _do(self, fault: Fault) -> None:
-        self._diary.note("fault", act=fault.act, whom=fault.whom, lasts=fault.lasts)
+        self._event_log.note("fault", kind=fault.kind, whom=fault.whom, lasts=fault.lasts)
         try:
             self._doing(fault)
         except Exception as error:
-            self._diary.complain(f"{fault.act} could not be done: {error!r}")
+            self._event_log.complain(f"{fault.kind} could not be done: {error!r}")
 
     def _doing(self, fault: Fault) -> None:
-        cast, whom, lasts = self._cast, fault.whom, fault.lasts
-        match fault.act:
-            case Act.KILL_SIDECAR:
-                cast.kill_sidecar(whom, lasts)
-            case Act.STOP_SIDECAR:
-                cast.stop_sidecar(whom, lasts)
-            case Act.FREEZE_SIDECAR:
-                cast.freeze_sidecar(whom, lasts)
-            case Act.JOIN:
-                cast.add()
-            case Act.LEAVE:
-                cast.leave(whom)
-            case Act.KILL_WORKER:
-                cast.kill_worker(whom)
-            case Act.STOP_WORKER:
-                cast.stop_worker(whom)
-            case Act.FREEZE_WORKER:
-                cast.freeze_worker(whom, lasts)
-            case Act.JUMP_CLOCK:
-                cast.jump_clock(whom, lasts)
-            case Act.FILL_DISK:
-                self._scene.fill_disk()
-                self._diary.note("full", "disk")
+        sidecars, whom, lasts = self._sidecars, fault.whom, fault.lasts
+        match fault.kind:
+            case FaultKind.KILL_SIDECAR:
+                sidecars.kill_sidecar(whom, lasts)
+            case FaultKind.STOP_SIDECAR:
+                sidecars.stop_sidecar(whom, lasts)
+            case FaultKind.FREEZE_SIDECAR:
+                sidecars.freeze_sidecar(whom, lasts)
+            case FaultKind.JOIN:
+                sidecars.add()
+            case FaultKind.LEAVE:
+                sidecars.leave(whom)
+            case FaultKind.KILL_WORKER:
+                sidecars.kill_worker(whom)
+            case FaultKind.STOP_WORKER:
+                sidecars.stop_worker(whom)
+            case FaultKind.FREEZE_WORKER:
+                sidecars.freeze_worker(whom, lasts)
+            case FaultKind.JUMP_CLOCK:
+                sidecars.jump_clock(whom, lasts)
+            case FaultKind.FILL_DISK:
+                self._topic.fill_disk()
+                self._event_log.note("full", "disk")
                 time.sleep(lasts)
-                self._scene.free_disk()
-                self._diary.note("free", "disk")
-            case Act.KILL_BROKER | Act.STOP_BROKER | Act.FREEZE_BROKER:
+                self._topic.free_disk()
+                self._event_log.note("free", "disk")
+            case FaultKind.KILL_BROKER | FaultKind.STOP_BROKER | FaultKind.FREEZE_BROKER:
                 self._do_to_server(fault)
-            case Act.CUT_BROKER | Act.DELAY_BROKER | Act.HOLD_BROKER | Act.CUT_APP | Act.DELAY_APP | Act.HOLD_APP:
-                self._do_to_line(fault)
+            case (
+                FaultKind.CUT_BROKER
+                | FaultKind.DELAY_BROKER
+                | FaultKind.HOLD_BROKER
+                | FaultKind.CUT_APP
+                | FaultKind.DELAY_APP
+                | FaultKind.HOLD_APP
+            ):
+                self._do_to_proxy(fault)
 
     def _do_to_server(self, fault: Fault) -> None:
-        server = self._stage.server
+        server = self._broker.server
         assert server is not None
         pid = server.pid
-        match fault.act:
-            case Act.FREEZE_BROKER:
+        match fault.kind:
+            case FaultKind.FREEZE_BROKER:
                 server.freeze()
-                self._diary.note("frozen", "broker", pid)
+                self._event_log.note("frozen", "broker", pid)
                 time.sleep(fault.lasts)
                 server.thaw()
-                self._diary.note("thawed", "broker", pid)
+                self._event_log.note("thawed", "broker", pid)
                 return
-            case Act.KILL_BROKER:
-                self._diary.note("broker killed", "broker", pid)
+            case FaultKind.KILL_BROKER:
+                self._event_log.note("broker killed", "broker", pid)
                 server.kill()
-            case Act.STOP_BROKER:
-                self._diary.note("broker told to stop", "broker", pid)
+            case FaultKind.STOP_BROKER:
+                self._event_log.note("broker told to stop", "broker", pid)
                 server.stop()
         time.sleep(fault.lasts)
         server.start()
-        self._diary.note("broker is back", "broker", server.pid)
+        self._event_log.note("broker is back", "broker", server.pid)
 
-    def _do_to_line(self, fault: Fault) -> None:
-        of_app = fault.act in (Act.CUT_APP, Act.DELAY_APP, Act.HOLD_APP)
-        line = self._cast.line(fault.whom) if of_app else self._stage.line
-        assert line is not None
-        match fault.act:
-            case Act.CUT_BROKER | Act.CUT_APP:
-                line.cut()
+    def _do_to_proxy(self, fault: Fault) -> None:
+        of_app = fault.kind in (FaultKind.CUT_APP, FaultKind.DELAY_APP, FaultKind.HOLD_APP)
+        proxy = self._sidecars.proxy(fault.whom) if of_app else self._broker.proxy
+        assert proxy is not None
+        match fault.kind:
+            case FaultKind.CUT_BROKER | FaultKind.CUT_APP:
+                proxy.cut()
                 return
-            case Act.DELAY_BROKER | Act.DELAY_APP:
-                line.delay(0.1)
+            case FaultKind.DELAY_BROKER | FaultKind.DELAY_APP:
+                proxy.delay(0.1)
             case _:
-                line.hold()
+                proxy.hold()
         time.sleep(fault.lasts)
-        line.flow()
-        self._diary.note("flows", pid=line.pid)
+        proxy.flow()
+        self._event_log.note("flows", pid=proxy.pid)
 
-    def _mend(self) -> None:
+    def _restore_broker(self) -> None:
         """Whatever the round came to, the next one finds the broker as it should be."""
-        if self._stage.line is not None:
-            self._stage.line.flow()
-        server = self._stage.server
+        if self._broker.proxy is not None:
+            self._broker.proxy.flow()
+        server = self._broker.server
         if server is not None:
             server.thaw()
             if not server.is_running:
@@ -211,28 +220,28 @@ class Round:
             publisher.answer()
             soon = time.monotonic() + _PROBE_INTERVAL
             while time.monotonic() < soon:
-                self._cast.tend()
-                if self._scene.is_done():
+                self._sidecars.replace_ended()
+                if self._topic.is_done():
                     return
                 time.sleep(0.1)
-        self._diary.complain(f"not everything was settled within {_SETTLE_TIMEOUT:g} s after the load")
+        self._event_log.complain(f"not everything was settled within {_SETTLE_TIMEOUT:g} s after the load")
 
     def _until(self, seen: Callable[[], bool], timeout: float, complaint: str) -> None:
         ends = time.monotonic() + timeout
         while not seen():
             if time.monotonic() > ends:
-                self._diary.complain(f"{complaint} within {timeout:g} s")
+                self._event_log.complain(f"{complaint} within {timeout:g} s")
                 return
-            self._cast.tend()
+            self._sidecars.replace_ended()
             time.sleep(0.05)
 
     def _look(self) -> None:
         """How far the group is, again and again. What a broker that is away cannot tell is left out."""
         while not self._over.wait(_COMMIT_POLL_INTERVAL):
             try:
-                self._claims.extend(self._scene.claims())
+                self._commits.extend(self._topic.commits())
             except OSError as error:
-                self._diary.note("not seen", why=str(error))
+                self._event_log.note("not seen", why=str(error))
 
     def _read_logs(self) -> None:
         """A sidecar that says that something unforeseen happened is not well, whatever came of it."""
@@ -240,18 +249,18 @@ class Round:
             text = log.read_text(errors="replace")
             if (at := text.find("Traceback (most recent call last)")) >= 0:
                 line = text[text.rfind("\n", 0, at) + 1 : text.find("\n", at)]
-                self._diary.complain(f"{log.parent.name} logged a bug: {line[:2000]}")
+                self._event_log.complain(f"{log.parent.name} logged a bug: {line[:2000]}")
 
 
 class _Publisher:
     """The publisher process. It outlives everything that is done to the broker."""
 
-    def __init__(self, plan: Plan, scene: Scene, cast: Cast, folder: Path, diary: Diary) -> None:
-        address = scene.publisher_address(str(cast.posts[0].sidecar.socket))
+    def __init__(self, plan: Plan, topic: RoundTopic, sidecars: Sidecars, folder: Path, event_log: EventLog) -> None:
+        address = topic.publisher_address(str(sidecars.pods[0].sidecar.socket))
         shares = [f"{kind}={share}" for kind, share in plan.shares.items()]
         seed = f"{plan.seed} {plan.number}"
-        told = [plan.broker, address, scene.topic, str(folder / "published-0"), seed, str(plan.pace), *shares]
-        self._diary = diary
+        told = [plan.broker, address, topic.name, str(folder / "published-0"), seed, str(plan.pace), *shares]
+        self._event_log = event_log
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.chaos.publisher", *told],
             cwd=Path(__file__).parents[2],
@@ -260,16 +269,16 @@ class _Publisher:
             text=True,
             bufsize=1,
         )
-        diary.note("started", "publisher", self._process.pid)
+        event_log.note("started", "publisher", self._process.pid)
 
     def __enter__(self) -> "_Publisher":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._diary.note("told to stop", "publisher", self._process.pid)
+        self._event_log.note("told to stop", "publisher", self._process.pid)
         self._process.kill()
         self._process.communicate()
-        self._diary.note("ended", "publisher", self._process.pid, code=self._process.returncode)
+        self._event_log.note("ended", "publisher", self._process.pid, code=self._process.returncode)
 
     def tell(self, word: str) -> None:
         assert self._process.stdin is not None
@@ -280,4 +289,4 @@ class _Publisher:
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], _PUBLISHER_TIMEOUT)
         if not ready or not self._process.stdout.readline():
-            raise TimeoutError(f"the publisher does not answer within {_PUBLISHER_TIMEOUT:g} s")
+            raise TimeoutError(f"the publisher does not respond within {_PUBLISHER_TIMEOUT:g} s")

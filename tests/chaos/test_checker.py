@@ -10,11 +10,21 @@ import pytest
 
 from tests.chaos import checker, history
 from tests.chaos.checker import check
-from tests.chaos.diary import Diary
-from tests.chaos.histories import A1, B3, BAD, broken_by, good, note, passes, short
-from tests.chaos.history import RETRY, TOPIC, Claim, History, Letter, Life, Stay, Stock, Stored
+from tests.chaos.disturbances import Disturbance, DisturbanceKind
+from tests.chaos.event_log import EventLog
+from tests.chaos.example_histories import A1, B3, BAD, broken_by, good, note, passes, short
+from tests.chaos.history import (
+    RETRY,
+    TOPIC,
+    BrokerSnapshot,
+    Commit,
+    DeadLetter,
+    History,
+    ParkedRecord,
+    ProcessRun,
+    Stored,
+)
 from tests.chaos.rules import RULES
-from tests.chaos.upsets import Trouble, Upset
 from tests.e2e.load.journal import Journal, Spot, Word, digest_of
 
 
@@ -42,7 +52,7 @@ def test_what_is_there_with_another_value() -> None:
 
 
 def test_a_round_in_which_nothing_happened() -> None:
-    broken_by("There was something to judge", History("none", {}, [], Stock()))
+    broken_by("There was something to judge", History("none", {}, [], BrokerSnapshot()))
 
 
 def test_a_value_that_is_swapped_on_its_way_to_a_worker() -> None:
@@ -71,8 +81,8 @@ def test_a_word_about_a_record_that_the_worker_does_not_have(word: Word) -> None
 
 def test_a_record_that_nobody_finished() -> None:
     told = good("none")
-    told.stock.records[Spot(1, 0)] = Stored("a", "ok:8")
-    told.stock.claims.append(Claim(9.0, TOPIC, 1, ()))
+    told.snapshot.records[Spot(1, 0)] = Stored("a", "ok:8")
+    told.snapshot.commits.append(Commit(9.0, TOPIC, 1, ()))
     assert {"Nothing is lost", "What the sidecars counted is committed in the end"} == set(check(told).problems)
 
 
@@ -84,63 +94,63 @@ def test_a_record_that_was_taken_and_never_came_again() -> None:
 
 def test_a_commit_before_the_ack() -> None:
     told = good()
-    told.stock.claims[0] = Claim(1.15, TOPIC, 0, ((0, 1),))
+    told.snapshot.commits[0] = Commit(1.15, TOPIC, 0, ((0, 1),))
     broken_by("Nothing was committed that was not settled", told)
 
 
 def test_a_run_beyond_the_position_before_its_ack() -> None:
     told = good()
-    told.stock.claims.insert(1, Claim(1.5, TOPIC, 0, ((0, 1), (2, 3))))
+    told.snapshot.commits.insert(1, Commit(1.5, TOPIC, 0, ((0, 1), (2, 3))))
     broken_by("Nothing was committed that was not settled", told)
 
 
 def test_a_reject_that_is_committed_before_it_was_said() -> None:
     told = good()
-    told.stock.claims.insert(2, Claim(2.45, TOPIC, 0, ((0, 4),)))
+    told.snapshot.commits.insert(2, Commit(2.45, TOPIC, 0, ((0, 4),)))
     broken_by("Nothing was committed that was not settled", told)
 
 
 def test_a_stay_in_the_retry_topic_that_is_committed_before_the_ack() -> None:
     told = good()
-    told.stock.claims[3] = Claim(3.05, RETRY, 3, ((0, 1),))
+    told.snapshot.commits[3] = Commit(3.05, RETRY, 3, ((0, 1),))
     broken_by("Nothing was committed that was not settled", told)
 
 
-POISON = Letter(Spot(0, 0), "a", "poison:1", "poison")
+POISON = DeadLetter(Spot(0, 0), "a", "poison:1", "poison")
 X = Spot(0, 0)
 DELIVERED = (note(5.0, "w1", Word.TOOK, X), note(5.1, "w1", Word.NACKED, X))
 
 
 def test_a_record_that_is_committed_before_it_failed_though_it_ends_dead() -> None:
     told = short(*DELIVERED, a1="poison:1")
-    told.stock.letters.append(POISON)
+    told.snapshot.dead_letters.append(POISON)
     passes(told)
-    told.stock.claims.insert(0, Claim(0.5, TOPIC, 0, ((0, 1),)))
+    told.snapshot.commits.insert(0, Commit(0.5, TOPIC, 0, ((0, 1),)))
     broken_by("Nothing was committed that was not settled", told)
 
 
 def test_a_record_that_is_committed_before_it_was_ever_delivered_though_it_is_parked_later() -> None:
     told = good()
-    told.stock.claims.insert(0, Claim(0.5, TOPIC, 0, ((4, 5),)))
+    told.snapshot.commits.insert(0, Commit(0.5, TOPIC, 0, ((4, 5),)))
     broken_by("Nothing was committed that was not settled", told)
 
 
-def parked_twice(early: Claim) -> History:
+def parked_twice(early: Commit) -> History:
     told = short(
         *(note(1.0, "w1", Word.TOOK, X), note(1.1, "w1", Word.NACKED, X)),
         *(note(3.0, "w1", Word.TOOK, X, attempt=2, flagged=True), note(3.1, "w1", Word.NACKED, X)),
         *(note(5.0, "w1", Word.TOOK, X, attempt=3, flagged=True), note(5.1, "w1", Word.ACKED, X)),
         a1="later:1",
     )
-    told.stock.stays = [Stay(Spot(3, 0), X), Stay(Spot(3, 1), X)]
-    told.stock.claims = [early, *told.stock.claims, Claim(6.0, RETRY, 3, ((0, 2),))]
+    told.snapshot.parked = [ParkedRecord(Spot(3, 0), X), ParkedRecord(Spot(3, 1), X)]
+    told.snapshot.commits = [early, *told.snapshot.commits, Commit(6.0, RETRY, 3, ((0, 2),))]
     return told
 
 
 def test_the_first_of_two_stays_that_is_committed_before_the_record_came_from_it() -> None:
-    passes(parked_twice(Claim(3.5, RETRY, 3, ((0, 1),))))
-    broken_by("Nothing was committed that was not settled", parked_twice(Claim(2.5, RETRY, 3, ((0, 1),))))
-    broken_by("Nothing was committed that was not settled", parked_twice(Claim(4.5, RETRY, 3, ((0, 2),))))
+    passes(parked_twice(Commit(3.5, RETRY, 3, ((0, 1),))))
+    broken_by("Nothing was committed that was not settled", parked_twice(Commit(2.5, RETRY, 3, ((0, 1),))))
+    broken_by("Nothing was committed that was not settled", parked_twice(Commit(4.5, RETRY, 3, ((0, 2),))))
 
 
 def test_one_that_was_parked_because_its_worker_died_before_it_looked_at_it() -> None:
@@ -149,27 +159,27 @@ def test_one_that_was_parked_because_its_worker_died_before_it_looked_at_it() ->
         note(5.1, "w1", Word.ACKED, X),
         a1="ok:1",
     )
-    told.stock.stays = [Stay(Spot(3, 0), X)]
-    told.stock.claims.append(Claim(6.0, RETRY, 3, ((0, 1),)))
+    told.snapshot.parked = [ParkedRecord(Spot(3, 0), X)]
+    told.snapshot.commits.append(Commit(6.0, RETRY, 3, ((0, 1),)))
     assert "Nothing was committed that was not settled" in check(told).problems
-    passes(replace(told, upsets=[Upset(1.0, 1.1, Trouble.GONE, "w2")]))
+    passes(replace(told, disturbances=[Disturbance(1.0, 1.1, DisturbanceKind.GONE, "w2")]))
 
 
 def test_a_stay_in_the_retry_topic_that_is_never_committed() -> None:
     told = good()
-    del told.stock.claims[3]
+    del told.snapshot.commits[3]
     broken_by("What the sidecars counted is committed in the end", told)
 
 
 def test_a_position_that_stays_behind() -> None:
     told = good()
-    del told.stock.claims[2]
+    del told.snapshot.commits[2]
     broken_by("What the sidecars counted is committed in the end", told)
 
 
-def letters(*found: Letter) -> Callable[[History], None]:
+def dead_letters(*found: DeadLetter) -> Callable[[History], None]:
     def put(told: History) -> None:
-        told.stock.letters = [*found]
+        told.snapshot.dead_letters = [*found]
 
     return put
 
@@ -177,12 +187,12 @@ def letters(*found: Letter) -> Callable[[History], None]:
 @pytest.mark.parametrize(
     "change",
     [
-        letters(Letter(BAD, "b", "bad:9", "REJECTED: no")),
-        letters(Letter(BAD, None, "bad:4", "REJECTED: no")),
-        letters(Letter(BAD, "b", "bad:4", "WORKER_DIED")),
-        letters(Letter(BAD, "b", "bad:4", "REJECTED: no"), Letter(A1, "a", "ok:1", "EXHAUSTED")),
-        letters(Letter(BAD, "b", "bad:4", "REJECTED: no"), Letter(A1, "a", "ok:1", "WORKER_DIED")),
-        letters(Letter(BAD, "b", "bad:4", "REJECTED: no"), Letter(Spot(7, 7), "a", "ok:1", "REJECTED")),
+        dead_letters(DeadLetter(BAD, "b", "bad:9", "REJECTED: no")),
+        dead_letters(DeadLetter(BAD, None, "bad:4", "REJECTED: no")),
+        dead_letters(DeadLetter(BAD, "b", "bad:4", "WORKER_DIED")),
+        dead_letters(DeadLetter(BAD, "b", "bad:4", "REJECTED: no"), DeadLetter(A1, "a", "ok:1", "EXHAUSTED")),
+        dead_letters(DeadLetter(BAD, "b", "bad:4", "REJECTED: no"), DeadLetter(A1, "a", "ok:1", "WORKER_DIED")),
+        dead_letters(DeadLetter(BAD, "b", "bad:4", "REJECTED: no"), DeadLetter(Spot(7, 7), "a", "ok:1", "REJECTED")),
     ],
     ids=["another value", "no key", "another reason", "an innocent", "blamed too soon", "of nothing"],
 )
@@ -194,7 +204,7 @@ def test_dead_letters_that_are_not_right(change: Callable[[History], None]) -> N
 
 def test_a_dead_letter_that_is_missing() -> None:
     told = good("none")
-    told.stock.letters = []
+    told.snapshot.dead_letters = []
     found = check(told).problems
     assert "Dead letters are complete, whole, and only for those that are to be" in found
     assert "Nothing is lost" in found
@@ -203,17 +213,20 @@ def test_a_dead_letter_that_is_missing() -> None:
 def test_a_record_that_three_workers_died_with_may_be_blamed_for_it() -> None:
     told = good("none")
     del told.notes[8]
-    told.stock.letters.append(Letter(B3, "b", "ok:3", "WORKER_DIED"))
+    told.snapshot.dead_letters.append(DeadLetter(B3, "b", "ok:3", "WORKER_DIED"))
     assert "Dead letters are complete, whole, and only for those that are to be" in check(told).problems
     told.notes.append(note(2.26, "w3", Word.TOOK, B3, attempt=3, flagged=True))
-    told.upsets += [Upset(2.24, 2.25, Trouble.GONE, "w1"), Upset(2.27, 2.28, Trouble.GONE, "w3")]
+    told.disturbances += [
+        Disturbance(2.24, 2.25, DisturbanceKind.GONE, "w1"),
+        Disturbance(2.27, 2.28, DisturbanceKind.GONE, "w3"),
+    ]
     told.notes.sort()
     passes(told)
 
 
 def test_a_dead_letter_of_a_record_that_nobody_took() -> None:
     told = short(a1="bad:1")
-    told.stock.letters.append(Letter(X, "a", "bad:1", "REJECTED: no"))
+    told.snapshot.dead_letters.append(DeadLetter(X, "a", "bad:1", "REJECTED: no"))
     assert "Dead letters are complete, whole, and only for those that are to be" in check(told).problems
 
 
@@ -224,26 +237,28 @@ def test_a_record_that_is_blamed_though_no_worker_died() -> None:
         note(3.0, "w1", Word.TOOK, X, flagged=True),
         a1="ok:1",
     )
-    told.stock.letters.append(Letter(X, "a", "ok:1", "WORKER_DIED"))
-    told.upsets = [Upset(1.0 + number, 1.5 + number, Trouble.DOWN, "sidecar 0") for number in range(3)]
+    told.snapshot.dead_letters.append(DeadLetter(X, "a", "ok:1", "WORKER_DIED"))
+    told.disturbances = [
+        Disturbance(1.0 + number, 1.5 + number, DisturbanceKind.DOWN, "sidecar 0") for number in range(3)
+    ]
     found = check(told).problems
     assert "Dead letters are complete, whole, and only for those that are to be" in found
 
 
 @pytest.mark.parametrize(
-    "life",
+    "process",
     [
-        Life("sidecar 1", 12, "", 1, False),
-        Life("sidecar 1", 12, "", 0, False),
-        Life("sidecar 1", 12, "", None, True),
-        Life("worker", 12, "w1", -signal.SIGSEGV, True),
-        Life("worker", 12, "w1", 1, True),
+        ProcessRun("sidecar 1", 12, "", 1, False),
+        ProcessRun("sidecar 1", 12, "", 0, False),
+        ProcessRun("sidecar 1", 12, "", None, True),
+        ProcessRun("worker", 12, "w1", -signal.SIGSEGV, True),
+        ProcessRun("worker", 12, "w1", 1, True),
     ],
     ids=["fails", "ends", "hangs", "crashes when told to stop", "fails when told to stop"],
 )
-def test_a_process_that_ends_by_itself_or_never(life: Life) -> None:
+def test_a_process_that_ends_by_itself_or_never(process: ProcessRun) -> None:
     told = good()
-    told.lives.append(life)
+    told.processes.append(process)
     broken_by("No process ends by itself, and none says that something went wrong", told)
 
 
@@ -255,7 +270,7 @@ def test_a_complaint_of_the_harness() -> None:
 
 def test_a_dead_letter_that_was_written_twice_is_counted_and_allowed() -> None:
     told = good()
-    told.stock.letters *= 2
+    told.snapshot.dead_letters *= 2
     verdict = check(told)
     assert verdict.passed
     assert verdict.counts["dead letters written twice"] == 1
@@ -269,7 +284,7 @@ def test_every_rule_has_a_history_that_breaks_it() -> None:
 
 def test_no_module_that_judges_uses_the_sidecar() -> None:
     folder = Path(checker.__file__).parent
-    for path in [*folder.glob("*.py"), *folder.glob("stages/*.py"), *folder.glob("rules/*.py")]:
+    for path in [*folder.glob("*.py"), *folder.glob("brokers/*.py"), *folder.glob("rules/*.py")]:
         lines = path.read_text().splitlines()
         assert not [line for line in lines if line.startswith(("import sidecar", "from sidecar"))], path
 
@@ -278,31 +293,34 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     told = good()
     plan = {"order": "key", "broker": "pulsar", "variant": "shared", "leases": {"seconds": 1.5, "asked": True}}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (tmp_path / "broker.json").write_text(told.stock.to_json())
+    (tmp_path / "broker.json").write_text(told.snapshot.to_json())
     (tmp_path / "published-0").write_text('[0, 0, "ok:1"]\n[0, 1, "half')
     journal = Journal(tmp_path / "journal-1")
     journal.note(Word.TOOK, b"lease", [(0, 0, 1, False), (0, 1, 2, True, "f00")])
     journal.note(Word.ACKED, b"lease", [(0, 0, 1, False)])
-    diary = Diary(tmp_path / "diary")
-    diary.note("started", "sidecar 0", 10)
-    diary.note("started", "worker", 11, journal="journal-1")
-    diary.note("killed", "worker", 11)
-    diary.note("ended", "worker", 11, code=-9)
-    diary.note("ended", "sidecar 0", 10, code=1)
-    diary.complain("it hung")
-    diary.close()
+    event_log = EventLog(tmp_path / "events")
+    event_log.note("started", "sidecar 0", 10)
+    event_log.note("started", "worker", 11, journal="journal-1")
+    event_log.note("killed", "worker", 11)
+    event_log.note("ended", "worker", 11, code=-9)
+    event_log.note("ended", "sidecar 0", 10, code=1)
+    event_log.complain("it hung")
+    event_log.close()
     read = history.read(tmp_path)
     assert read.published == {A1: "ok:1"}
-    assert read.stock == told.stock
+    assert read.snapshot == told.snapshot
     assert [(one.writer, one.word, len(one.entries)) for one in read.notes] == [
         ("journal-1", Word.TOOK, 2),
         ("journal-1", Word.ACKED, 1),
     ]
     assert [(one.possibly_processed, one.digest) for one in read.notes[0].entries] == [(False, ""), (True, "f00")]
-    assert read.lives == [Life("sidecar 0", 10, "", 1, False), Life("worker", 11, "journal-1", -9, True)]
+    assert read.processes == [
+        ProcessRun("sidecar 0", 10, "", 1, False),
+        ProcessRun("worker", 11, "journal-1", -9, True),
+    ]
     assert read.complaints == ["it hung"]
     assert (read.broker, read.variant, read.lease) == ("pulsar", "shared", 1.5)
-    assert [(one.trouble, one.whom) for one in read.upsets if one.trouble is Trouble.DOWN] == [
-        (Trouble.DOWN, "sidecar 0")
+    assert [(one.kind, one.whom) for one in read.disturbances if one.kind is DisturbanceKind.DOWN] == [
+        (DisturbanceKind.DOWN, "sidecar 0")
     ]
-    assert {one.whom for one in read.upsets if one.trouble is Trouble.GONE} == {"journal-1"}
+    assert {one.whom for one in read.disturbances if one.kind is DisturbanceKind.GONE} == {"journal-1"}

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.histories import A1, A2, broken_by, good, note, passes, short
-from tests.chaos.history import History, Letter
-from tests.chaos.upsets import Trouble, Upset
+from tests.chaos.disturbances import Disturbance, DisturbanceKind
+from tests.chaos.example_histories import A1, A2, broken_by, good, note, passes, short
+from tests.chaos.history import DeadLetter, History
 from tests.e2e.load.journal import Spot, Word
 
 ORDER = "Records come in the order that was chosen"
@@ -58,7 +58,7 @@ def overtaken(order: str, *again: float) -> History:
         a1="poison:1",
         a2="ok:2",
     )
-    told.stock.letters.append(Letter(X, "a", "poison:1", "poison"))
+    told.snapshot.dead_letters.append(DeadLetter(X, "a", "poison:1", "poison"))
     return told
 
 
@@ -89,7 +89,7 @@ def replayed(*places: Spot) -> History:
         a1="ok:1",
         a2="ok:2",
     )
-    return replace(told, upsets=[Upset(2.0, 4.0, Trouble.DOWN, "sidecar 0")])
+    return replace(told, disturbances=[Disturbance(2.0, 4.0, DisturbanceKind.DOWN, "sidecar 0")])
 
 
 def test_records_that_come_again_out_of_order() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import clocks, plan
-from tests.chaos.acts import Act, Fault
+from tests.chaos.brokers import open_broker
 from tests.chaos.campaign import Campaign, Wish
+from tests.chaos.faults import Fault, FaultKind
 from tests.chaos.plan import BrokerKind, Plan
 from tests.chaos.round import play
-from tests.chaos.stages import open_stage
 from tests.e2e.load.kinds import Kind
 from tests.servers.tools import Missing, give_up, in_ci
 
@@ -21,21 +21,21 @@ REPOSITORY = Path(__file__).parents[2]
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 #: what happens in the round of every broker
 EVERYWHERE = (
-    Fault(0.3, Act.KILL_WORKER, 0, 0.0),
-    Fault(0.6, Act.KILL_SIDECAR, 0, 0.2),
-    Fault(2.0, Act.CUT_APP, 0, 0.0),
-    Fault(2.5, Act.STOP_SIDECAR, 0, 0.2),
+    Fault(0.3, FaultKind.KILL_WORKER, 0, 0.0),
+    Fault(0.6, FaultKind.KILL_SIDECAR, 0, 0.2),
+    Fault(2.0, FaultKind.CUT_APP, 0, 0.0),
+    Fault(2.5, FaultKind.STOP_SIDECAR, 0, 0.2),
 )
 #: and what only some of them can have done to them
 MORE = {
-    BrokerKind.LOCAL: (Fault(0.5, Act.JUMP_CLOCK, 0, -86_400.0), Fault(1.5, Act.FILL_DISK, 0, 1.0)),
-    BrokerKind.KAFKA: (Fault(1.0, Act.CUT_BROKER, 0, 0.0), Fault(2.8, Act.JOIN, 0, 0.0)),
-    BrokerKind.PULSAR: (Fault(1.0, Act.CUT_BROKER, 0, 0.0),),
+    BrokerKind.LOCAL: (Fault(0.5, FaultKind.JUMP_CLOCK, 0, -86_400.0), Fault(1.5, FaultKind.FILL_DISK, 0, 1.0)),
+    BrokerKind.KAFKA: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0), Fault(2.8, FaultKind.JOIN, 0, 0.0)),
+    BrokerKind.PULSAR: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0),),
 }
 VARIANTS = {BrokerKind.LOCAL: "", BrokerKind.KAFKA: "consumer", BrokerKind.PULSAR: "key_shared"}
 
 
-def fixed(broker: BrokerKind, without: Collection[Act]) -> Plan:
+def fixed(broker: BrokerKind, without: Collection[FaultKind]) -> Plan:
     faults = sorted((*EVERYWHERE, *MORE[broker]))
     return Plan(
         seed=1,
@@ -44,33 +44,33 @@ def fixed(broker: BrokerKind, without: Collection[Act]) -> Plan:
         variant=VARIANTS[broker],
         order="key",
         lanes=4,
-        crews=(("threads", "fetch"),),
+        workers=(("threads", "fetch"),),
         tcp=True,
         shares={Kind.FLAKY: 40, Kind.SLOW: 10, Kind.BAD: 10},
         pace=200,
-        faults=tuple(fault for fault in faults if fault.act not in without),
+        faults=tuple(fault for fault in faults if fault.kind not in without),
         seconds=4.0,
     )
 
 
-@pytest.mark.parametrize("broker", [*BrokerKind])
-def test_a_short_round_keeps_every_promise(broker: BrokerKind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [*BrokerKind])
+def test_a_short_round_keeps_every_promise(kind: BrokerKind, tmp_path: Path) -> None:
     # Relative, as `make chaos` has it, and deeper than the path of a socket may be.
     folder = Path(os.path.relpath(tmp_path)) / ("deep" * 20)
     try:
-        stage = open_stage(broker, folder / "stage")
+        broker = open_broker(kind, folder / "broker")
     except Missing as missing:
         give_up(missing)
-    without = {*stage.cannot}
-    if not clocks.library() and Act.JUMP_CLOCK not in without:
+    without = {*broker.cannot}
+    if not clocks.library() and FaultKind.JUMP_CLOCK not in without:
         if in_ci():
-            stage.close()
+            broker.close()
             give_up(clocks.MISSING)
-        without.add(Act.JUMP_CLOCK)
+        without.add(FaultKind.JUMP_CLOCK)
     try:
-        verdict = play(fixed(broker, without), stage, folder / "round")
+        verdict = play(fixed(kind, without), broker, folder / "round")
     finally:
-        stage.close()
+        broker.close()
     assert verdict.passed, "\n".join([*verdict.lines(), f"see {folder / 'round'}"])
     # It was a round worth the name, on a busy machine too.
     assert verdict.counts["records"] > 20
@@ -105,9 +105,9 @@ def test_a_seed_fixes_the_rounds(broker: BrokerKind) -> None:
 
 def test_all_faults_happen_in_some_round() -> None:
     seen = {
-        fault.act for broker in BrokerKind for number in range(100) for fault in plan.make(1, number, broker).faults
+        fault.kind for broker in BrokerKind for number in range(100) for fault in plan.make(1, number, broker).faults
     }
-    assert seen == {*Act}
+    assert seen == {*FaultKind}
 
 
 def test_in_some_rounds_leases_end_because_workers_ask_for_it_and_in_some_because_the_sidecar_says_so() -> None:
@@ -119,5 +119,5 @@ def test_in_some_rounds_leases_end_because_workers_ask_for_it_and_in_some_becaus
 
 
 def test_a_fault_that_cannot_be_made_here_is_in_no_round() -> None:
-    plans = [plan.make(1, number, BrokerKind.LOCAL, without=[Act.FILL_DISK]) for number in range(100)]
-    assert not [fault for one in plans for fault in one.faults if fault.act is Act.FILL_DISK]
+    plans = [plan.make(1, number, BrokerKind.LOCAL, without=[FaultKind.FILL_DISK]) for number in range(100)]
+    assert not [fault for one in plans for fault in one.faults if fault.kind is FaultKind.FILL_DISK]

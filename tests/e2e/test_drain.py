@@ -8,62 +8,65 @@ from pathlib import Path
 from sidecar.model.units import show_duration
 from sidecar.settings import DrainSettings
 from tests.e2e.harness import eventually
-from tests.e2e.load.books import Books
-from tests.e2e.load.crew import Crew, Publisher, settle_everything, sidecar_for
+from tests.e2e.load.embedded_audit import EmbeddedAudit
 from tests.e2e.load.kinds import Kind
+from tests.e2e.load.processes import Publisher, Workers, settle_everything, sidecar_for
 
 LOAD = {Kind.OK: 0.95, Kind.SLOW: 0.005, Kind.FLAKY: 0.025, Kind.BAD: 0.02}
 
 
 def test_slow_workers_settle_while_the_sidecar_drains_and_nothing_is_done_twice(tmp_path: Path) -> None:
-    sidecar, books = sidecar_for(tmp_path, drain="20s"), Books(tmp_path / "data")
-    crew = Crew(sidecar, "threads", "fetch", slow=0.5)
-    with sidecar, crew, Publisher(sidecar, random.Random(1), LOAD) as load:
+    sidecar, audit = sidecar_for(tmp_path, drain="20s"), EmbeddedAudit(tmp_path / "data")
+    workers = Workers(sidecar, "threads", "fetch", slow=0.5)
+    with sidecar, workers, Publisher(sidecar, random.Random(1), LOAD) as load:
         eventually(lambda: sidecar.status().counters.acked > 300, "it works")
         assert sidecar.terminate() == 0
         assert sidecar.event("drained")["seconds"] < 19.0
-        books.read(crew.journals)
-        assert not books.settled_and_not_committed()
-        assert not books.committed_too_early()
+        audit.read(workers.journals)
+        assert not audit.settled_and_not_committed()
+        assert not audit.committed_too_early()
         sidecar.start()
         load.stop()
-        settle_everything(sidecar, crew, load)
+        settle_everything(sidecar, workers, load)
         assert sidecar.terminate() == 0
-        books.read(crew.journals)
-    assert not books.unaccounted()
-    assert not books.missing(load.confirmed)
-    assert books.repeats == 0
+        audit.read(workers.journals)
+    assert not audit.unaccounted()
+    assert not audit.missing(load.confirmed)
+    assert audit.repeats == 0
 
 
 def test_two_seconds_are_enough_to_lose_nothing_that_was_settled(tmp_path: Path) -> None:
     """One worker does not settle in time; all else is committed as it goes, so that there is little left to do."""
-    sidecar, books = sidecar_for(tmp_path, drain="2s"), Books(tmp_path / "data")
+    sidecar, audit = sidecar_for(tmp_path, drain="2s"), EmbeddedAudit(tmp_path / "data")
     with sidecar, Publisher(sidecar, random.Random(2), LOAD) as load:
-        with Crew(sidecar, "threads", "fetch", stuck=600.0) as crew:
+        with Workers(sidecar, "threads", "fetch", stuck=600.0) as workers:
             load.publish(Kind.STUCK)
             eventually(lambda: sidecar.status().counters.acked > 300, "it works")
             assert sidecar.terminate() == 0
             assert 1.9 < sidecar.event("drained")["seconds"] < 10.0
-        books.read(crew.journals)
-        assert not books.settled_and_not_committed()
-        assert not books.committed_too_early()
+        audit.read(workers.journals)
+        assert not audit.settled_and_not_committed()
+        assert not audit.committed_too_early()
         load.stop()
         sidecar.start()
-        with Crew(sidecar, "threads", "fetch", stuck=0.0) as relief:
-            settle_everything(sidecar, relief, load)
+        with Workers(sidecar, "threads", "fetch", stuck=0.0) as others:
+            settle_everything(sidecar, others, load)
             assert sidecar.terminate() == 0
-        books.read(relief.journals)
-    assert not books.unaccounted()
-    assert not books.missing(load.confirmed)
-    assert not books.broken
-    assert not books.surprises
+        audit.read(others.journals)
+    assert not audit.unaccounted()
+    assert not audit.missing(load.confirmed)
+    assert not audit.broken
+    assert not audit.surprises
 
 
 def test_a_pod_that_is_killed_while_one_worker_is_slow_loses_nothing_that_was_settled(tmp_path: Path) -> None:
     """The deadline is the default, which it does not come to: it is killed before, while a worker is still at it."""
-    sidecar, books = sidecar_for(tmp_path, drain=show_duration(DrainSettings().deadline)), Books(tmp_path / "data")
+    sidecar, audit = (
+        sidecar_for(tmp_path, drain=show_duration(DrainSettings().deadline)),
+        EmbeddedAudit(tmp_path / "data"),
+    )
     with sidecar, Publisher(sidecar, random.Random(4), LOAD) as load:
-        with Crew(sidecar, "threads", "fetch", stuck=600.0) as crew:
+        with Workers(sidecar, "threads", "fetch", stuck=600.0) as workers:
             load.publish(Kind.STUCK)
             eventually(lambda: sidecar.status().counters.acked > 300, "it works")
             sidecar.signal(signal.SIGTERM)
@@ -71,31 +74,31 @@ def test_a_pod_that_is_killed_while_one_worker_is_slow_loses_nothing_that_was_se
             eventually(lambda: sidecar.status().leases == 1, "all but the slow one have settled")
 
             def counts() -> bool:
-                books.read(crew.journals)
-                return not books.settled_and_not_committed()
+                audit.read(workers.journals)
+                return not audit.settled_and_not_committed()
 
             eventually(counts, "what was settled is committed, and does not wait for the end")
             assert sidecar.process.poll() is None
             sidecar.kill()
-        books.read(crew.journals)
-        assert not books.settled_and_not_committed()
-        assert not books.committed_too_early()
+        audit.read(workers.journals)
+        assert not audit.settled_and_not_committed()
+        assert not audit.committed_too_early()
         load.stop()
         sidecar.start()
-        with Crew(sidecar, "threads", "fetch", stuck=0.0) as relief:
-            settle_everything(sidecar, relief, load)
+        with Workers(sidecar, "threads", "fetch", stuck=0.0) as others:
+            settle_everything(sidecar, others, load)
             assert sidecar.terminate() == 0
-        books.read(relief.journals)
-    assert not books.unaccounted()
-    assert not books.missing(load.confirmed)
-    assert not books.broken
-    assert not books.surprises
+        audit.read(others.journals)
+    assert not audit.unaccounted()
+    assert not audit.missing(load.confirmed)
+    assert not audit.broken
+    assert not audit.surprises
 
 
 def test_a_sidecar_that_is_killed_while_it_drains_loses_nothing(tmp_path: Path) -> None:
-    sidecar, books = sidecar_for(tmp_path, drain="20s"), Books(tmp_path / "data")
-    crew = Crew(sidecar, "threads", "fetch", stuck=1.0)
-    with sidecar, crew, Publisher(sidecar, random.Random(3), LOAD) as load:
+    sidecar, audit = sidecar_for(tmp_path, drain="20s"), EmbeddedAudit(tmp_path / "data")
+    workers = Workers(sidecar, "threads", "fetch", stuck=1.0)
+    with sidecar, workers, Publisher(sidecar, random.Random(3), LOAD) as load:
         eventually(lambda: sidecar.status().counters.acked > 200, "it works")
         load.publish(Kind.STUCK)
         sidecar.signal(signal.SIGTERM)
@@ -103,13 +106,13 @@ def test_a_sidecar_that_is_killed_while_it_drains_loses_nothing(tmp_path: Path) 
         # A worker is at it for longer than this, so that the drain is not over.
         time.sleep(random.uniform(0.0, 0.3))
         sidecar.kill()
-        books.read(crew.journals)
-        assert not books.committed_too_early()
+        audit.read(workers.journals)
+        assert not audit.committed_too_early()
         sidecar.start()
         load.stop()
-        settle_everything(sidecar, crew, load)
+        settle_everything(sidecar, workers, load)
         assert sidecar.terminate() == 0
-        books.read(crew.journals)
-    assert not books.unaccounted()
-    assert not books.missing(load.confirmed)
-    assert not books.surprises
+        audit.read(workers.journals)
+    assert not audit.unaccounted()
+    assert not audit.missing(load.confirmed)
+    assert not audit.surprises

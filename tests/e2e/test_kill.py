@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from tests.e2e.harness import eventually
-from tests.e2e.load.books import Books
-from tests.e2e.load.crew import Crew, Publisher, settle_everything, sidecar_for
+from tests.e2e.load.embedded_audit import EmbeddedAudit
 from tests.e2e.load.kinds import DEADLY, Kind
+from tests.e2e.load.processes import Publisher, Workers, settle_everything, sidecar_for
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 ROUNDS = 100 if LONG else 5
@@ -28,10 +28,10 @@ def test_killing_the_sidecar_and_workers_at_random_moments_loses_nothing(tmp_pat
     print(f"OFFRAMP_TEST_SEED={seed}")
     chance = random.Random(seed)
     sidecar = sidecar_for(tmp_path)
-    books = Books(tmp_path / "data")
+    audit = EmbeddedAudit(tmp_path / "data")
     with (
         sidecar,
-        Crew(sidecar, "threads", "stream", "fetch", "fetch") as crew,
+        Workers(sidecar, "threads", "stream", "fetch", "fetch") as workers,
         Publisher(sidecar, chance, LOAD) as load,
     ):
         for number in range(ROUNDS):
@@ -42,11 +42,11 @@ def test_killing_the_sidecar_and_workers_at_random_moments_loses_nothing(tmp_pat
             eventually(lambda before=before: len(load.confirmed) > before + 50, "the load goes on")
             time.sleep(chance.uniform(0.0, 1.0))
             if chance.random() < 0.5:
-                crew.kill_one(chance)
+                workers.kill_one(chance)
             sidecar.kill()
-            crew.tend()
-            books.read(crew.journals)
-            assert not books.committed_too_early()
+            workers.replace_killed()
+            audit.read(workers.journals)
+            assert not audit.committed_too_early()
             if chance.random() < 0.2:
                 # And again, while it starts.
                 sidecar.launch()
@@ -54,20 +54,20 @@ def test_killing_the_sidecar_and_workers_at_random_moments_loses_nothing(tmp_pat
                 sidecar.kill()
             sidecar.start()
         load.stop()
-        settle_everything(sidecar, crew, load)
+        settle_everything(sidecar, workers, load)
         assert sidecar.terminate() == 0
-        books.read(crew.journals)
-    stock = books.stock
+        audit.read(workers.journals)
+    snapshot = audit.snapshot
     print(
-        f"{len(stock.values)} records: {len(books.acked)} acked, {len(stock.dead)} dead-lettered, "
-        f"{len(stock.parked)} parked on the way, {books.repeats} delivered again after an ack"
+        f"{len(snapshot.values)} records: {len(audit.acked)} acked, {len(snapshot.dead)} dead-lettered, "
+        f"{len(snapshot.parked)} parked on the way, {audit.repeats} delivered again after an ack"
     )
-    assert not books.unaccounted()
-    assert not books.missing(load.confirmed)
-    assert not books.committed_too_early()
-    assert not books.settled_and_not_committed()
-    assert not books.surprises
+    assert not audit.unaccounted()
+    assert not audit.missing(load.confirmed)
+    assert not audit.committed_too_early()
+    assert not audit.settled_and_not_committed()
+    assert not audit.surprises
     # It was a load worth the name.
     assert len(load.confirmed) > 50 * ROUNDS
-    assert {reason.partition(":")[0] for reason in stock.dead.values()} == {*DEADLY.values()}
-    assert stock.parked
+    assert {reason.partition(":")[0] for reason in snapshot.dead.values()} == {*DEADLY.values()}
+    assert snapshot.parked

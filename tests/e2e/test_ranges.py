@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewPartitions
 from offramp.v1 import log_pb2, publish_pb2, publish_pb2_grpc
 from tests.brokers.kafka import name
 from tests.e2e.harness import Sidecar, eventually
-from tests.e2e.pulsar.stock import client_of
+from tests.e2e.pulsar.snapshot import client_of
 from tests.e2e.ranges import At, Reader, refused
 from tests.servers.process import free_ports
 

@@ -1,4 +1,4 @@
-"""Workers as processes of their own: what the sidecar notices of their life and death."""
+"""Workers as processes of their own: what the sidecar notices when they start and end."""
 
 import signal
 from pathlib import Path
@@ -19,10 +19,10 @@ def test_the_batch_of_a_killed_worker_comes_back_at_once(tmp_path: Path, mode: s
         else:
             victim.event("fetching")
         held = victim.event("batch")
-        with Worker(sidecar, "consume") as heir:
-            heir.event("welcome")
+        with Worker(sidecar, "consume") as second:
+            second.event("welcome")
             victim.signal(signal.SIGKILL)
-            inherited = heir.event("batch")
+            inherited = second.event("batch")
             assert sidecar.status().counters.abandoned == 1
         assert inherited["values"] == held["values"] == ["1"]
         assert inherited["lease"] != held["lease"]

@@ -27,15 +27,15 @@ def main() -> int:
     # A path that a unix socket can have, wherever this is run.
     folder = Path(tempfile.mkdtemp(prefix="offramp-fuzz-"))
     outcome = run(folder, seed, told.seconds, tell)
-    print(f"{chr(10) if is_watched else ''}{outcome.raids} raids; the bystander: {outcome.bystander}")
-    for what, count in sorted(outcome.answers.items()):
+    print(f"{chr(10) if is_watched else ''}{outcome.attacks} attacks; the control client: {outcome.control_client}")
+    for what, count in sorted(outcome.responses.items()):
         print(f"  {count:6} {what}")
     for problem in outcome.problems:
         print(f"PROBLEM {problem}")
     if not outcome.problems:
         shutil.rmtree(folder)
     else:
-        print(f"kept: {folder}: the log of the sidecar, and in `raids` what was sent")
+        print(f"kept: {folder}: the log of the sidecar, and in `attacks` what was sent")
         print(f"again: make fuzz SEED={seed} SECONDS={told.seconds:g}")
     return 1 if outcome.problems else 0
 

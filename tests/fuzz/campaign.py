@@ -1,4 +1,4 @@
-"""Raids for so many seconds, and what came of them."""
+"""Attacks for so many seconds, and what came of them."""
 
 import random
 import time
@@ -10,28 +10,28 @@ from pathlib import Path
 import grpc
 
 from tests.e2e.harness import Sidecar
-from tests.fuzz.bystander import OWN, Bystander
-from tests.fuzz.raids import RAIDS, TARGET, Loot, stock_up
+from tests.fuzz.attacks import ATTACKS, TARGET, Findings, publish_targets
+from tests.fuzz.control_client import OWN, ControlClient
 
 #: bytes of memory that a sidecar may have after all this
 _MOST_MEMORY = 600 << 20
 #: characters of what was sent that a problem tells; all of it is in the file
 _SHOWN = 2000
-#: raids between two that see to it that there is something to raid
-_STOCK_EVERY = 20
+#: attacks between two that publish records, so that there is something to attack
+_PUBLISH_EVERY = 20
 
 
 @dataclass
 class Outcome:
     seed: int
-    raids: int = 0
-    answers: Counter[str] = field(default_factory=Counter)
+    attacks: int = 0
+    responses: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
-    bystander: str = ""
+    control_client: str = ""
 
 
 def sidecar_for(folder: Path) -> Sidecar:
-    """With a subscription to raid, and one to leave alone."""
+    """With a subscription to attack, and one to leave alone."""
     quick = {"retry": {"first": "10ms", "max": "100ms"}, "batch": {"records": 5}}
     return Sidecar(
         folder,
@@ -41,59 +41,61 @@ def sidecar_for(folder: Path) -> Sidecar:
 
 
 def run(folder: Path, seed: int, seconds: float, tell: Callable[[str], None] = lambda _: None) -> Outcome:
-    """What was sent is in `raids` of the folder, written before it is sent; the sidecar's log is beside it."""
+    """What was sent is in `attacks` of the folder, written before it is sent; the sidecar's log is beside it."""
     outcome = Outcome(seed)
-    with (folder / "raids").open("w", buffering=1) as trail, sidecar_for(folder) as sidecar:
+    with (folder / "attacks").open("w", buffering=1) as trail, sidecar_for(folder) as sidecar:
 
         def note(sent: str) -> None:
             trail.write(f"  {sent}\n")
 
-        loot = Loot(answers=outcome.answers, problems=outcome.problems, tell=note)
+        findings = Findings(responses=outcome.responses, problems=outcome.problems, tell=note)
         tcp = f"127.0.0.1:{sidecar.event('ready')['tcp'].rpartition(':')[2]}"
-        with Bystander(sidecar) as bystander:
+        with ControlClient(sidecar) as control_client:
             ends = time.monotonic() + seconds
             while (left := ends - time.monotonic()) > 0 and not outcome.problems:
-                raid = Raiding(seed, outcome.raids + 1, (sidecar.target, tcp))
-                trail.write(f"{raid}\n")
-                raid.go(sidecar, loot)
-                outcome.raids += 1
-                tell(f"raid {outcome.raids}: {bystander.records} records of the bystander, {left:.0f} s left")
-        outcome.problems.extend(bystander.problems())
-        outcome.bystander = f"{bystander.records} records, the slowest {bystander.slowest * 1000:.0f} ms"
+                attack = Attack(seed, outcome.attacks + 1, (sidecar.target, tcp))
+                trail.write(f"{attack}\n")
+                attack.go(sidecar, findings)
+                outcome.attacks += 1
+                tell(f"attack {outcome.attacks}: {control_client.records} control records, {left:.0f} s left")
+        outcome.problems.extend(control_client.problems())
+        outcome.control_client = f"{control_client.records} records, the slowest {control_client.slowest * 1000:.0f} ms"
         outcome.problems.extend(_health(sidecar))
     return outcome
 
 
-class Raiding:
-    """One raid. It has a chance of its own: what the sidecar answered to others does not change what it does."""
+class Attack:
+    """One attack. Its random numbers are its own: what the sidecar sent back to others does not change what it does."""
 
     def __init__(self, seed: int, number: int, targets: tuple[str, str]) -> None:
         self._chance = random.Random(f"{seed} {number}")
         self._number = number
         self._target = self._chance.choice(targets)
-        self._raid = self._chance.choice(RAIDS)
+        self._kind = self._chance.choice(ATTACKS)
 
     def __str__(self) -> str:
-        return f"raid {self._number} {self._raid.__name__} at {self._target}"
+        return f"attack {self._number} {self._kind.__name__} at {self._target}"
 
-    def go(self, sidecar: Sidecar, loot: Loot) -> None:
+    def go(self, sidecar: Sidecar, findings: Findings) -> None:
         sent = ""
 
         def note(text: str) -> None:
             nonlocal sent
             sent = text
-            loot.tell(text)
+            findings.tell(text)
 
-        mine = replace(loot, tell=note)
+        mine = replace(findings, tell=note)
         try:
-            if self._number % _STOCK_EVERY == 1:
-                stock_up(self._chance, self._target, mine)
-            self._raid(self._chance, self._target, mine)
+            if self._number % _PUBLISH_EVERY == 1:
+                publish_targets(self._chance, self._target, mine)
+            self._kind(self._chance, self._target, mine)
         except (OSError, grpc.RpcError) as error:
-            loot.problems.append(f"{self} could not be made: {error!r}; the last that was sent: {sent[:_SHOWN]}")
+            findings.problems.append(f"{self} could not be made: {error!r}; the last that was sent: {sent[:_SHOWN]}")
         if sidecar.process.poll() is not None:
             code = sidecar.process.returncode
-            loot.problems.append(f"the sidecar ended with {code} in {self}; the last that was sent: {sent[:_SHOWN]}")
+            findings.problems.append(
+                f"the sidecar ended with {code} in {self}; the last that was sent: {sent[:_SHOWN]}"
+            )
 
 
 def _health(sidecar: Sidecar) -> list[str]:

@@ -125,7 +125,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def asks(pieces: list[bytes]) -> bool:
-    """Whether the last frame has a whole message and says that nothing more comes, so that an answer is due.
+    """Whether the last frame has a whole message and says that nothing more comes, so that a response is due.
 
     Without a whole one it is not: grpc.aio drops a call of one request that ends before the request came, and never
     answers it."""

@@ -63,7 +63,7 @@ def _set(chance: random.Random, made: Message, field: FieldDescriptor, hints: Hi
 
 def _value(chance: random.Random, field: FieldDescriptor, hints: Hints) -> Any:
     hinted = hints.get(field.name)
-    # All are drawn, whatever there is to choose from: what a sidecar has answered must not change what comes next.
+    # All are drawn, whatever there is to choose from: what a sidecar has sent back must not change what comes next.
     made, whether, which = _made(chance, field), chance.random(), chance.random()
     return hinted[int(which * len(hinted))] if hinted and whether < 0.8 else made
 

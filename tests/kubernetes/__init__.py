@@ -6,6 +6,7 @@ programs     kustomize and the kubelet, built once from their Go modules
 images       what the node runs: the sidecar, a PHP app, the pod's pause
 node         containerd and the kubelet
 pods         pure: the pod of a Deployment or Job, for a kubelet without a cluster
-stage        the examples on a node; `journal`, what their workers noted
-story        the points that are shown
+environment  the examples on a node
+journal      what their workers noted
+scenario     the points that are shown
 """

@@ -9,9 +9,9 @@ import traceback
 from pathlib import Path
 
 from tests.kubernetes import images, manifests, programs
+from tests.kubernetes.environment import JOB, Environment
 from tests.kubernetes.node import Node
-from tests.kubernetes.stage import JOB, Stage
-from tests.kubernetes.story import Story
+from tests.kubernetes.scenario import Scenario
 from tests.servers.tools import Missing, in_ci
 
 #: Debian's names of what a node needs
@@ -30,7 +30,7 @@ def install() -> int:
 
 
 def run() -> int:
-    """Plays the story, and says how it ended."""
+    """Plays the scenario, and says how it ended."""
     try:
         _install_packages()
         kubelet, sidecar = programs.kubelet(), images.sidecar()
@@ -46,7 +46,7 @@ def run() -> int:
         node.load(images.pause(folder))
         node.load(images.php(folder, manifests.ROOT / "tests/kubernetes/handler.php"))
         node.load(sidecar, JOB)
-        Story(Stage(node, folder)).play()
+        Scenario(Environment(node, folder)).play()
     except Exception as error:
         traceback.print_exception(error)
         print(f"FAILED; the logs of the pods and of the kubelet are in {_keep(folder)}", file=sys.stderr)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import spark_bridge
 from tests.servers.tools import Missing, give_up, tool
-from tests.spark.stage import Stage
+from tests.spark.environment import SparkEnvironment
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -82,9 +82,9 @@ def _stop_spark() -> Iterator[None]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path / "stage")
-    with stage.sidecar:
-        yield stage
+def environment(tmp_path: Path) -> Iterator[SparkEnvironment]:
+    environment = SparkEnvironment(tmp_path / "environment")
+    with environment.sidecar:
+        yield environment
     with contextlib.suppress(OSError):
-        shutil.rmtree(stage.folder)
+        shutil.rmtree(environment.folder)

@@ -14,7 +14,7 @@ from offramp import Message, Publisher
 from offramp.errors import Unavailable
 from offramp.v1 import log_pb2, log_pb2_grpc
 from tests.e2e.harness import Sidecar, eventually
-from tests.spark.stage import CLICKS
+from tests.spark.environment import CLICKS
 
 #: seconds that a driver may take to do something on a busy machine
 DRIVER_TIMEOUT = 480.0

@@ -16,7 +16,7 @@ from spark_bridge.log_client import LogClient
 from spark_bridge.positions import Positions
 from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
-from tests.spark.stage import Stage
+from tests.spark.environment import SparkEnvironment
 
 OTHER = {"endOffset": "17", "latestOffset": "18"}
 
@@ -35,31 +35,31 @@ def query(*progresses: list[dict[str, Any]]) -> Any:
 
 
 @pytest.fixture
-def reader(stage: Stage) -> StreamReader:
-    stage.numbers(0, 20)
-    return StreamReader(stage.options(), SCHEMA)
+def reader(environment: SparkEnvironment) -> StreamReader:
+    environment.numbers(0, 20)
+    return StreamReader(environment.options(), SCHEMA)
 
 
-def test_progress_is_committed_and_the_newest_wins(stage: Stage, reader: StreamReader) -> None:
+def test_progress_is_committed_and_the_newest_wins(environment: SparkEnvironment, reader: StreamReader) -> None:
     first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(6))
     last = reader.latestOffset(first, ReadAllAvailable())
     committer = Committer()
     committer.onQueryProgress(event(OTHER, source(reader, first)))
     committer.onQueryProgress(event(source(reader, last)))
-    eventually(lambda: stage.committed() == last["lanes"], "it is committed")
+    eventually(lambda: environment.committed() == last["lanes"], "it is committed")
     committer.close()
 
 
-def test_a_flush_has_committed_when_it_returns(stage: Stage, reader: StreamReader) -> None:
+def test_a_flush_has_committed_when_it_returns(environment: SparkEnvironment, reader: StreamReader) -> None:
     first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(6))
     last = reader.latestOffset(first, ReadAllAvailable())
     flush(query())
     flush(query([OTHER], [source(reader, first)], [source(reader, last)], [OTHER]))
-    eventually(lambda: stage.committed() == last["lanes"], "the status shows it")
+    eventually(lambda: environment.committed() == last["lanes"], "the status shows it")
 
 
 def test_a_proof_that_cannot_be_used_now_is_used_later(
-    stage: Stage, reader: StreamReader, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    environment: SparkEnvironment, reader: StreamReader, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     token = tmp_path / "token"
@@ -69,12 +69,12 @@ def test_a_proof_that_cannot_be_used_now_is_used_later(
         eventually(lambda: "cannot commit now" in caplog.text, "it is told")
     token.write_text("some-token\n")
     committer.onQueryProgress(event(source(reader, end)))
-    eventually(lambda: stage.committed() == end["lanes"], "it is committed")
+    eventually(lambda: environment.committed() == end["lanes"], "it is committed")
     committer.close()
 
 
 def test_a_sidecar_that_is_down_does_not_starve_the_others(
-    stage: Stage, reader: StreamReader, monkeypatch: pytest.MonkeyPatch
+    environment: SparkEnvironment, reader: StreamReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked again with every progress of its query, and there is always one."""
     down, order = "127.0.0.1:1", list[str]()
@@ -93,7 +93,7 @@ def test_a_sidecar_that_is_down_does_not_starve_the_others(
     committer.onQueryProgress(event(theirs))
     eventually(lambda: len(order) >= 6, "both are asked")
     committer.close()
-    assert min(order.count(down), order.count(stage.address)) >= 2
+    assert min(order.count(down), order.count(environment.address)) >= 2
 
 
 def test_a_proof_that_is_none_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_a_proof_that_is_none_is_refused_before_anything_is_installed(tmp_path: 
 
 
 def test_a_query_that_was_replaced_commits_nothing(
-    stage: Stage, reader: StreamReader, caplog: pytest.LogCaptureFixture
+    environment: SparkEnvironment, reader: StreamReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    StreamReader(stage.options(), SCHEMA).latestOffset(start, ReadAllAvailable())
+    StreamReader(environment.options(), SCHEMA).latestOffset(start, ReadAllAvailable())
     with pytest.raises(Replaced):
         flush(query([source(reader, end)]))
     committer = Committer()
@@ -114,4 +114,4 @@ def test_a_query_that_was_replaced_commits_nothing(
         committer.onQueryProgress(event(source(reader, end)))
         eventually(lambda: "not committed, the query was replaced" in caplog.text, "it is told")
     committer.close()
-    assert stage.committed() == start["lanes"]
+    assert environment.committed() == start["lanes"]

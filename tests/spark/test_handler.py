@@ -17,23 +17,23 @@ from offramp.v1 import admin_pb2, admin_pb2_grpc
 from spark_bridge import BadOption, InHand
 from spark_bridge.columns import HANDLED_SCHEMA
 from tests.e2e.harness import eventually
-from tests.spark.stage import ORDERS, Stage
+from tests.spark.environment import ORDERS, SparkEnvironment
 
 ROOT = Path(__file__).parents[2]
 #: seconds for a Spark of its own
 SPARK_TIMEOUT = 240.0
 
 
-def dead(stage: Stage) -> dict[str, str]:
+def dead(environment: SparkEnvironment) -> dict[str, str]:
     """Values and reasons of the dead letters."""
     request = admin_pb2.ListDeadLettersRequest(subscription=ORDERS)
-    with stage.sidecar.channel() as channel:
+    with environment.sidecar.channel() as channel:
         answers = list(admin_pb2_grpc.AdminServiceStub(channel).ListDeadLetters(request))
     return {one.record.value.decode(): one.reason for answer in answers for one in answer.dead_letters}
 
 
-def settled(stage: Stage) -> bool:
-    status = stage.sidecar.status(ORDERS)
+def settled(environment: SparkEnvironment) -> bool:
+    status = environment.sidecar.status(ORDERS)
     return all(lane.lag == 0 for lane in status.lanes if not lane.parked)
 
 
@@ -42,8 +42,8 @@ def finish() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_batches_become_dataframes_and_are_acked(spark: SparkSession, stage: Stage) -> None:
-    stage.numbers(0, 2_000, topic=ORDERS)
+def test_batches_become_dataframes_and_are_acked(spark: SparkSession, environment: SparkEnvironment) -> None:
+    environment.numbers(0, 2_000, topic=ORDERS)
     seen: list[int] = []
     sizes: list[int] = []
 
@@ -56,14 +56,16 @@ def test_batches_become_dataframes_and_are_acked(spark: SparkSession, stage: Sta
         if len(seen) == 2_000:
             finish()
 
-    assert spark_bridge.handle(spark, stage.address, ORDERS, fn, max_records=1_500) == 2_000
+    assert spark_bridge.handle(spark, environment.address, ORDERS, fn, max_records=1_500) == 2_000
     assert sorted(seen) == list(range(2_000))
     assert max(sizes) > 500, "several batches of the sidecar make one DataFrame"
-    eventually(lambda: settled(stage), "all is committed")
+    eventually(lambda: settled(environment), "all is committed")
 
 
-def test_a_poisoned_record_ends_in_the_dead_letters_and_the_rest_is_acked(spark: SparkSession, stage: Stage) -> None:
-    stage.numbers(0, 300, topic=ORDERS)
+def test_a_poisoned_record_ends_in_the_dead_letters_and_the_rest_is_acked(
+    spark: SparkSession, environment: SparkEnvironment
+) -> None:
+    environment.numbers(0, 300, topic=ORDERS)
     done: set[int] = set()
 
     def fn(df: DataFrame, batch: InHand) -> None:
@@ -72,14 +74,14 @@ def test_a_poisoned_record_ends_in_the_dead_letters_and_the_rest_is_acked(spark:
             raise ValueError("137 is poison")
         done.update(values)
 
-    spark_bridge.handle(spark, stage.address, ORDERS, fn, idle=10.0)
+    spark_bridge.handle(spark, environment.address, ORDERS, fn, idle=10.0)
     assert done == set(range(300)) - {137}
-    assert dead(stage) == {"137": "ValueError: 137 is poison"}
-    eventually(lambda: settled(stage), "all is committed")
+    assert dead(environment) == {"137": "ValueError: 137 is poison"}
+    eventually(lambda: settled(environment), "all is committed")
 
 
-def test_only_the_rows_that_the_function_names_fail(spark: SparkSession, stage: Stage) -> None:
-    stage.numbers(0, 100, topic=ORDERS)
+def test_only_the_rows_that_the_function_names_fail(spark: SparkSession, environment: SparkEnvironment) -> None:
+    environment.numbers(0, 100, topic=ORDERS)
     attempts: dict[int, list[int]] = {}
 
     def fn(df: DataFrame, batch: InHand) -> None:
@@ -90,16 +92,16 @@ def test_only_the_rows_that_the_function_names_fail(spark: SparkSession, stage: 
         if len(attempts) == 100 and 2 in attempts[20]:
             finish()
 
-    spark_bridge.handle(spark, stage.address, ORDERS, fn)
-    eventually(lambda: dead(stage) == {"7": "REJECTED: ends in 7", "57": "REJECTED: ends in 7"})
+    spark_bridge.handle(spark, environment.address, ORDERS, fn)
+    eventually(lambda: dead(environment) == {"7": "REJECTED: ends in 7", "57": "REJECTED: ends in 7"})
     assert attempts.pop(20) == [1, 2]
     assert set(map(tuple, attempts.values())) == {(1,)}
 
 
 def test_what_was_in_hand_when_the_sidecar_died_says_that_it_may_have_been_processed(
-    spark: SparkSession, stage: Stage
+    spark: SparkSession, environment: SparkEnvironment
 ) -> None:
-    stage.numbers(0, 20, topic=ORDERS)
+    environment.numbers(0, 20, topic=ORDERS)
     seen: dict[int, list[tuple[int, bool]]] = {}
 
     def fn(df: DataFrame, batch: InHand) -> None:
@@ -107,30 +109,30 @@ def test_what_was_in_hand_when_the_sidecar_died_says_that_it_may_have_been_proce
         for row in df.collect():
             seen.setdefault(int(row.value), []).append((row.attempt, row.possibly_processed))
         if first:
-            stage.sidecar.kill()
-            stage.sidecar.start()
+            environment.sidecar.kill()
+            environment.sidecar.start()
         elif len(seen) == 20 and any(len(told) > 1 for told in seen.values()):
             finish()
 
-    spark_bridge.handle(spark, stage.address, ORDERS, fn, linger=1.0)
+    spark_bridge.handle(spark, environment.address, ORDERS, fn, linger=1.0)
     assert set(seen) == set(range(20))
     assert [(1, False), (1, True)] in seen.values()
     assert all(told[-1] == (1, True) for told in seen.values() if len(told) > 1), "attempt does not survive the sidecar"
 
 
-def test_a_function_can_say_it_more_exactly(spark: SparkSession, stage: Stage) -> None:
-    stage.publish([Message(b"x")], ORDERS)
+def test_a_function_can_say_it_more_exactly(spark: SparkSession, environment: SparkEnvironment) -> None:
+    environment.publish([Message(b"x")], ORDERS)
 
     def fn(df: DataFrame, batch: InHand) -> None:
         finish()
         raise Reject("never")
 
-    spark_bridge.handle(spark, stage.address, ORDERS, fn)
-    eventually(lambda: dead(stage) == {"x": "REJECTED: never"})
+    spark_bridge.handle(spark, environment.address, ORDERS, fn)
+    eventually(lambda: dead(environment) == {"x": "REJECTED: never"})
 
 
-def test_a_signal_lets_it_finish_what_is_in_hand(spark: SparkSession, stage: Stage) -> None:
-    stage.numbers(0, 50, topic=ORDERS)
+def test_a_signal_lets_it_finish_what_is_in_hand(spark: SparkSession, environment: SparkEnvironment) -> None:
+    environment.numbers(0, 50, topic=ORDERS)
     finished = []
 
     def fn(df: DataFrame, batch: InHand) -> None:
@@ -138,14 +140,16 @@ def test_a_signal_lets_it_finish_what_is_in_hand(spark: SparkSession, stage: Sta
         finished.append(df.count())
 
     assert threading.current_thread() is threading.main_thread()
-    assert spark_bridge.handle(spark, stage.address, ORDERS, fn) == sum(finished)
+    assert spark_bridge.handle(spark, environment.address, ORDERS, fn) == sum(finished)
     assert finished
-    eventually(lambda: not stage.sidecar.status(ORDERS).sessions, "it has left")
-    assert stage.sidecar.status(ORDERS).counters.acked == sum(finished)
+    eventually(lambda: not environment.sidecar.status(ORDERS).sessions, "it has left")
+    assert environment.sidecar.status(ORDERS).counters.acked == sum(finished)
 
 
-def test_what_a_failed_call_has_named_does_not_count_when_it_is_called_again(spark: SparkSession, stage: Stage) -> None:
-    stage.numbers(0, 600, topic=ORDERS)
+def test_what_a_failed_call_has_named_does_not_count_when_it_is_called_again(
+    spark: SparkSession, environment: SparkEnvironment
+) -> None:
+    environment.numbers(0, 600, topic=ORDERS)
     calls: list[int] = []
     done: list[int] = []
 
@@ -158,15 +162,17 @@ def test_what_a_failed_call_has_named_does_not_count_when_it_is_called_again(spa
         if sum(done) == 600:
             finish()
 
-    assert spark_bridge.handle(spark, stage.address, ORDERS, fn, max_records=600, linger=30.0) == 600
+    assert spark_bridge.handle(spark, environment.address, ORDERS, fn, max_records=600, linger=30.0) == 600
     assert max(calls) > 1
-    assert dead(stage) == {}
-    eventually(lambda: settled(stage), "all is committed")
+    assert dead(environment) == {}
+    eventually(lambda: settled(environment), "all is committed")
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-def test_a_session_that_is_stopped_is_held_against_no_record_and_one_that_dies_is(stage: Stage, way: str) -> None:
-    stage.numbers(0, 50, topic=ORDERS)
+def test_a_session_that_is_stopped_is_held_against_no_record_and_one_that_dies_is(
+    environment: SparkEnvironment, way: str
+) -> None:
+    environment.numbers(0, 50, topic=ORDERS)
     # A process of its own: other tests still need the session of this one.
     program = """
 import os, signal, sys
@@ -185,7 +191,7 @@ except spark_bridge.SparkGone as error:
     print("said:", error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, stage.address, way],
+        [sys.executable, "-c", program, environment.address, way],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -193,10 +199,10 @@ except spark_bridge.SparkGone as error:
         check=False,
     )
     assert "said: the Spark session has ended" in done.stdout, done.stdout + done.stderr
-    counters = stage.sidecar.status(ORDERS).counters
+    counters = environment.sidecar.status(ORDERS).counters
     assert (counters.nacked, counters.acked) == (0, 0)
     seen: dict[int, tuple[int, bool]] = {}
-    with connect(ORDERS, address=stage.address) as consumer:
+    with connect(ORDERS, address=environment.address) as consumer:
         while len(seen) < 50:
             batch = next(consumer)
             seen |= {int(record.value or b""): (record.attempt, record.possibly_processed) for record in batch}
@@ -205,18 +211,18 @@ except spark_bridge.SparkGone as error:
     assert set(seen.values()) == ({(1, False)} if way == "stop" else {(2, True)})
 
 
-def test_what_cannot_be_is_said(spark: SparkSession, stage: Stage) -> None:
+def test_what_cannot_be_is_said(spark: SparkSession, environment: SparkEnvironment) -> None:
     def fn(df: DataFrame, batch: InHand) -> None:
         raise AssertionError
 
     with pytest.raises(NotFound, match="ordres"):
-        spark_bridge.handle(spark, stage.address, "ordres", fn)
+        spark_bridge.handle(spark, environment.address, "ordres", fn)
     with pytest.raises(BadOption, match="max_records: 0 is less than 1"):
-        spark_bridge.handle(spark, stage.address, ORDERS, fn, max_records=0)
+        spark_bridge.handle(spark, environment.address, ORDERS, fn, max_records=0)
 
 
-def test_a_row_that_is_not_in_hand_is_refused(spark: SparkSession, stage: Stage) -> None:
-    stage.publish([Message(b"x")], ORDERS)
+def test_a_row_that_is_not_in_hand_is_refused(spark: SparkSession, environment: SparkEnvironment) -> None:
+    environment.publish([Message(b"x")], ORDERS)
     said = []
 
     def fn(df: DataFrame, batch: InHand) -> None:
@@ -225,5 +231,5 @@ def test_a_row_that_is_not_in_hand_is_refused(spark: SparkSession, stage: Stage)
         said.append(caught)
         finish()
 
-    spark_bridge.handle(spark, stage.address, ORDERS, fn)
+    spark_bridge.handle(spark, environment.address, ORDERS, fn)
     assert said

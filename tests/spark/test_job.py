@@ -24,18 +24,18 @@ from spark_bridge.job import run as run_job
 from tests.e2e.harness import eventually
 from tests.security.kit import Secured, tcp_address
 from tests.spark.crashes import log_of
-from tests.spark.stage import Stage
+from tests.spark.environment import SparkEnvironment
 
 ROOT = Path(__file__).parents[2]
 JOB_TIMEOUT = 240.0
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 
 
-def job(stage: Stage, folder: Path, *more: str, start: Sequence[str] = ()) -> list[str]:
+def job(environment: SparkEnvironment, folder: Path, *more: str, start: Sequence[str] = ()) -> list[str]:
     """The command of a job on two cores, with a checkpoint in the folder."""
     return [
         *(start or (sys.executable, "-m", "spark_bridge")),
-        *("--address", stage.address, "--subscription", "clicks", "--checkpoint", str(folder / "checkpoint")),
+        *("--address", environment.address, "--subscription", "clicks", "--checkpoint", str(folder / "checkpoint")),
         *("--master", "local[2]", "--conf", "spark.ui.enabled=false", *more),
     ]
 
@@ -49,15 +49,17 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def values_in(stage: Stage, topic: str) -> list[bytes]:
-    return sorted(value for where, _, _, value in log_of(stage.sidecar, "both") if where == topic)
+def values_in(environment: SparkEnvironment, topic: str) -> list[bytes]:
+    return sorted(value for where, _, _, value in log_of(environment.sidecar, "both") if where == topic)
 
 
-def run_here(spark: SparkSession, stage: Stage, folder: Path, *sink: str, capsys: pytest.CaptureFixture[str]) -> str:
+def run_here(
+    spark: SparkSession, environment: SparkEnvironment, folder: Path, *sink: str, capsys: pytest.CaptureFixture[str]
+) -> str:
     """The same job in this process and its session, since a Spark of its own is dear. Returns what it prints."""
     given = argument_parser().parse_args(
         [
-            *("--address", stage.address, "--subscription", "clicks", "--checkpoint", str(folder / "checkpoint")),
+            *("--address", environment.address, "--subscription", "clicks", "--checkpoint", str(folder / "checkpoint")),
             *("--available-now", *sink),
         ]
     )
@@ -66,24 +68,24 @@ def run_here(spark: SparkSession, stage: Stage, folder: Path, *sink: str, capsys
 
 
 def test_the_job_copies_a_subscription_into_a_topic(
-    stage: Stage, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: SparkEnvironment, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stage.publish([Message(b"%d" % n, key=b"k", headers={"h": b"x"}) for n in range(30)])
-    said = run_here(spark, stage, tmp_path, "offramp", "later", capsys=capsys)
+    environment.publish([Message(b"%d" % n, key=b"k", headers={"h": b"x"}) for n in range(30)])
+    said = run_here(spark, environment, tmp_path, "offramp", "later", capsys=capsys)
     assert "30 records in 1 batches; all that was done is committed" in said
-    assert values_in(stage, "later") == sorted(b"%d" % n for n in range(30))
-    eventually(lambda: sum(stage.committed().values()) == 30, "the status shows it")
+    assert values_in(environment, "later") == sorted(b"%d" % n for n in range(30))
+    eventually(lambda: sum(environment.committed().values()) == 30, "the status shows it")
 
 
 def test_the_job_writes_a_subscription_into_a_table(
-    stage: Stage, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: SparkEnvironment, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stage.publish([Message(b"%d" % n, key=b"k", headers={"h": b"x"}) for n in range(30)])
+    environment.publish([Message(b"%d" % n, key=b"k", headers={"h": b"x"}) for n in range(30)])
     # The database that comes with Spark.
     spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))  # type: ignore[union-attr]
     url = f"jdbc:derby:{tmp_path / 'shop'}"
     table = ("jdbc", f"{url};create=true", "clicks", "--driver", "org.apache.derby.jdbc.EmbeddedDriver")
-    said = run_here(spark, stage, tmp_path, *table, capsys=capsys)
+    said = run_here(spark, environment, tmp_path, *table, capsys=capsys)
     assert "30 records in 1 batches; all that was done is committed" in said
     rows = spark.read.jdbc(url, "clicks").collect()
     assert sorted(int(row["value"]) for row in rows) == [*range(30)]
@@ -94,29 +96,33 @@ def test_the_job_writes_a_subscription_into_a_table(
 
 @pytest.mark.usefixtures("java")
 @pytest.mark.timeout(JOB_TIMEOUT * 2)
-def test_the_job_runs_by_spark_submit_and_shows_a_subscription_in_the_terminal(stage: Stage, tmp_path: Path) -> None:
-    stage.numbers(0, 5)
+def test_the_job_runs_by_spark_submit_and_shows_a_subscription_in_the_terminal(
+    environment: SparkEnvironment, tmp_path: Path
+) -> None:
+    environment.numbers(0, 5)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     start = [str(submit), "--master", "local[2]", str(ROOT / "spark_bridge" / "__main__.py")]
-    said = run(job(stage, tmp_path, "--available-now", "console", "--rows", "3", start=start), tmp_path)
+    said = run(job(environment, tmp_path, "--available-now", "console", "--rows", "3", start=start), tmp_path)
     assert "only showing top 3 rows" in said
     assert "5 records in 1 batches; all that was done is committed" in said
 
 
 @pytest.mark.usefixtures("java")
 @pytest.mark.timeout(JOB_TIMEOUT * 2)
-def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: Stage, tmp_path: Path) -> None:
+def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(
+    environment: SparkEnvironment, tmp_path: Path
+) -> None:
     (tmp_path / "twice.py").write_text(
         "def twice(df):\n    return df.selectExpr('CAST(CAST(value AS string) AS int) * 2 AS doubled')\n"
     )
-    stage.numbers(0, 100)
+    environment.numbers(0, 100)
     sink = ("parquet", str(tmp_path / "out"))
-    command = job(stage, tmp_path, "--transform", "twice:twice", "--option", "maxRecordsPerBatch=60", *sink)
+    command = job(environment, tmp_path, "--transform", "twice:twice", "--option", "maxRecordsPerBatch=60", *sink)
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ}) as running:
 
         def has_done_all() -> bool:
             assert running.poll() is None, f"the job ended with {running.returncode}"
-            return sum(stage.committed().values()) == 100
+            return sum(environment.committed().values()) == 100
 
         try:
             eventually(has_done_all, "the job has done and committed all", JOB_TIMEOUT)
@@ -134,7 +140,9 @@ def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(stage: 
 @pytest.mark.usefixtures("java")
 @pytest.mark.timeout(JOB_TIMEOUT * 2)
 @pytest.mark.parametrize("number", [signal.SIGINT, *([signal.SIGTERM] if LONG else [])])
-def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(
+    environment: SparkEnvironment, tmp_path: Path, number: signal.Signals
+) -> None:
     # Each task says that it began, and then waits for the test.
     (tmp_path / "slow.py").write_text(
         "import pathlib, time\n"
@@ -149,9 +157,9 @@ def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path
         "def slow(df):\n"
         "    return df.select(wait('value').alias('value'))\n"
     )
-    stage.numbers(0, 10)
+    environment.numbers(0, 10)
     limit = ("--option", "maxRecordsPerBatch=4", "--every", "0 seconds", "--grace", "200")
-    command = job(stage, tmp_path, "--transform", "slow:slow", *limit, "parquet", str(tmp_path / "out"))
+    command = job(environment, tmp_path, "--transform", "slow:slow", *limit, "parquet", str(tmp_path / "out"))
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=env) as running:
         try:
@@ -167,7 +175,7 @@ def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(stage: Stage, tmp_path
     assert "batch 0: 4 records" in said
     assert "all that was done is committed" in said
     assert pyarrow.parquet.read_table(tmp_path / "out").num_rows >= 4
-    eventually(lambda: sum(stage.committed().values()) >= 4, "the status shows it")
+    eventually(lambda: sum(environment.committed().values()) >= 4, "the status shows it")
 
 
 def test_a_batch_that_takes_too_long_is_not_waited_for() -> None:

@@ -16,7 +16,7 @@ from spark_bridge.errors import root_cause
 from tests.e2e.harness import Sidecar, eventually
 from tests.security.kit import TOKENS, Secured, tcp_address
 from tests.servers.kafka import KafkaServer
-from tests.spark.stage import CLICKS, Stage, fresh_topic, on_kafka
+from tests.spark.environment import CLICKS, SparkEnvironment, fresh_topic, on_kafka
 from tests.spark.test_source import Batches
 
 #: seconds; the first batch of a session takes long on a busy machine
@@ -30,10 +30,10 @@ def topic(kafka: KafkaServer) -> str:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, kafka: KafkaServer, topic: str) -> Iterator[Stage]:
-    stage = on_kafka(tmp_path, kafka, topic)
-    with stage.sidecar:
-        yield stage
+def environment(tmp_path: Path, kafka: KafkaServer, topic: str) -> Iterator[SparkEnvironment]:
+    environment = on_kafka(tmp_path, kafka, topic)
+    with environment.sidecar:
+        yield environment
 
 
 def publish(kafka: KafkaServer, topic: str, first: int, stop: int, lane: int = 0) -> None:
@@ -56,15 +56,17 @@ def run(spark: SparkSession, options: dict[str, str], folder: Path, sink: Batche
 
 
 def test_a_lane_that_is_added_under_a_running_query_is_read_from_its_first_record(
-    spark: SparkSession, stage: Stage, tmp_path: Path, kafka: KafkaServer, topic: str
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path, kafka: KafkaServer, topic: str
 ) -> None:
     publish(kafka, topic, 0, 5)
     sink = Batches()
-    query = start(spark, stage.options(), tmp_path, sink)
+    query = start(spark, environment.options(), tmp_path, sink)
     try:
         eventually(lambda: len(sink.values) == 5, "the first lane is read", BATCH_TIMEOUT)
         kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-        eventually(lambda: len(stage.sidecar.status(CLICKS).lanes) == 2, "the sidecar sees the new lane", BATCH_TIMEOUT)
+        eventually(
+            lambda: len(environment.sidecar.status(CLICKS).lanes) == 2, "the sidecar sees the new lane", BATCH_TIMEOUT
+        )
         publish(kafka, topic, 5, 9, lane=1)
         eventually(lambda: len(sink.values) == 9, "the new lane is read", BATCH_TIMEOUT)
     finally:
@@ -73,41 +75,41 @@ def test_a_lane_that_is_added_under_a_running_query_is_read_from_its_first_recor
 
 
 def test_what_retention_removed_ends_a_query_or_is_skipped(
-    spark: SparkSession, stage: Stage, tmp_path: Path, kafka: KafkaServer, topic: str
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path, kafka: KafkaServer, topic: str
 ) -> None:
     publish(kafka, topic, 0, 5)
     sink = Batches()
-    run(spark, stage.options(), tmp_path, sink)
+    run(spark, environment.options(), tmp_path, sink)
     publish(kafka, topic, 5, 10)
     # Planned, and removed before anybody reads it: what a batch that is run again after a long stop may meet.
     sink.failing = {1}
     with pytest.raises(StreamingQueryException, match="the sink failed"):
-        run(spark, stage.options(), tmp_path, sink)
+        run(spark, environment.options(), tmp_path, sink)
     del sink.rows[1]
     (done,) = kafka.admin.delete_records([TopicPartition(topic, 0, 8)]).values()
     assert done.result(30).low_watermark == 8
     with pytest.raises(StreamingQueryException) as caught:
-        run(spark, stage.options(), tmp_path, sink)
+        run(spark, environment.options(), tmp_path, sink)
     assert f"{topic}/0: positions 5 to 7 are gone" in root_cause(caught.value)
-    run(spark, stage.options(failOnDataLoss="false"), tmp_path, sink)
+    run(spark, environment.options(failOnDataLoss="false"), tmp_path, sink)
     assert sink.values == [0, 1, 2, 3, 4, 8, 9]
 
 
 def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_record(
-    spark: SparkSession, stage: Stage, tmp_path: Path, kafka: KafkaServer, topic: str
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path, kafka: KafkaServer, topic: str
 ) -> None:
     publish(kafka, topic, 0, 10)
     sink = Batches()
-    run(spark, stage.options(), tmp_path, sink)
+    run(spark, environment.options(), tmp_path, sink)
     kafka.admin.delete_topics([topic])[topic].result(30)
     eventually(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "it is gone")
     kafka.make_topic(topic, 1)
     publish(kafka, topic, 20, 24)
     with pytest.raises(StreamingQueryException) as caught:
-        run(spark, stage.options(), tmp_path, sink)
+        run(spark, environment.options(), tmp_path, sink)
     assert f"{topic}/0 ends at 4" in root_cause(caught.value)
     assert "made anew" in root_cause(caught.value)
-    run(spark, stage.options(failOnDataLoss="false"), tmp_path, sink)
+    run(spark, environment.options(failOnDataLoss="false"), tmp_path, sink)
     assert sink.values == [*range(10), *range(20, 24)]
 
 

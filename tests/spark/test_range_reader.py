@@ -23,7 +23,7 @@ from spark_bridge.range_reader import Range, RangeReader
 from spark_bridge.stream_reader import StreamReader
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_
-from tests.spark.stage import CLICKS, on_kafka
+from tests.spark.environment import CLICKS, on_kafka
 
 LANE = Lane(CLICKS, 0)
 
@@ -168,9 +168,9 @@ def test_markers_and_compacted_records_at_the_end_are_no_loss(tmp_path: Path, ka
     producer.produce(topic, b"never")
     producer.flush(30)
     producer.abort_transaction(30)
-    stage = on_kafka(tmp_path, kafka, topic)
-    with stage.sidecar:
-        source = StreamReader(stage.options(timeout="30s"), SCHEMA)
+    environment = on_kafka(tmp_path, kafka, topic)
+    with environment.sidecar:
+        source = StreamReader(environment.options(timeout="30s"), SCHEMA)
         start = source.initialOffset()
         # Kafka answers before it writes a marker. The last positions are an aborted record and two of those.
         await_(lambda: source.latestOffset(start, ReadAllAvailable())["lanes"] == {f"{topic}/0": 8}, "the end is seen")
@@ -190,8 +190,8 @@ def test_a_reader_within_an_open_transaction_keeps_its_place_also_where_another_
     producer.begin_transaction()
     producer.produce(topic, b"within", partition=0)
     assert producer.flush(30) == 0
-    with (stage := on_kafka(tmp_path, kafka, topic)).sidecar:
-        source = StreamReader(stage.options(timeout="30s", failOnDataLoss="false"), SCHEMA)
+    with (environment := on_kafka(tmp_path, kafka, topic)).sidecar:
+        source = StreamReader(environment.options(timeout="30s", failOnDataLoss="false"), SCHEMA)
         start = source.initialOffset()
         within = {**start, "lanes": {f"{topic}/0": 2, f"{topic}/1": 0}}
         assert source.latestOffset(within, ReadAllAvailable()) is within
@@ -207,8 +207,8 @@ def test_a_topic_that_was_made_anew_and_is_shorter_is_named_or_skipped(
     topic = f"clicks-{uuid.uuid4().hex[:8]}"
     kafka.make_topic(topic, 1)
     kafka.publish(topic, *(b"%d" % n for n in range(4)))
-    with (stage := on_kafka(tmp_path, kafka, topic)).sidecar:
-        source = reader(stage.address, fail=fail, timeout=30.0)
+    with (environment := on_kafka(tmp_path, kafka, topic)).sidecar:
+        source = reader(environment.address, fail=fail, timeout=30.0)
         if fail:
             with pytest.raises(DataLoss, match=f"{topic}/0 ends at 4 by now, and was to be read to 8"):
                 positions(source, 2, 9, Lane(topic, 0))
@@ -223,8 +223,8 @@ def test_what_kafka_removed_is_named_or_skipped(tmp_path: Path, kafka: KafkaServ
     kafka.publish(topic, *(b"%d" % n for n in range(10)))
     (done,) = kafka.admin.delete_records([TopicPartition(topic, 0, 6)]).values()
     assert done.result(30).low_watermark == 6
-    with (stage := on_kafka(tmp_path, kafka, topic)).sidecar:
-        source = reader(stage.address, fail=fail, timeout=30.0)
+    with (environment := on_kafka(tmp_path, kafka, topic)).sidecar:
+        source = reader(environment.address, fail=fail, timeout=30.0)
         if fail:
             with pytest.raises(DataLoss, match=rf"{topic}/0: positions 2 to 5 are gone"):
                 positions(source, 2, 9, Lane(topic, 0))

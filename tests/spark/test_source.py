@@ -12,7 +12,7 @@ import spark_bridge
 from offramp import Message, Publisher, connect
 from spark_bridge.columns import DEAD_LETTER_SCHEMA, SCHEMA
 from tests.e2e.harness import eventually
-from tests.spark.stage import CLICKS, LANES, ORDERS, Stage
+from tests.spark.environment import CLICKS, LANES, ORDERS, SparkEnvironment
 
 #: seconds; the first batch of a session takes long on a busy machine
 BATCH_TIMEOUT = 120.0
@@ -39,59 +39,63 @@ class Batches:
         return sorted(int(row.value) for rows in self.rows.values() for row in rows)
 
 
-def start(spark: SparkSession, stage: Stage, checkpoint: Path, sink: Batches, **options: str) -> StreamingQuery:
-    source = spark.readStream.format("offramp").options(**stage.options(**options)).load()
+def start(
+    spark: SparkSession, environment: SparkEnvironment, checkpoint: Path, sink: Batches, **options: str
+) -> StreamingQuery:
+    source = spark.readStream.format("offramp").options(**environment.options(**options)).load()
     writer = source.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
     return writer.trigger(availableNow=True).start()
 
 
-def run(spark: SparkSession, stage: Stage, checkpoint: Path, sink: Batches, **options: str) -> None:
-    query = start(spark, stage, checkpoint, sink, **options)
+def run(spark: SparkSession, environment: SparkEnvironment, checkpoint: Path, sink: Batches, **options: str) -> None:
+    query = start(spark, environment, checkpoint, sink, **options)
     assert query.awaitTermination(int(BATCH_TIMEOUT))
     spark_bridge.flush(query)
 
 
 def test_a_query_reads_everything_once_and_goes_on_from_its_checkpoint(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path
 ) -> None:
     sink = Batches()
-    run(spark, stage, tmp_path / "checkpoint", sink)
+    run(spark, environment, tmp_path / "checkpoint", sink)
     assert sink.rows == {0: []}, "there is nothing yet, and Spark begins with a batch all the same"
-    stage.numbers(0, 95)
-    run(spark, stage, tmp_path / "checkpoint", sink, maxRecordsPerBatch="40", maxRecordsPerPartition="10")
+    environment.numbers(0, 95)
+    run(spark, environment, tmp_path / "checkpoint", sink, maxRecordsPerBatch="40", maxRecordsPerPartition="10")
     assert sink.values == list(range(95))
     assert [len(rows) for rows in sink.rows.values()] == [0, 40, 40, 15]
     assert sink.partitions[1] > LANES, "lanes are read by several tasks"
-    eventually(lambda: sum(stage.committed().values()) == 95, "the run has committed all it did")
-    stage.numbers(95, 100)
-    run(spark, stage, tmp_path / "checkpoint", sink)
+    eventually(lambda: sum(environment.committed().values()) == 95, "the run has committed all it did")
+    environment.numbers(95, 100)
+    run(spark, environment, tmp_path / "checkpoint", sink)
     assert sink.values == list(range(100))
     assert len(sink.rows[4]) == 5
 
 
-def test_a_batch_whose_sink_failed_comes_again_byte_for_byte(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
-    stage.publish([Message(bytes([n, 0, 255]), key=b"k", headers={"n": b"%d" % n}) for n in range(60)])
+def test_a_batch_whose_sink_failed_comes_again_byte_for_byte(
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path
+) -> None:
+    environment.publish([Message(bytes([n, 0, 255]), key=b"k", headers={"n": b"%d" % n}) for n in range(60)])
     sink = Batches()
     sink.failing = {1}
     with pytest.raises(StreamingQueryException, match="the sink failed"):
-        run(spark, stage, tmp_path / "checkpoint", sink, maxRecordsPerBatch="25")
+        run(spark, environment, tmp_path / "checkpoint", sink, maxRecordsPerBatch="25")
     before = dict(sink.rows)
-    stage.numbers(0, 7)
-    stage.sidecar.restart()
+    environment.numbers(0, 7)
+    environment.sidecar.restart()
     # `Batches` compares; that the limit is another now does not matter.
-    run(spark, stage, tmp_path / "checkpoint", sink, maxRecordsPerBatch="1000")
+    run(spark, environment, tmp_path / "checkpoint", sink, maxRecordsPerBatch="1000")
     assert sink.rows[1] == before[1]
     assert sum(map(len, sink.rows.values())) == 67
 
 
 def test_progress_is_committed_before_the_next_batch_is_built(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path
 ) -> None:
-    stage.numbers(0, 10)
-    source = spark.readStream.format("offramp").options(**stage.options()).load()
+    environment.numbers(0, 10)
+    source = spark.readStream.format("offramp").options(**environment.options()).load()
     query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        eventually(lambda: sum(stage.committed().values()) == 10, "the listener has committed", BATCH_TIMEOUT)
+        eventually(lambda: sum(environment.committed().values()) == 10, "the listener has committed", BATCH_TIMEOUT)
         progress = query.lastProgress
         assert progress is not None
         assert '"lanes"' in progress.sources[0].latestOffset
@@ -110,37 +114,39 @@ def test_progress_is_committed_before_the_next_batch_is_built(
     ],
 )
 def test_a_mistake_is_a_clear_python_exception(
-    spark: SparkSession, stage: Stage, tmp_path: Path, options: dict[str, str], said: str
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises((AnalysisException, StreamingQueryException)) as caught:
-        run(spark, stage, tmp_path / "checkpoint", Batches(), **options)
+        run(spark, environment, tmp_path / "checkpoint", Batches(), **options)
     assert said in str(caught.value)
 
 
 def test_a_checkpoint_of_another_subscription_ends_the_query_with_a_clear_reason(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path
 ) -> None:
-    stage.numbers(0, 3)
-    run(spark, stage, tmp_path / "checkpoint", Batches())
+    environment.numbers(0, 3)
+    run(spark, environment, tmp_path / "checkpoint", Batches())
     with pytest.raises(StreamingQueryException, match='the checkpoint belongs to the subscription "clicks"'):
-        run(spark, stage, tmp_path / "checkpoint", Batches(), subscription="other")
+        run(spark, environment, tmp_path / "checkpoint", Batches(), subscription="other")
 
 
 # Bounded reads
 
 
-def bounded(spark: SparkSession, stage: Stage, **options: str) -> DataFrame:
-    return spark.read.format("offramp").options(**stage.options(**options)).load()
+def bounded(spark: SparkSession, environment: SparkEnvironment, **options: str) -> DataFrame:
+    return spark.read.format("offramp").options(**environment.options(**options)).load()
 
 
-def test_a_bounded_read_has_all_columns_and_null_is_not_empty(spark: SparkSession, stage: Stage) -> None:
+def test_a_bounded_read_has_all_columns_and_null_is_not_empty(
+    spark: SparkSession, environment: SparkEnvironment
+) -> None:
     headers: Any = [("a", b"1"), ("a", None), ("b", b"")]
-    stage.publish([
+    environment.publish([
         Message(b"\x00\xff", key=b"k", headers=headers, lane=0, timestamp_ms=1_700_000_000_123),
         Message(None, key=None, lane=0, timestamp_ms=1),
         Message(b"", key=b"", lane=1, timestamp_ms=2),
     ])  # fmt: skip
-    df = bounded(spark, stage)
+    df = bounded(spark, environment)
     assert df.schema == SCHEMA
     first, null, empty = df.orderBy("lane", "position").collect()
     assert (bytes(first.value), bytes(first.key), first.topic, first.lane) == (b"\x00\xff", b"k", CLICKS, 0)
@@ -150,24 +156,32 @@ def test_a_bounded_read_has_all_columns_and_null_is_not_empty(spark: SparkSessio
     assert (empty.value, empty.key, empty.lane, empty.attempt) == (b"", b"", 1, 1)
 
 
-def test_a_bounded_read_takes_a_time_span_positions_and_columns(spark: SparkSession, stage: Stage) -> None:
-    assert bounded(spark, stage).count() == 0
-    stage.publish([Message(b"%d" % n, lane=n % 2, timestamp_ms=1_000 * n) for n in range(1, 21)])
+def test_a_bounded_read_takes_a_time_span_positions_and_columns(
+    spark: SparkSession, environment: SparkEnvironment
+) -> None:
+    assert bounded(spark, environment).count() == 0
+    environment.publish([Message(b"%d" % n, lane=n % 2, timestamp_ms=1_000 * n) for n in range(1, 21)])
 
     def values(**options: str) -> list[int]:
-        rows = spark.read.schema("value binary").format("offramp").options(**stage.options(**options)).load().collect()
+        rows = (
+            spark.read.schema("value binary")
+            .format("offramp")
+            .options(**environment.options(**options))
+            .load()
+            .collect()
+        )
         return sorted(int(row.value) for row in rows)
 
     assert values() == list(range(1, 21))
     span = {"startingPosition": "1970-01-01T00:00:05Z", "endingPosition": "1970-01-01T00:00:09Z"}
     assert values(**span) == [5, 6, 7, 8]
-    first = bounded(spark, stage).where("lane = 0").agg({"position": "min"}).first()
+    first = bounded(spark, environment).where("lane = 0").agg({"position": "min"}).first()
     assert first is not None
     at = first[0]
     one_lane = {"startingPosition": f'{{"clicks/0": {at + 2}}}', "endingPosition": f'{{"clicks/0": {at + 4}}}'}
     assert values(**one_lane) == [6, 8]
     assert values(**span, subscription="both") == [5, 6, 7, 8]
-    assert stage.committed() == {"clicks/0": -1, "clicks/1": -1}, "a bounded read leaves no trace"
+    assert environment.committed() == {"clicks/0": -1, "clicks/1": -1}, "a bounded read leaves no trace"
 
 
 @pytest.mark.parametrize(
@@ -179,17 +193,17 @@ def test_a_bounded_read_takes_a_time_span_positions_and_columns(spark: SparkSess
     ],
 )
 def test_a_mistake_in_a_bounded_read_is_a_clear_python_exception(
-    spark: SparkSession, stage: Stage, options: dict[str, str], said: str
+    spark: SparkSession, environment: SparkEnvironment, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(AnalysisException) as caught:
-        bounded(spark, stage, **options).collect()
+        bounded(spark, environment, **options).collect()
     assert said in str(caught.value)
 
 
-def test_dead_letters_are_a_dataframe(spark: SparkSession, stage: Stage) -> None:
-    with Publisher(broker="local", address=stage.address) as publisher:
+def test_dead_letters_are_a_dataframe(spark: SparkSession, environment: SparkEnvironment) -> None:
+    with Publisher(broker="local", address=environment.address) as publisher:
         places = publisher.publish_many(ORDERS, [Message(b"good"), Message(b"bad", key=b"k")])
-    with connect(ORDERS, address=stage.address) as consumer:
+    with connect(ORDERS, address=environment.address) as consumer:
         left = 2
         while left:
             batch = next(consumer)
@@ -198,7 +212,7 @@ def test_dead_letters_are_a_dataframe(spark: SparkSession, stage: Stage) -> None
                 if record.value == b"bad":
                     record.reject("it is bad")
             assert batch.ack().result(20).settled
-    letters = bounded(spark, stage, subscription=ORDERS, deadLetters="true")
+    letters = bounded(spark, environment, subscription=ORDERS, deadLetters="true")
     assert letters.schema == DEAD_LETTER_SCHEMA
     eventually(lambda: letters.count() == 1, "it is written", BATCH_TIMEOUT)
     row = letters.first()

@@ -18,13 +18,13 @@ from spark_bridge.commit_listener import flush
 from spark_bridge.errors import BadOption, DataLoss, Replaced, WrongCheckpoint
 from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
-from tests.spark.stage import CLICKS, ORDERS, Stage
+from tests.spark.environment import CLICKS, ORDERS, SparkEnvironment
 
 NO_LIMIT = ReadAllAvailable()
 
 
-def reader(stage: Stage, subscription: str = CLICKS, **more: str) -> StreamReader:
-    return StreamReader(stage.options(subscription, **more), SCHEMA)
+def reader(environment: SparkEnvironment, subscription: str = CLICKS, **more: str) -> StreamReader:
+    return StreamReader(environment.options(subscription, **more), SCHEMA)
 
 
 def read(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
@@ -47,37 +47,37 @@ def through_json(offset: dict[str, Any]) -> dict[str, Any]:
     return again
 
 
-def test_a_range_has_every_record_once_and_again_the_same(stage: Stage) -> None:
-    stage.numbers(0, 50)
-    source = reader(stage)
+def test_a_range_has_every_record_once_and_again_the_same(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 50)
+    source = reader(environment)
     start = source.initialOffset()
     end = through_json(source.latestOffset(start, NO_LIMIT))
     rows = read(source, start, end)
     assert values(rows) == list(range(50))
-    stage.numbers(50, 60)
+    environment.numbers(50, 60)
     assert read(source, start, end) == rows
 
 
-def test_nothing_new_gives_back_the_start_to_the_letter(stage: Stage) -> None:
-    stage.numbers(0, 3)
-    source = reader(stage)
+def test_nothing_new_gives_back_the_start_to_the_letter(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 3)
+    source = reader(environment)
     end = source.latestOffset(source.initialOffset(), NO_LIMIT)
     assert source.latestOffset(end, NO_LIMIT) is end
     assert source.partitions(end, end) == []
 
 
-def test_the_start_is_the_same_however_often_it_is_asked(stage: Stage) -> None:
-    stage.numbers(0, 5)
-    first = reader(stage, startingPosition="latest").initialOffset()
-    stage.numbers(5, 9)
-    assert reader(stage, startingPosition="latest").initialOffset() == first
-    source = reader(stage)
+def test_the_start_is_the_same_however_often_it_is_asked(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 5)
+    first = reader(environment, startingPosition="latest").initialOffset()
+    environment.numbers(5, 9)
+    assert reader(environment, startingPosition="latest").initialOffset() == first
+    source = reader(environment)
     assert values(read(source, first, source.latestOffset(first, NO_LIMIT))) == [5, 6, 7, 8]
 
 
-def test_a_time_is_where_a_query_can_start(stage: Stage) -> None:
-    stage.publish([Message(b"%d" % n, lane=0, timestamp_ms=1_000 * n) for n in range(1, 9)])
-    source = reader(stage, startingPosition="1970-01-01T00:00:05Z")
+def test_a_time_is_where_a_query_can_start(environment: SparkEnvironment) -> None:
+    environment.publish([Message(b"%d" % n, lane=0, timestamp_ms=1_000 * n) for n in range(1, 9)])
+    source = reader(environment, startingPosition="1970-01-01T00:00:05Z")
     start = source.initialOffset()
     assert values(read(source, start, source.latestOffset(start, NO_LIMIT))) == [5, 6, 7, 8]
 
@@ -91,9 +91,9 @@ def test_a_time_is_where_a_query_can_start(stage: Stage) -> None:
         ({"maxRecordsPerBatch": "0", "maxBytesPerBatch": "200"}, ReadMaxBytes(200), 40),
     ],
 )
-def test_a_backlog_is_no_flood(stage: Stage, options: dict[str, str], limit: Any, most: int) -> None:
-    stage.numbers(100, 200)
-    source = reader(stage, **options)
+def test_a_backlog_is_no_flood(environment: SparkEnvironment, options: dict[str, str], limit: Any, most: int) -> None:
+    environment.numbers(100, 200)
+    source = reader(environment, **options)
     at, seen = source.initialOffset(), []
     while (end := source.latestOffset(at, limit)) is not at:
         rows = read(source, at, end)
@@ -112,39 +112,39 @@ def test_a_backlog_is_no_flood(stage: Stage, options: dict[str, str], limit: Any
         ({"maxRecordsPerBatch": "0", "maxBytesPerBatch": "0"}, ReadAllAvailable()),
     ],
 )
-def test_spark_is_told_the_limit(stage: Stage, options: dict[str, str], limit: Any) -> None:
-    assert reader(stage, **options).getDefaultReadLimit() == limit
+def test_spark_is_told_the_limit(environment: SparkEnvironment, options: dict[str, str], limit: Any) -> None:
+    assert reader(environment, **options).getDefaultReadLimit() == limit
 
 
-def test_read_all_available_ignores_the_limits_of_options(stage: Stage) -> None:
-    stage.numbers(0, 40)
-    source = reader(stage, maxRecordsPerBatch="3", maxBytesPerBatch="10")
+def test_read_all_available_ignores_the_limits_of_options(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 40)
+    source = reader(environment, maxRecordsPerBatch="3", maxBytesPerBatch="10")
     start = source.initialOffset()
     assert len(read(source, start, source.latestOffset(start, NO_LIMIT))) == 40
 
 
-def test_read_min_rows_waits_for_more(stage: Stage) -> None:
-    stage.numbers(0, 5)
-    source = reader(stage)
+def test_read_min_rows_waits_for_more(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 5)
+    source = reader(environment)
     start = source.initialOffset()
     assert source.latestOffset(start, ReadMinRows(6)) is start
-    stage.numbers(5, 6)
+    environment.numbers(5, 6)
     assert len(read(source, start, source.latestOffset(start, ReadMinRows(6)))) == 6
 
 
-def test_an_available_now_run_ends_where_the_lanes_ended_when_it_began(stage: Stage) -> None:
-    stage.numbers(0, 30)
-    source = reader(stage, "both")
+def test_an_available_now_run_ends_where_the_lanes_ended_when_it_began(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 30)
+    source = reader(environment, "both")
     source.prepareForTriggerAvailableNow()
-    stage.numbers(30, 40)
-    stage.numbers(40, 50, topic="later")
+    environment.numbers(30, 40)
+    environment.numbers(40, 50, topic="later")
     at, seen = source.initialOffset(), []
     while (end := source.latestOffset(at, ReadMaxRows(7))) is not at:
         seen += read(source, at, end)
         at = end
     assert values(seen) == list(range(30))
     # The next run has what came meanwhile.
-    source = reader(stage, "both")
+    source = reader(environment, "both")
     source.prepareForTriggerAvailableNow()
     while (end := source.latestOffset(at, ReadMaxRows(7))) is not at:
         seen += read(source, at, end)
@@ -152,13 +152,13 @@ def test_an_available_now_run_ends_where_the_lanes_ended_when_it_began(stage: St
     assert values(seen) == list(range(50))
 
 
-def test_lanes_that_come_while_it_runs_are_read_from_their_first_record(stage: Stage) -> None:
-    stage.numbers(0, 10)
-    source = reader(stage, "both")
+def test_lanes_that_come_while_it_runs_are_read_from_their_first_record(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 10)
+    source = reader(environment, "both")
     at = source.initialOffset()
     end = source.latestOffset(at, NO_LIMIT)
     seen = read(source, at, end)
-    stage.numbers(10, 20, topic="later")
+    environment.numbers(10, 20, topic="later")
     eventually(lambda: "later/0" in source.latestOffset(end, NO_LIMIT)["lanes"], "the new lanes are seen")
     at = end
     while (end := source.latestOffset(at, NO_LIMIT)) is not at:
@@ -167,48 +167,50 @@ def test_lanes_that_come_while_it_runs_are_read_from_their_first_record(stage: S
     assert values(seen) == list(range(20))
 
 
-def test_a_lane_is_read_by_several_tasks_if_told_so(stage: Stage) -> None:
-    stage.numbers(0, 40)
-    source = reader(stage, maxRecordsPerPartition="7")
+def test_a_lane_is_read_by_several_tasks_if_told_so(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 40)
+    source = reader(environment, maxRecordsPerPartition="7")
     start = source.initialOffset()
     end = source.latestOffset(start, NO_LIMIT)
     assert len(source.partitions(start, end)) == 6
     assert values(read(source, start, end)) == list(range(40))
 
 
-def test_a_commit_reaches_the_broker_and_never_goes_back(stage: Stage) -> None:
-    stage.numbers(0, 10)
-    source = reader(stage)
+def test_a_commit_reaches_the_broker_and_never_goes_back(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 10)
+    source = reader(environment)
     start = source.initialOffset()
     end = source.latestOffset(start, NO_LIMIT)
     source.commit(end)
     source.commit(start)
-    eventually(lambda: stage.committed() == end["lanes"], "the status shows it")
+    eventually(lambda: environment.committed() == end["lanes"], "the status shows it")
 
 
-def test_a_driver_that_was_replaced_can_neither_start_nor_commit(stage: Stage) -> None:
-    stage.numbers(0, 10)
-    old = reader(stage, name="the old one")
+def test_a_driver_that_was_replaced_can_neither_start_nor_commit(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 10)
+    old = reader(environment, name="the old one")
     start = old.initialOffset()
     end = old.latestOffset(start, NO_LIMIT)
-    new = reader(stage, name="the new one")
+    new = reader(environment, name="the new one")
     new.latestOffset(start, NO_LIMIT)
     with pytest.raises(Replaced, match="Two queries must not read one subscription"):
         old.commit(end)
     new.commit(end)
 
 
-def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_record(stage: Stage) -> None:
-    stage.numbers(0, 20)
-    before = reader(stage)
+def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_record(
+    environment: SparkEnvironment,
+) -> None:
+    environment.numbers(0, 20)
+    before = reader(environment)
     checkpoint = before.latestOffset(before.initialOffset(), NO_LIMIT)
-    stage.sidecar.kill()
-    shutil.rmtree(stage.folder / "data")
-    stage.sidecar.start()
-    stage.numbers(100, 106)
+    environment.sidecar.kill()
+    shutil.rmtree(environment.folder / "data")
+    environment.sidecar.start()
+    environment.numbers(100, 106)
     with pytest.raises(DataLoss, match=r"ends at 3: .* made anew. With failOnDataLoss=false the query goes on"):
-        reader(stage).latestOffset(checkpoint, NO_LIMIT)
-    source = reader(stage, failOnDataLoss="false")
+        reader(environment).latestOffset(checkpoint, NO_LIMIT)
+    source = reader(environment, failOnDataLoss="false")
     source.prepareForTriggerAvailableNow()
     at, seen = checkpoint, []
     while (end := source.latestOffset(at, ReadMaxRows(4))) is not at:
@@ -217,16 +219,16 @@ def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_recor
         flush(query(progress(source, checkpoint)))
     source.commit(at)
     assert values(seen) == list(range(100, 106))
-    eventually(lambda: stage.committed() == at["lanes"], "the status shows it")
+    eventually(lambda: environment.committed() == at["lanes"], "the status shows it")
 
 
-def test_a_lane_that_is_gone_keeps_its_place(stage: Stage) -> None:
-    stage.numbers(0, 6)
-    offset = reader(stage).initialOffset()
+def test_a_lane_that_is_gone_keeps_its_place(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 6)
+    offset = reader(environment).initialOffset()
     offset = {**offset, "lanes": {**offset["lanes"], "clicks/7": 3}}
     with pytest.raises(NotFound, match="no lane clicks/7"):
-        reader(stage).latestOffset(offset, NO_LIMIT)
-    source = reader(stage, failOnDataLoss="false")
+        reader(environment).latestOffset(offset, NO_LIMIT)
+    source = reader(environment, failOnDataLoss="false")
     end = source.latestOffset(offset, NO_LIMIT)
     assert end["lanes"] == {"clicks/0": 3, "clicks/1": 3, "clicks/7": 3}
     assert values(read(source, offset, end)) == list(range(6))
@@ -241,34 +243,34 @@ def progress(source: StreamReader, end: dict[str, Any]) -> dict[str, Any]:
     return {"endOffset": json.dumps(end), "latestOffset": json.dumps(source.reportLatestOffset())}
 
 
-def test_a_reader_reports_what_the_listener_needs(stage: Stage) -> None:
-    stage.numbers(0, 4)
-    source = reader(stage)
+def test_a_reader_reports_what_the_listener_needs(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 4)
+    source = reader(environment)
     end = source.latestOffset(source.initialOffset(), NO_LIMIT)
     reported = source.reportLatestOffset()
     assert reported["lanes"] == end["lanes"]
     assert reported["token"] > 0
-    assert reported["address"] == stage.address
+    assert reported["address"] == environment.address
 
 
-def test_a_sidecar_that_restarts_is_waited_for(stage: Stage) -> None:
-    stage.numbers(0, 20)
-    source = reader(stage, timeout="120s")
+def test_a_sidecar_that_restarts_is_waited_for(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 20)
+    source = reader(environment, timeout="120s")
     start = source.initialOffset()
     end = source.latestOffset(start, NO_LIMIT)
-    stage.sidecar.kill()
+    environment.sidecar.kill()
     with ThreadPoolExecutor(2) as threads:
         rows = threads.submit(read, source, start, end)
         again = threads.submit(source.latestOffset, end, NO_LIMIT)
-        stage.sidecar.start()
+        environment.sidecar.start()
         assert values(rows.result()) == list(range(20))
         assert again.result() is end
     source.commit(end)
 
 
-def test_a_checkpoint_of_another_subscription_is_refused(stage: Stage) -> None:
-    offset = reader(stage, "other").initialOffset()
-    source = reader(stage)
+def test_a_checkpoint_of_another_subscription_is_refused(environment: SparkEnvironment) -> None:
+    offset = reader(environment, "other").initialOffset()
+    source = reader(environment)
     for call in (
         lambda: source.latestOffset(offset, NO_LIMIT),
         lambda: source.partitions(offset, offset),
@@ -278,17 +280,19 @@ def test_a_checkpoint_of_another_subscription_is_refused(stage: Stage) -> None:
             call()
 
 
-def test_an_unknown_subscription_is_named_with_those_there_are(stage: Stage) -> None:
+def test_an_unknown_subscription_is_named_with_those_there_are(environment: SparkEnvironment) -> None:
     with pytest.raises(NotFound, match=r"clikcs.*clicks"):
-        reader(stage, "clikcs").initialOffset()
+        reader(environment, "clikcs").initialOffset()
 
 
-def test_a_leased_subscription_is_refused(stage: Stage) -> None:
+def test_a_leased_subscription_is_refused(environment: SparkEnvironment) -> None:
     with pytest.raises(Refused, match="mode: ranges"):
-        reader(stage, ORDERS).initialOffset()
+        reader(environment, ORDERS).initialOffset()
 
 
-def test_nobody_at_the_address_is_said_within_the_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_at_the_address_is_said_within_the_time(
+    environment: SparkEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # There is no time for a second attempt, so that the first refusal is the last word.
     monkeypatch.setattr("spark_bridge.log_client.Backoff.next", lambda self: 60.0)
     source = StreamReader({"address": "127.0.0.1:1", "subscription": CLICKS, "timeout": "30s"}, SCHEMA)
@@ -296,9 +300,9 @@ def test_nobody_at_the_address_is_said_within_the_time(stage: Stage, monkeypatch
         source.initialOffset()
 
 
-def test_positions_lane_by_lane_are_no_start_of_a_stream(stage: Stage) -> None:
+def test_positions_lane_by_lane_are_no_start_of_a_stream(environment: SparkEnvironment) -> None:
     with pytest.raises(BadOption, match="option startingPosition: positions lane by lane are for bounded reads"):
-        reader(stage, startingPosition='{"clicks/0": 3}')
+        reader(environment, startingPosition='{"clicks/0": 3}')
 
 
 def test_a_sidecar_that_is_older_than_the_bridge_is_named_as_such() -> None:
@@ -330,9 +334,9 @@ def test_a_refused_token_is_said_at_once() -> None:
         server.stop(None)
 
 
-def test_a_record_that_is_larger_than_allowed_is_named(stage: Stage) -> None:
-    stage.publish([Message(b"1"), Message(b"x" * 20_000, lane=0)])
-    source = reader(stage, maxMessageBytes="10k")
+def test_a_record_that_is_larger_than_allowed_is_named(environment: SparkEnvironment) -> None:
+    environment.publish([Message(b"1"), Message(b"x" * 20_000, lane=0)])
+    source = reader(environment, maxMessageBytes="10k")
     start = source.initialOffset()
     with pytest.raises(Refused, match=r"clicks/0: .*Set maxMessageBytes to more"):
         read(source, start, source.latestOffset(start, NO_LIMIT))

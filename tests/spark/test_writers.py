@@ -10,30 +10,30 @@ from pyspark.sql import SparkSession
 from offramp.channel import Access
 from spark_bridge.writers import ID_HEADER, RowPublisher, _rows
 from tests.e2e.harness import eventually
-from tests.spark.stage import Stage
+from tests.spark.environment import SparkEnvironment
 
 QUERY_TIMEOUT = 120
 
 
-def published(spark: SparkSession, stage: Stage) -> list[tuple[str, bytes | None, str]]:
+def published(spark: SparkSession, environment: SparkEnvironment) -> list[tuple[str, bytes | None, str]]:
     """Topic, value and id of what is in the topics, by a bounded read."""
-    rows = spark.read.format("offramp").options(**stage.options("both")).load().collect()
+    rows = spark.read.format("offramp").options(**environment.options("both")).load().collect()
     return [
         (row.topic, None if row.value is None else bytes(row.value), dict(row.headers)[ID_HEADER].decode())
         for row in rows
     ]
 
 
-def test_rows_go_to_topics_with_keys_headers_and_ids(spark: SparkSession, stage: Stage) -> None:
+def test_rows_go_to_topics_with_keys_headers_and_ids(spark: SparkSession, environment: SparkEnvironment) -> None:
     rows = spark.sql("""
         SELECT * FROM VALUES
           ('one', 'k', 'clicks', array(named_struct('name', 'h', 'value', binary('x'))), 1, timestamp_millis(5)),
           (NULL, NULL, 'later', NULL, NULL, NULL),
           ('', '', NULL, array(), 0, NULL)
         AS t(value, key, topic, headers, lane, timestamp)""")
-    options = {"address": stage.address, "broker": "local", "topic": "clicks"}
+    options = {"address": environment.address, "broker": "local", "topic": "clicks"}
     rows.write.format("offramp").options(**options).mode("append").save()
-    found = spark.read.format("offramp").options(**stage.options("both")).load()
+    found = spark.read.format("offramp").options(**environment.options("both")).load()
     by_value = {None if row.value is None else bytes(row.value): row for row in found.collect()}
     one, null, empty = by_value[b"one"], by_value[None], by_value[b""]
     assert (one.topic, one.lane, bytes(one.key), one.timestamp.microsecond) == ("clicks", 1, b"k", 5_000)
@@ -44,14 +44,16 @@ def test_rows_go_to_topics_with_keys_headers_and_ids(spark: SparkSession, stage:
     assert {row.headers[-1].name for row in by_value.values()} == {ID_HEADER}
 
 
-def test_a_task_that_is_tried_again_gives_its_rows_the_same_ids(spark: SparkSession, stage: Stage) -> None:
+def test_a_task_that_is_tried_again_gives_its_rows_the_same_ids(
+    spark: SparkSession, environment: SparkEnvironment
+) -> None:
     # The last row is larger than any request may be: the task fails with it, each time after the others were published.
     value = "CASE WHEN id < 40 THEN CAST(id AS string) ELSE repeat('x', 6000000) END AS value"
     rows = spark.range(0, 41, 1, 1).selectExpr(value)
-    options = {"address": stage.address, "subscription": "clicks", "topic": "clicks", "maxRecordsPerRequest": "7"}
+    options = {"address": environment.address, "subscription": "clicks", "topic": "clicks", "maxRecordsPerRequest": "7"}
     with pytest.raises(PySparkException):
         rows.write.format("offramp").options(**options).mode("append").save()
-    found = published(spark, stage)
+    found = published(spark, environment)
     assert len(found) > 40, "they were published more than once"
     assert len({id_ for _, _, id_ in found}) == 40
     assert len({(value, id_) for _, value, id_ in found}) == 40
@@ -73,13 +75,20 @@ def test_an_id_that_came_along_in_the_headers_is_not_the_id_of_the_row() -> None
     assert [*message.headers] == [("kind", b"click"), (ID_HEADER, "query/7/0")]
 
 
-def test_a_stream_gives_ids_of_its_query_and_batch(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
-    stage.numbers(0, 10)
-    source = spark.readStream.format("offramp").options(**stage.options()).load()
-    options = {"address": stage.address, "broker": "local", "topic": "later", "checkpointLocation": str(tmp_path / "c")}
+def test_a_stream_gives_ids_of_its_query_and_batch(
+    spark: SparkSession, environment: SparkEnvironment, tmp_path: Path
+) -> None:
+    environment.numbers(0, 10)
+    source = spark.readStream.format("offramp").options(**environment.options()).load()
+    options = {
+        "address": environment.address,
+        "broker": "local",
+        "topic": "later",
+        "checkpointLocation": str(tmp_path / "c"),
+    }
     query = source.select("value").writeStream.format("offramp").options(**options).trigger(availableNow=True).start()
     assert query.awaitTermination(QUERY_TIMEOUT)
-    later = spark.read.format("offramp").options(**stage.options("both")).load().where("topic = 'later'")
+    later = spark.read.format("offramp").options(**environment.options("both")).load().where("topic = 'later'")
     eventually(lambda: later.count() == 10, "they are there", QUERY_TIMEOUT)
     ids = {dict(row.headers)[ID_HEADER].decode() for row in later.collect()}
     assert len(ids) == 10
@@ -103,15 +112,15 @@ def test_a_stream_gives_ids_of_its_query_and_batch(spark: SparkSession, stage: S
     ],
 )
 def test_a_mistake_is_found_before_any_row_is_written(
-    spark: SparkSession, stage: Stage, ddl: str, options: dict[str, str], said: str
+    spark: SparkSession, environment: SparkEnvironment, ddl: str, options: dict[str, str], said: str
 ) -> None:
-    given = {"address": stage.address, "broker": "local", "topic": "clicks", **options}
+    given = {"address": environment.address, "broker": "local", "topic": "clicks", **options}
     with pytest.raises(AnalysisException) as caught:
         spark.createDataFrame([], ddl).write.format("offramp").options(**given).mode("append").save()
     assert said in str(caught.value)
 
 
-def test_a_topic_cannot_be_overwritten(spark: SparkSession, stage: Stage) -> None:
-    given = {"address": stage.address, "broker": "local", "topic": "clicks"}
+def test_a_topic_cannot_be_overwritten(spark: SparkSession, environment: SparkEnvironment) -> None:
+    given = {"address": environment.address, "broker": "local", "topic": "clicks"}
     with pytest.raises(AnalysisException, match="a topic can only be appended to"):
         spark.sql("SELECT 'x' AS value").write.format("offramp").options(**given).mode("overwrite").save()

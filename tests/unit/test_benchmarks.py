@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks import results, suites
 from benchmarks.__main__ import main
+from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.progress import Plan, Progress
 from benchmarks.report import pages, picture, table
 from benchmarks.results import Circumstances
 from benchmarks.rows import Benchmark, Figure, Row, at_least, at_most
 from benchmarks.runner import Outcome, run
-from benchmarks.stage import Stage
 from tests.servers.tools import Missing
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ class Script:
     def benchmark(self, name: str, *values: float | BaseException, once: bool = False) -> Benchmark:
         left = iter(values)
 
-        def measure(stage: Stage) -> Mapping[str, float]:
+        def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
             self.measured.append(name)
             value = next(left)
             if isinstance(value, BaseException):
@@ -47,8 +47,8 @@ def script() -> Script:
 
 
 def run_all(*benchmarks: Benchmark, repeats: int = 3) -> Outcome:
-    with Stage(quick=True) as stage, Progress(benchmarks, repeats, io.StringIO()) as progress:
-        return run(benchmarks, stage, repeats, progress)
+    with BenchmarkEnvironment(quick=True) as environment, Progress(benchmarks, repeats, io.StringIO()) as progress:
+        return run(benchmarks, environment, repeats, progress)
 
 
 def figure(value: float, *, name: str = "row", **more: object) -> Figure:
@@ -73,7 +73,7 @@ def test_a_row_has_the_median_and_half_the_distance_of_the_extremes(script: Scri
 def test_a_baseline_is_compared_with_turn_by_turn() -> None:
     rows = (Row("direct", "1/s"), Row("mine", "1/s", at_least(0.5, of_baseline=True), "direct"))
     turns = iter([{"direct": 100.0, "mine": 60.0}, {"direct": 10.0, "mine": 6.0}, {"direct": 1.0, "mine": 0.1}])
-    outcome = run_all(Benchmark("b", "", rows, lambda stage: next(turns), seconds=1.0))
+    outcome = run_all(Benchmark("b", "", rows, lambda environment: next(turns), seconds=1.0))
     assert outcome.figures[1].of_baseline == 0.6
     assert outcome.figures[1].verdict == "met"
 
@@ -105,7 +105,7 @@ def test_ctrl_c_shows_what_was_measured_until_then(script: Script) -> None:
 
 def test_a_benchmark_that_forgets_a_row_has_broken() -> None:
     rows = (Row("a", "s"), Row("b", "s"))
-    assert "b" in run_all(Benchmark("b", "", rows, lambda stage: {"a": 1.0}, seconds=1.0)).failed
+    assert "b" in run_all(Benchmark("b", "", rows, lambda environment: {"a": 1.0}, seconds=1.0)).failed
 
 
 def test_the_time_that_is_left_is_corrected_by_what_was_seen(script: Script) -> None:

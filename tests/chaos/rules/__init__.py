@@ -1,19 +1,20 @@
-"""What the checker decides. Each rule answers what is wrong as sentences.
+"""What the checker decides. Each rule yields a sentence for each problem.
 
-records  they are there, whole, and none is lost
-commits  nothing too early, and everything in the end
-order    as it was chosen
-repeats  with a reason, and said to be such
-letters  dead ones, and only those that are to be
-lives    of processes
+records       they are there, whole, and none is lost
+commits       nothing too early, and everything in the end
+order         as it was chosen
+repeats       redelivered for a reason, and flagged
+dead_letters  complete, whole, and only for records that must have one
+processes     they end as told
 """
 
 from collections.abc import Callable, Iterator
 
+from tests.chaos.history_index import HistoryIndex
 from tests.chaos.rules.commits import all_is_committed, settled_before_commit
-from tests.chaos.rules.letters import letters_are_complete
-from tests.chaos.rules.lives import lives_end_as_told
+from tests.chaos.rules.dead_letters import dead_letters_are_complete
 from tests.chaos.rules.order import in_order
+from tests.chaos.rules.processes import processes_end_as_told
 from tests.chaos.rules.records import (
     is_there,
     nothing_is_lost,
@@ -27,9 +28,8 @@ from tests.chaos.rules.repeats import (
     repeats_are_flagged,
     repeats_have_a_reason,
 )
-from tests.chaos.seen import Seen
 
-Rule = Callable[[Seen], Iterator[str]]
+Rule = Callable[[HistoryIndex], Iterator[str]]
 
 RULES: tuple[Rule, ...] = (
     there_was_something,
@@ -44,6 +44,6 @@ RULES: tuple[Rule, ...] = (
     repeats_are_flagged,
     flags_have_a_reason,
     attempts_are_counted,
-    letters_are_complete,
-    lives_end_as_told,
+    dead_letters_are_complete,
+    processes_end_as_told,
 )

@@ -3,67 +3,67 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.chaos.history import RETRY, TOPIC, Claim, Stay
-from tests.chaos.rules.letters import may_be_given_up
-from tests.chaos.seen import Seen, before
+from tests.chaos.history import RETRY, TOPIC, Commit, ParkedRecord
+from tests.chaos.history_index import HistoryIndex, before
+from tests.chaos.rules.dead_letters import may_be_given_up
 from tests.e2e.load.journal import Spot
 
 
-def settled_before_commit(seen: Seen) -> Iterator[str]:
+def settled_before_commit(index: HistoryIndex) -> Iterator[str]:
     """Nothing was committed that was not settled."""
     spots: dict[int, list[Spot]] = defaultdict(list)
-    for spot in sorted(seen.records):
+    for spot in sorted(index.records):
         spots[spot.lane].append(spot)
-    stays: dict[int, list[Stay]] = defaultdict(list)
-    for stay in sorted(seen.history.stock.stays):
-        stays[stay.at.lane].append(stay)
-    for claim in seen.history.stock.claims:
-        if claim.topic == TOPIC:
-            for spot in spots[claim.lane]:
-                if claim.covers(spot.position) and not _may_be_committed(seen, spot, claim.at):
-                    yield f"{seen.story(spot)}; it was committed by {claim.at:.3f}"
-        elif claim.topic == RETRY:
-            yield from _stays_too_early(seen, stays[claim.lane], claim)
+    parked: dict[int, list[ParkedRecord]] = defaultdict(list)
+    for parked_record in sorted(index.history.snapshot.parked):
+        parked[parked_record.at.lane].append(parked_record)
+    for commit in index.history.snapshot.commits:
+        if commit.topic == TOPIC:
+            for spot in spots[commit.lane]:
+                if commit.covers(spot.position) and not _may_be_committed(index, spot, commit.at):
+                    yield f"{index.timeline(spot)}; it was committed by {commit.at:.3f}"
+        elif commit.topic == RETRY:
+            yield from _parked_too_early(index, parked[commit.lane], commit)
 
 
-def _may_be_committed(seen: Seen, spot: Spot, by: float) -> bool:
+def _may_be_committed(index: HistoryIndex, spot: Spot, by: float) -> bool:
     # One is parked because it came back, so somebody had it before.
-    return _is_done(seen, spot, by) or (bool(seen.stays[spot]) and _times_taken(seen, spot, by) > 0)
+    return _is_done(index, spot, by) or (bool(index.parked[spot]) and _times_taken(index, spot, by) > 0)
 
 
-def _stays_too_early(seen: Seen, stays: list[Stay], claim: Claim) -> Iterator[str]:
+def _parked_too_early(index: HistoryIndex, parked: list[ParkedRecord], commit: Commit) -> Iterator[str]:
     over: dict[Spot, int] = defaultdict(int)
-    for stay in stays:
-        if claim.covers(stay.at.position):
-            over[stay.origin] += 1
+    for parked_record in parked:
+        if commit.covers(parked_record.at.position):
+            over[parked_record.origin] += 1
     for origin, count in over.items():
         # Each stay begins after a delivery, and ends by another; the last one as a record ends.
-        early = _times_taken(seen, origin, claim.at) < count + 1
-        if early or (count == len(seen.stays[origin]) and not _is_done(seen, origin, claim.at)):
-            yield f"{seen.story(origin)}; its stay in the retry topic was committed by {claim.at:.3f}"
+        early = _times_taken(index, origin, commit.at) < count + 1
+        if early or (count == len(index.parked[origin]) and not _is_done(index, origin, commit.at)):
+            yield f"{index.timeline(origin)}; its stay in the retry topic was committed by {commit.at:.3f}"
 
 
-def _times_taken(seen: Seen, spot: Spot, by: float) -> int:
+def _times_taken(index: HistoryIndex, spot: Spot, by: float) -> int:
     """At the most: a worker that died may have had it without having looked at it."""
-    return sum(1 for _ in before(seen.deliveries[spot], by)) + seen.reasons.attempts_lost(by)
+    return sum(1 for _ in before(index.deliveries[spot], by)) + index.reasons.attempts_lost(by)
 
 
-def _is_done(seen: Seen, spot: Spot, by: float) -> bool:
+def _is_done(index: HistoryIndex, spot: Spot, by: float) -> bool:
     never = float("inf")
-    if min(seen.acked.get(spot, never), seen.rejected.get(spot, never)) <= by:
+    if min(index.acked.get(spot, never), index.rejected.get(spot, never)) <= by:
         return True
-    # When a letter was written is not known: it may be there from when there was a reason for it.
-    return any(may_be_given_up(seen, letter, by) for letter in seen.letters[spot])
+    # When a dead letter was written is not known: it may be there from when there was a reason for it.
+    return any(may_be_given_up(index, dead_letter, by) for dead_letter in index.dead_letters[spot])
 
 
-def all_is_committed(seen: Seen) -> Iterator[str]:
+def all_is_committed(index: HistoryIndex) -> Iterator[str]:
     """What the sidecars counted is committed in the end."""
-    last = {(claim.topic, claim.lane): claim for claim in seen.history.stock.claims}
-    for spot in seen.records:
-        claim = last.get((TOPIC, spot.lane))
-        if claim is None or not claim.covers(spot.position):
-            yield f"{seen.story(spot)}; the group would get it again"
-    for stay in seen.history.stock.stays:
-        claim = last.get((RETRY, stay.at.lane))
-        if claim is None or not claim.covers(stay.at.position):
-            yield f"{seen.story(stay.origin)}; the group would get it again from the retry topic"
+    last = {(commit.topic, commit.lane): commit for commit in index.history.snapshot.commits}
+    for spot in index.records:
+        commit = last.get((TOPIC, spot.lane))
+        if commit is None or not commit.covers(spot.position):
+            yield f"{index.timeline(spot)}; the group would get it again"
+    for parked_record in index.history.snapshot.parked:
+        commit = last.get((RETRY, parked_record.at.lane))
+        if commit is None or not commit.covers(parked_record.at.position):
+            yield f"{index.timeline(parked_record.origin)}; the group would get it again from the retry topic"

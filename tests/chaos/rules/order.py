@@ -4,19 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.chaos.history import Note
-from tests.chaos.seen import Delivery, Seen, before
+from tests.chaos.history_index import Delivery, HistoryIndex, before
 from tests.e2e.load.journal import Spot, Word
 
 #: of a lane, or of a key in a lane: what must stay in order
 _Name = tuple[int, str]
 
 
-def in_order(seen: Seen) -> Iterator[str]:
+def in_order(index: HistoryIndex) -> Iterator[str]:
     """Records come in the order that was chosen."""
-    if seen.history.order == "none":
+    if index.history.order == "none":
         return
-    queues = _Queues(seen)
-    for note in seen.history.notes:
+    queues = _Queues(index)
+    for note in index.history.notes:
         if note.word is Word.TOOK:
             yield from queues.within(note)
             yield from queues.past_earlier_ones(note)
@@ -24,8 +24,8 @@ def in_order(seen: Seen) -> Iterator[str]:
 
 
 class _Queues:
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
+    def __init__(self, index: HistoryIndex) -> None:
+        self._index = index
         self._name_of: dict[Spot, _Name] = {}
         self._queues: dict[_Name, list[Spot]] = defaultdict(list)
         #: how many of the first of each queue are acked: that only grows
@@ -34,8 +34,8 @@ class _Queues:
         self._taken: dict[_Name, list[tuple[Note, Spot]]] = defaultdict(list)
         #: what was taken after it had been acked
         self._again: dict[_Name, set[Spot]] = defaultdict(set)
-        order = seen.history.order
-        for spot, stored in sorted(seen.records.items()):
+        order = index.history.order
+        for spot, stored in sorted(index.records.items()):
             if order == "lane" or stored.key is not None:
                 self._name_of[spot] = (spot.lane, stored.key or "" if order == "key" else "")
                 self._queues[self._name_of[spot]].append(spot)
@@ -48,8 +48,8 @@ class _Queues:
             if name is None:
                 continue
             if name in last and entry.spot < last[name]:
-                before_it = self._seen.name(last[name])
-                yield f"{self._seen.name(entry.spot)} stands after {before_it} in a batch of {note.writer}"
+                before_it = self._index.name(last[name])
+                yield f"{self._index.name(entry.spot)} stands after {before_it} in a batch of {note.writer}"
             last[name] = max(entry.spot, last.get(name, entry.spot))
 
     def past_earlier_ones(self, note: Note) -> Iterator[str]:
@@ -58,7 +58,7 @@ class _Queues:
         for spot in batch & self._name_of.keys():
             for earlier in self._not_acked_before(spot, note.at):
                 if earlier not in batch and not self._is_out_of_the_way(earlier, note.at):
-                    yield f"{self._seen.story(spot)}; but before it comes {self._seen.story(earlier)}"
+                    yield f"{self._index.timeline(spot)}; but before it comes {self._index.timeline(earlier)}"
                     break
 
     def after_later_ones(self, note: Note) -> Iterator[str]:
@@ -67,13 +67,13 @@ class _Queues:
             if (name := self._name_of.get(entry.spot)) is None:
                 continue
             if later := self._overtook(name, entry.spot, note):
-                yield f"{self._seen.story(entry.spot)}; it came again after {self._seen.story(later)}"
+                yield f"{self._index.timeline(entry.spot)}; it came again after {self._index.timeline(later)}"
             self._taken[name].append((note, entry.spot))
             if self._is_acked(entry.spot, note.at):
                 self._again[name].add(entry.spot)
 
     def _overtook(self, name: _Name, spot: Spot, note: Note) -> Spot | None:
-        reasons = self._seen.reasons
+        reasons = self._index.reasons
         for other, later in reversed(self._taken[name]):
             # A worker may have had this one in its queue while its sidecar took it for dead.
             if other is note or reasons.session_lost(note.writer, other.at, note.at):
@@ -96,16 +96,18 @@ class _Queues:
                 yield earlier
 
     def _is_acked(self, spot: Spot, at: float) -> bool:
-        return self._seen.acked.get(spot, at) < at
+        return self._index.acked.get(spot, at) < at
 
     def _last(self, spot: Spot, at: float) -> Delivery | None:
-        return max(before(self._seen.deliveries[spot], at), key=lambda one: one.at, default=None)
+        return max(before(self._index.deliveries[spot], at), key=lambda one: one.at, default=None)
 
     def _is_in_hand(self, spot: Spot, at: float) -> bool:
         last = self._last(spot, at)
-        return last is not None and last.is_open(at) and not self._seen.reasons.session_lost(last.writer, last.at, at)
+        return last is not None and last.is_open(at) and not self._index.reasons.session_lost(last.writer, last.at, at)
 
     def _is_out_of_the_way(self, spot: Spot, at: float) -> bool:
         """A record that ends dead is, once it was tried for the last time: nobody has it, and if it comes again
         `after_later_ones` says so. Which try is the last is not known before."""
-        return bool(self._seen.letters[spot]) and self._last(spot, at) is not None and not self._is_in_hand(spot, at)
+        return (
+            bool(self._index.dead_letters[spot]) and self._last(spot, at) is not None and not self._is_in_hand(spot, at)
+        )

@@ -2,48 +2,48 @@
 
 from collections.abc import Iterator
 
-from tests.chaos.seen import Seen
+from tests.chaos.history_index import HistoryIndex
 from tests.e2e.load.journal import digest_of
 
 
-def there_was_something(seen: Seen) -> Iterator[str]:
+def there_was_something(index: HistoryIndex) -> Iterator[str]:
     """There was something to judge."""
-    if not seen.history.published:
+    if not index.history.published:
         yield "nothing was published"
-    if not any(seen.deliveries.values()):
+    if not any(index.deliveries.values()):
         yield "nothing was delivered"
-    if not seen.history.stock.claims:
+    if not index.history.snapshot.commits:
         yield "no commit was seen"
 
 
-def is_there(seen: Seen) -> Iterator[str]:
+def is_there(index: HistoryIndex) -> Iterator[str]:
     """What was confirmed to a publisher is in the broker."""
-    for spot, value in seen.history.published.items():
-        if spot not in seen.records:
+    for spot, value in index.history.published.items():
+        if spot not in index.records:
             yield f"{spot.lane}/{spot.position} {value} is not there"
-        elif seen.records[spot].value != value:
-            yield f"{seen.name(spot)} was published as {value}"
+        elif index.records[spot].value != value:
+            yield f"{index.name(spot)} was published as {value}"
 
 
-def nothing_is_lost(seen: Seen) -> Iterator[str]:
+def nothing_is_lost(index: HistoryIndex) -> Iterator[str]:
     """Nothing is lost."""
-    for spot in seen.records:
-        if spot not in seen.acked and spot not in seen.letters:
-            yield seen.story(spot)
+    for spot in index.records:
+        if spot not in index.acked and spot not in index.dead_letters:
+            yield index.timeline(spot)
 
 
-def values_are_whole(seen: Seen) -> Iterator[str]:
+def values_are_whole(index: HistoryIndex) -> Iterator[str]:
     """A worker gets what is in the broker."""
-    for spot, deliveries in seen.all_deliveries():
-        stored = seen.records.get(spot)
+    for spot, deliveries in index.all_deliveries():
+        stored = index.records.get(spot)
         for one in deliveries:
             if stored is None:
                 yield f"{one.writer} took {spot.lane}/{spot.position} at {one.at:.3f}, where nothing is"
             elif one.entry.digest and one.entry.digest != digest_of((stored.key or "").encode(), stored.value.encode()):
-                yield f"{one.writer} took something else at {one.at:.3f}: {seen.story(spot)}"
+                yield f"{one.writer} took something else at {one.at:.3f}: {index.timeline(spot)}"
 
 
-def words_are_founded(seen: Seen) -> Iterator[str]:
+def words_are_founded(index: HistoryIndex) -> Iterator[str]:
     """Nobody says anything of what was not taken, or settled what was not acked."""
-    for note, entry in seen.unfounded:
-        yield f"{note.writer} {note.word} at {note.at:.3f}: {seen.story(entry.spot)}"
+    for note, entry in index.unfounded:
+        yield f"{note.writer} {note.word} at {note.at:.3f}: {index.timeline(entry.spot)}"

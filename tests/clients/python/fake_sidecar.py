@@ -23,7 +23,7 @@ _AGAIN = {rec.OUTCOME_NACK: 1, rec.OUTCOME_RELEASE: 0, rec.OUTCOME_OVERLOADED: 0
 
 
 @dataclass
-class Parcel:
+class PendingBatch:
     """Records that are to be delivered together."""
 
     records: list[rec.Record]
@@ -33,7 +33,7 @@ class Parcel:
 
 @dataclass
 class Lease:
-    parcel: Parcel
+    pending: PendingBatch
     session: "Session"
     left: set[int]
 
@@ -70,7 +70,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         self.path = path
         self.address = f"unix:{path}"
         self.sessions: list[Session] = []
-        self.ready: deque[Parcel] = deque()
+        self.ready: deque[PendingBatch] = deque()
         #: (value, outcome, reason, retry_after_ms) of each record, in the order in which they were settled
         self.outcomes: list[tuple[bytes, str, str, int | None]] = []
         self.violations: list[str] = []
@@ -84,7 +84,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         #: a half-close is not answered either
         self.stay_open = False
         #: batches that are on their way when the client says that it drains
-        self.crossing: list[Parcel] = []
+        self.crossing: list[PendingBatch] = []
         self.max_request_bytes = 4 << 20
         self._leases: dict[bytes, Lease] = {}
         self._server: grpc.aio.Server | None = None
@@ -121,7 +121,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
             for value in batch:
                 records.append(rec.Record(value=value, lane=0, position=self._counter))
                 self._counter += 1
-            self.ready.append(Parcel(records, **about))
+            self.ready.append(PendingBatch(records, **about))
         await self._notify()
 
     async def notice(self, kind: Any, leases: Iterable[bytes] = (), detail: str = "") -> None:
@@ -202,18 +202,18 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
 
     def _deliver(self, session: Session) -> None:
         while self.ready and len(session.unsettled) < session.credit and not session.draining:
-            parcel = self.ready.popleft()
+            pending = self.ready.popleft()
             lease = self._boot + os.urandom(8)
-            self._leases[lease] = Lease(parcel, session, set(range(len(parcel.records))))
+            self._leases[lease] = Lease(pending, session, set(range(len(pending.records))))
             session.unsettled.add(lease)
             session.sent.append(lease)
-            batch = rec.Batch(lease=lease, topic="orders", lanes=[0], records=parcel.records)
+            batch = rec.Batch(lease=lease, topic="orders", lanes=[0], records=pending.records)
             batch.lease_for_ms = session.hello.lease_ms
-            if parcel.attempt > 1 or parcel.possibly_processed:
+            if pending.attempt > 1 or pending.possibly_processed:
                 batch.redeliveries.add(
-                    count=len(parcel.records),
-                    attempt=parcel.attempt,
-                    possibly_processed=parcel.possibly_processed,
+                    count=len(pending.records),
+                    attempt=pending.attempt,
+                    possibly_processed=pending.possibly_processed,
                 )
             session.out.batches.append(batch)
 
@@ -257,7 +257,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
                 self.violations.append(f"record {index} settled twice")
                 continue
             said = spoken.get(index, settlement)
-            record = lease.parcel.records[index]
+            record = lease.pending.records[index]
             after = said.retry_after_ms if said.HasField("retry_after_ms") else None
             outcome = rec.Outcome.Name(said.outcome).removeprefix("OUTCOME_")
             self.outcomes.append((record.value, outcome, said.reason, after))
@@ -265,7 +265,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
             if said.outcome in _AGAIN:
                 again.setdefault(_AGAIN[said.outcome], []).append(record)
         for counted, records in again.items():
-            self.ready.append(Parcel(records, lease.parcel.attempt + counted, lease.parcel.possibly_processed))
+            self.ready.append(PendingBatch(records, lease.pending.attempt + counted, lease.pending.possibly_processed))
         if not lease.left:
             del self._leases[settlement.lease]
             lease.session.unsettled.discard(settlement.lease)
@@ -277,7 +277,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         if settlement.partial and not settlement.parts:
             self.violations.append("partial without parts")
         lease = self._leases.get(settlement.lease)
-        records = len(lease.parcel.records) if lease else 1 << 31
+        records = len(lease.pending.records) if lease else 1 << 31
         stop, before = 0, None
         for part in settlement.parts:
             said = (part.outcome, part.reason, part.retry_after_ms)
@@ -292,10 +292,10 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         for id_, lease in list(self._leases.items()):
             if lease.session is session:
                 del self._leases[id_]
-                records = [lease.parcel.records[index] for index in sorted(lease.left)]
+                records = [lease.pending.records[index] for index in sorted(lease.left)]
                 lost = not session.half_closed
-                parcel = Parcel(records, lease.parcel.attempt + lost, lease.parcel.possibly_processed or lost)
-                self.ready.appendleft(parcel)
+                pending = PendingBatch(records, lease.pending.attempt + lost, lease.pending.possibly_processed or lost)
+                self.ready.appendleft(pending)
 
     async def _notify(self) -> None:
         async with self._changed:

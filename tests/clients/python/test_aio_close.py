@@ -10,7 +10,7 @@ import offramp
 from offramp import aio
 from offramp._internal import connection
 from offramp.v1 import record_pb2 as pb
-from tests.clients.python.fake_sidecar import Parcel, fake_sidecar
+from tests.clients.python.fake_sidecar import PendingBatch, fake_sidecar
 
 
 def test_batches_in_hand_are_released_when_the_consumer_is_closed(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_batches_in_hand_are_possibly_processed_when_the_task_is_cancelled(tmp_p
             await sidecar.until(lambda: sidecar.sessions[0].ended)
             assert sidecar.of("ACK") == [b"1"]
             assert not sidecar.sessions[0].half_closed
-            (parcel,) = sidecar.ready
-            assert (parcel.records[0].value, parcel.attempt, parcel.possibly_processed) == (b"2", 2, True)
+            (pending,) = sidecar.ready
+            assert (pending.records[0].value, pending.attempt, pending.possibly_processed) == (b"2", 2, True)
 
     asyncio.run(body())
 
@@ -122,7 +122,7 @@ def test_a_sidecar_that_does_not_answer_keeps_nobody_from_leaving(
 def test_batches_that_cross_with_the_last_words_are_given_back(tmp_path: Path) -> None:
     async def body() -> None:
         async with fake_sidecar(tmp_path) as sidecar:
-            sidecar.crossing = [Parcel([pb.Record(value=b"late")])]
+            sidecar.crossing = [PendingBatch([pb.Record(value=b"late")])]
             await sidecar.offer([b"1"])
             async with aio.connect("orders", address=sidecar.address) as consumer:
                 batch = await anext(consumer)

@@ -30,14 +30,14 @@ def sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sidecar
 
 @contextmanager
 def running(sidecar: Sidecar, handler: Any, **options: Any) -> Iterator[tuple[offramp.Processes, "Future[None]"]]:
-    crew = offramp.Processes("orders", handler, address=sidecar.target, **options)
+    processes = offramp.Processes("orders", handler, address=sidecar.target, **options)
     with ThreadPoolExecutor() as pool:
-        run = pool.submit(crew.run)
+        run = pool.submit(processes.run)
         try:
-            yield crew, run
+            yield processes, run
         finally:
-            crew.drain()
-            crew.drain()
+            processes.drain()
+            processes.drain()
 
 
 def notes(sidecar: Sidecar) -> list[list[str]]:
@@ -50,25 +50,25 @@ def publish(sidecar: Sidecar, count: int) -> None:
 
 
 def test_one_lane_feeds_all_processes_and_each_has_a_session_of_its_own(sidecar: Sidecar) -> None:
-    with running(sidecar, process_handlers.do_slowly, processes=3, prefetch=0) as (crew, run):
+    with running(sidecar, process_handlers.do_slowly, processes=3, prefetch=0) as (processes, run):
         eventually(lambda: len(sidecar.status().sessions) == 3)
-        assert {session.pid for session in sidecar.status().sessions} == set(crew.pids)
+        assert {session.pid for session in sidecar.status().sessions} == set(processes.pids)
         publish(sidecar, 90)
         eventually(lambda: sidecar.status().counters.acked == 90)
-        crew.drain()
+        processes.drain()
         run.result(WAIT_TIMEOUT)
     assert len({pid for pid, *_ in notes(sidecar)}) == 3
     assert sidecar.status().counters.abandoned == 0
 
 
 def test_a_process_that_is_killed_is_replaced_and_its_batch_comes_again(sidecar: Sidecar) -> None:
-    with running(sidecar, process_handlers.get_stuck_once, processes=2) as (crew, _):
+    with running(sidecar, process_handlers.get_stuck_once, processes=2) as (processes, _):
         publish(sidecar, 1)
         eventually(lambda: notes(sidecar))
         victim = int(notes(sidecar)[0][0])
         os.kill(victim, signal.SIGKILL)
         eventually(lambda: sidecar.status().counters.acked == 1)
-        eventually(lambda: len(crew.pids) == 2 and victim not in crew.pids)
+        eventually(lambda: len(processes.pids) == 2 and victim not in processes.pids)
     assert sidecar.status().counters.abandoned == 1
 
 
@@ -93,11 +93,11 @@ def test_a_process_whose_own_code_ends_it_is_not_started_again_and_again_without
 
 
 def test_draining_lets_all_finish_what_they_have_in_hand(sidecar: Sidecar) -> None:
-    with running(sidecar, process_handlers.wait_for_go, processes=2) as (crew, run):
+    with running(sidecar, process_handlers.wait_for_go, processes=2) as (processes, run):
         publish(sidecar, 10)
         eventually(lambda: len(notes(sidecar)) == 2)
-        crew.drain()
-        for pid in crew.pids:
+        processes.drain()
+        for pid in processes.pids:
             # As a supervisor does that tells all processes of a group.
             os.kill(pid, signal.SIGTERM)
         (sidecar.folder / "go").touch()
@@ -109,10 +109,10 @@ def test_draining_lets_all_finish_what_they_have_in_hand(sidecar: Sidecar) -> No
 
 
 def test_those_that_do_not_end_in_time_are_killed(sidecar: Sidecar) -> None:
-    with running(sidecar, process_handlers.wait_for_go, processes=1, drain_timeout=0.2) as (crew, run):
+    with running(sidecar, process_handlers.wait_for_go, processes=1, drain_timeout=0.2) as (processes, run):
         publish(sidecar, 1)
         eventually(lambda: notes(sidecar))
-        crew.drain()
+        processes.drain()
         run.result(WAIT_TIMEOUT)
     eventually(lambda: sidecar.status().counters.abandoned == 1)
 
@@ -124,10 +124,10 @@ def test_a_coroutine_function_runs_in_tasks(sidecar: Sidecar) -> None:
 
 
 def test_a_refusal_ends_all_of_them_and_is_raised(sidecar: Sidecar) -> None:
-    crew = offramp.Processes("ordrs", process_handlers.do, processes=2, address=sidecar.target)
+    processes = offramp.Processes("ordrs", process_handlers.do, processes=2, address=sidecar.target)
     with pytest.raises(offramp.errors.NotFound, match="orders"):
-        crew.run()
-    assert crew.pids == ()
+        processes.run()
+    assert processes.pids == ()
 
 
 def test_processes_do_not_outlive_their_parent(sidecar: Sidecar) -> None:

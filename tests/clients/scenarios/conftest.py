@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.scenarios.clients import Client
+from tests.clients.scenarios.environment import ScenarioEnvironment, Transport, name_of
 from tests.clients.scenarios.registry import SCENARIOS, Scenario
-from tests.clients.scenarios.stage import Stage, Transport, name_of
 from tests.e2e.harness import Sidecar
 from tests.servers.process import free_ports
 
@@ -41,9 +41,9 @@ def shared_sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedS
 
 def make_stage(
     scenario: Scenario, client: Client, transport: Transport, shared: SharedSidecar, folder: Path
-) -> Iterator[Stage]:
+) -> Iterator[ScenarioEnvironment]:
     if not scenario.alone:
-        yield Stage(shared(client), client, scenario.name, transport)
+        yield ScenarioEnvironment(shared(client), client, scenario.name, transport)
         return
     (port,) = free_ports(1)
     sidecar = Sidecar(
@@ -55,6 +55,6 @@ def make_stage(
     )
     address = sidecar.target if transport == "unix" else f"127.0.0.1:{port}"
     try:
-        yield Stage(sidecar, client, scenario.name, transport, address)
+        yield ScenarioEnvironment(sidecar, client, scenario.name, transport, address)
     finally:
         sidecar.__exit__(None, None, None)

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+from tests.clients.scenarios.environment import NEVER, ScenarioEnvironment
 from tests.clients.scenarios.registry import scenario
-from tests.clients.scenarios.stage import NEVER, Stage
 
 #: seconds; gRPC waits for the answer to a ping for one minute at the most, and asks every two hours, or when it
 #: measures a line
@@ -16,61 +16,61 @@ LEASE = 5.0
 
 
 @scenario()
-def lease_expiry(stage: Stage) -> None:
-    stage.publish_numbers(1)
-    with stage.runner(records=1) as runner:
+def lease_expiry(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(1)
+    with environment.runner(records=1) as runner:
         runner.passes()
-    stage.counts(expired=1, acked=1, stale_settlements=1)
-    stage.all_is_committed()
+    environment.counts(expired=1, acked=1, stale_settlements=1)
+    environment.all_is_committed()
 
 
 @scenario()
-def lease_extended(stage: Stage) -> None:
-    stage.publish_numbers(1)
-    with stage.runner(records=1) as runner:
+def lease_extended(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(1)
+    with environment.runner(records=1) as runner:
         runner.next("holding")
         # The time itself is the point: the first lease must be over.
         time.sleep(LEASE + 0.2)
         runner.go()
         runner.passes()
-    stage.counts(acked=1)
+    environment.counts(acked=1)
 
 
 @scenario(batch={"records": 3}, **NEVER)
-def killed_while_holding(stage: Stage) -> None:
-    stage.publish_numbers(3, lane=0)
-    with stage.runner(part=1, records=3) as runner:
+def killed_while_holding(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(3, lane=0)
+    with environment.runner(part=1, records=3) as runner:
         runner.next("holding")
-        assert stage.status().in_flight_records == 3
+        assert environment.status().in_flight_records == 3
         runner.kill()
-    with stage.runner(part=2, records=3) as runner:
+    with environment.runner(part=2, records=3) as runner:
         runner.passes()
-    stage.counts(abandoned=3, acked=3)
+    environment.counts(abandoned=3, acked=3)
 
 
 @scenario(batch={"records": 3}, **NEVER)
-def child_lives_on(stage: Stage) -> None:
-    stage.publish_numbers(3, lane=0)
-    with stage.runner(part=1, records=3) as first:
+def child_lives_on(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(3, lane=0)
+    with environment.runner(part=1, records=3) as first:
         child = int(first.next("holding"))
         first.kill()
-        with stage.runner(part=2, records=3) as second:
+        with environment.runner(part=2, records=3) as second:
             second.passes()
         assert "sleep" in Path(f"/proc/{child}/cmdline").read_text()
-    stage.counts(abandoned=3, acked=3)
+    environment.counts(abandoned=3, acked=3)
 
 
 @scenario(batch={"records": 1})
-def blocked(stage: Stage) -> None:
-    stage.publish_numbers(1, lane=0)
-    with stage.runner(records=2) as runner:
+def blocked(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(1, lane=0)
+    with environment.runner(records=2) as runner:
         runner.next("holding")
-        (session,) = stage.status().sessions
+        (session,) = environment.status().sessions
         runner.signal(signal.SIGSTOP)
-        stage.publish_numbers(2, start=1, lane=0)
+        environment.publish_numbers(2, start=1, lane=0)
         time.sleep(STOPPED)
-        assert [one.session for one in stage.status().sessions] == [session.session]
+        assert [one.session for one in environment.status().sessions] == [session.session]
         runner.signal(signal.SIGCONT)
         runner.go()
         runner.passes()
-    stage.counts(acked=2)
+    environment.counts(acked=2)

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.clients.scenarios.stage import Place, Stage
+from tests.clients.scenarios.environment import Requirements, ScenarioEnvironment
 
-Play = Callable[[Stage], None]
+Play = Callable[[ScenarioEnvironment], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
-    place: Place
+    place: Requirements
     play: Play
-    #: it stops and starts its sidecar, which it therefore shares with none. The stage's sidecar is not started yet
+    #: it stops and starts its sidecar, which it therefore shares with none. Its sidecar is not started yet
     alone: bool
     #: of a sidecar of its own
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ def scenario(
 
     def register(play: Play) -> Play:
         name = play.__name__
-        SCENARIOS[name] = Scenario(name, Place(settings, replies, other), play, alone, sidecar or {})
+        SCENARIOS[name] = Scenario(name, Requirements(settings, replies, other), play, alone, sidecar or {})
         return play
 
     return register

@@ -51,7 +51,7 @@ class Runner:
         """What follows this word on the next line, which must begin with it."""
         line = self._next_line()
         word, _, rest = (line or "").partition(" ")
-        assert word == kind, f"it said {line!r} instead of {kind}\n{self.story()}"
+        assert word == kind, f"it said {line!r} instead of {kind}\n{self.transcript()}"
         return rest
 
     def go(self) -> None:
@@ -72,13 +72,13 @@ class Runner:
         lines = []
         while (line := self._next_line()) is not None:
             lines.append(line)
-        assert lines, f"it ended without a verdict\n{self.story()}"
-        assert lines[-1] == "pass", f"{lines[-1]}\n{self.story()}"
+        assert lines, f"it ended without a verdict\n{self.transcript()}"
+        assert lines[-1] == "pass", f"{lines[-1]}\n{self.transcript()}"
         code = self._process.wait(LINE_TIMEOUT)
-        assert code == 0, f"it passed, and then ended with exit code {code}\n{self.story()}"
+        assert code == 0, f"it passed, and then ended with exit code {code}\n{self.transcript()}"
         return [line.split(" ") for line in lines[:-1]]
 
-    def story(self) -> str:
+    def transcript(self) -> str:
         """All that it said, for people."""
         said = "\n".join(self._said[-30:])
         return f"--- said:\n{said}\n--- errors:\n{''.join(self._errors[-80:])}---"
@@ -102,7 +102,7 @@ class Runner:
         try:
             return self._lines.get(timeout=LINE_TIMEOUT)
         except queue.Empty:
-            raise AssertionError(f"it said nothing for {LINE_TIMEOUT:g} s\n{self.story()}") from None
+            raise AssertionError(f"it said nothing for {LINE_TIMEOUT:g} s\n{self.transcript()}") from None
 
     def _read_lines(self) -> None:
         assert self._process.stdout is not None

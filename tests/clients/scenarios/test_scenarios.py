@@ -11,8 +11,8 @@ import pytest
 from tests.clients.scenarios import holding, outcomes, refusals, sidecars, travel  # noqa: F401 - they register
 from tests.clients.scenarios.clients import CLIENTS, ROOT
 from tests.clients.scenarios.conftest import TRANSPORTS, SharedSidecar, make_stage
+from tests.clients.scenarios.environment import ScenarioEnvironment
 from tests.clients.scenarios.registry import SCENARIOS
-from tests.clients.scenarios.stage import Stage
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 
@@ -29,14 +29,16 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.fixture(params=cases())
-def stage(request: pytest.FixtureRequest, shared_sidecar: SharedSidecar, tmp_path: Path) -> Iterator[Stage]:
+def environment(
+    request: pytest.FixtureRequest, shared_sidecar: SharedSidecar, tmp_path: Path
+) -> Iterator[ScenarioEnvironment]:
     name, client, transport = request.param
     client.require()
     yield from make_stage(SCENARIOS[name], client, transport, shared_sidecar, tmp_path)
 
 
-def test_scenario(stage: Stage) -> None:
-    SCENARIOS[stage.scenario].play(stage)
+def test_scenario(environment: ScenarioEnvironment) -> None:
+    SCENARIOS[environment.scenario].play(environment)
 
 
 def test_the_scenarios_are_those_that_are_described() -> None:

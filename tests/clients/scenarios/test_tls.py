@@ -7,8 +7,8 @@ import pytest
 
 from tests.clients.scenarios import holding, outcomes, refusals, travel  # noqa: F401 - they register
 from tests.clients.scenarios.clients import CLIENTS, Client
+from tests.clients.scenarios.environment import ScenarioEnvironment, name_of
 from tests.clients.scenarios.registry import SCENARIOS
-from tests.clients.scenarios.stage import Stage, name_of
 from tests.e2e.harness import Sidecar
 from tests.security.kit import TOKENS, Secured, secret_file, tcp_address
 
@@ -43,6 +43,6 @@ def test_scenario_over_tls(secured: tuple[Secured, Sidecar], client: Client, nam
         "OFFRAMP_TOKEN_FILE": str(secret_file(made.folder / "mine", TOKENS["app"] + "\n")),
         "OFFRAMP_SERVER_NAME": "localhost",
     }
-    stage = Stage(sidecar, client, name, "tls", tcp_address(sidecar), access)
-    stage.subscription = name_of(f"{name}-{client.name}", "tls")
-    SCENARIOS[name].play(stage)
+    environment = ScenarioEnvironment(sidecar, client, name, "tls", tcp_address(sidecar), access)
+    environment.subscription = name_of(f"{name}-{client.name}", "tls")
+    SCENARIOS[name].play(environment)

@@ -7,36 +7,36 @@ from itertools import product
 
 from offramp.v1.publish_pb2 import Message
 from offramp.v1.record_pb2 import Header
+from tests.clients.scenarios.environment import OTHER, ScenarioEnvironment, contents
 from tests.clients.scenarios.registry import scenario
-from tests.clients.scenarios.stage import OTHER, Stage, contents
 
 ALL_BYTES = bytes(range(256))
 MIB = 1 << 20
 
 
-def echoed(stage: Stage, messages: list[Message]) -> None:
+def echoed(environment: ScenarioEnvironment, messages: list[Message]) -> None:
     """The runner publishes what it gets, so that the broker shows what the client made of it."""
     for message in messages:
         # One by one: together they may be more than one request can carry.
-        stage.publish(message)
-    with stage.runner(records=len(messages)) as runner:
+        environment.publish(message)
+    with environment.runner(records=len(messages)) as runner:
         runner.passes()
-    assert contents(stage.replies(len(messages))) == contents(messages)
-    stage.counts(acked=len(messages))
+    assert contents(environment.replies(len(messages))) == contents(messages)
+    environment.counts(acked=len(messages))
 
 
 @scenario(replies=True)
-def null_empty_and_binary(stage: Stage) -> None:
+def null_empty_and_binary(environment: ScenarioEnvironment) -> None:
     kinds = (None, b"", ALL_BYTES, b"\xff\xfe\x00", "grün".encode())
-    echoed(stage, [Message(key=key, value=value) for key, value in product(kinds, kinds)])
+    echoed(environment, [Message(key=key, value=value) for key, value in product(kinds, kinds)])
 
 
 @scenario(replies=True)
-def duplicate_headers(stage: Stage) -> None:
+def duplicate_headers(environment: ScenarioEnvironment) -> None:
     several = [("trace", b"1"), ("Trace", b"2"), ("trace", b"3"), ("trace", b"1"), ("other", b"")]
     odd = [("", b"no name"), ("größe", "groß".encode()), ("binary", ALL_BYTES), ("null", None), ("empty", b"")]
     echoed(
-        stage,
+        environment,
         [
             Message(value=b"%d" % number, headers=[Header(name=name, value=value) for name, value in headers])
             for number, headers in enumerate([[], several, odd, several[::-1], odd[::-1]])
@@ -45,61 +45,61 @@ def duplicate_headers(stage: Stage) -> None:
 
 
 @scenario(replies=True)
-def large_records(stage: Stage) -> None:
-    echoed(stage, [Message(key=b"%d" % size, value=os.urandom(size * MIB)) for size in (3, 9)])
+def large_records(environment: ScenarioEnvironment) -> None:
+    echoed(environment, [Message(key=b"%d" % size, value=os.urandom(size * MIB)) for size in (3, 9)])
 
 
 @scenario()
-def record_too_large(stage: Stage) -> None:
-    stage.publish(Message(key=b"large", value=bytes(3 * MIB), lane=0))
-    stage.publish(Message(key=b"small", value=b"small", lane=0))
-    with stage.runner(records=2) as runner:
+def record_too_large(environment: ScenarioEnvironment) -> None:
+    environment.publish(Message(key=b"large", value=bytes(3 * MIB), lane=0))
+    environment.publish(Message(key=b"small", value=b"small", lane=0))
+    with environment.runner(records=2) as runner:
         runner.passes()
-    stage.counts(acked=1, dead_lettered=1)
-    (dead,) = stage.dead_letters()
+    environment.counts(acked=1, dead_lettered=1)
+    (dead,) = environment.dead_letters()
     assert dead.record.key == b"large"
-    stage.all_is_committed()
+    environment.all_is_committed()
 
 
 @scenario(replies=True)
-def publish_and_reply(stage: Stage) -> None:
-    stage.publish(*(Message(key=b"key %d" % number, value=b"%d" % number) for number in range(3)))
-    with stage.runner(records=3) as runner:
+def publish_and_reply(environment: ScenarioEnvironment) -> None:
+    environment.publish(*(Message(key=b"key %d" % number, value=b"%d" % number) for number in range(3)))
+    with environment.runner(records=3) as runner:
         runner.passes()
-    replies = sorted(stage.replies(6), key=lambda record: record.position)
+    replies = sorted(environment.replies(6), key=lambda record: record.position)
     assert {record.lane for record in replies} == {1}
     pairs = [(first, second) for first, second in zip(replies[::2], replies[1::2], strict=True)]
     assert sorted(
         (first.key, first.value, second.HasField("key"), second.value) for first, second in pairs
     ) == [(b"key %d" % number, b"reply %d" % number, False, b"done %d" % number) for number in range(3)]  # fmt: skip
-    stage.counts(acked=3)
+    environment.counts(acked=3)
 
 
 @scenario(order="key", batch={"records": 7})
-def order_by_key(stage: Stage) -> None:
+def order_by_key(environment: ScenarioEnvironment) -> None:
     keys, each = 20, 25
-    with stage.runner(records=keys * each) as runner:
+    with environment.runner(records=keys * each) as runner:
         for number in range(each):
-            stage.publish(*(Message(key=b"k%d" % key, value=b"%d" % number) for key in range(keys)))
+            environment.publish(*(Message(key=b"k%d" % key, value=b"%d" % number) for key in range(keys)))
         said = [runner.next("did").split(" ") for _ in range(keys * each)]
-        stage.all_is_committed()
+        environment.all_is_committed()
         runner.signal(signal.SIGTERM)
         assert runner.passes() == []
     by_key = defaultdict(list)
     for key, value in said:
         by_key[key].append(int(value))
     assert by_key == {f"k{key}": list(range(each)) for key in range(keys)}
-    counters = stage.status().counters
+    counters = environment.status().counters
     assert (counters.acked, counters.nacked, counters.abandoned) == (keys * each, 0, 0)
 
 
 @scenario(other=True, batch={"records": 10})
-def two_subscriptions(stage: Stage) -> None:
+def two_subscriptions(environment: ScenarioEnvironment) -> None:
     for which in ("", OTHER):
-        name = stage.subscription + which
-        stage.publish(*(Message(value=f"{name} {number}".encode()) for number in range(50)), to=which)
-    with stage.runner(records=50) as runner:
+        name = environment.subscription + which
+        environment.publish(*(Message(value=f"{name} {number}".encode()) for number in range(50)), to=which)
+    with environment.runner(records=50) as runner:
         runner.passes()
     for which in ("", OTHER):
-        stage.counts(which, acked=50)
-        stage.nobody_is_left(which)
+        environment.counts(which, acked=50)
+        environment.nobody_is_left(which)

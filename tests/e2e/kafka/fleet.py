@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.kafka.stock import KafkaStock, progress, take_stock
+from tests.e2e.kafka.snapshot import KafkaSnapshot, progress, take_snapshot
 from tests.e2e.load.fleet import Fleet as AnyFleet
 from tests.e2e.load.journal import Spot
 from tests.servers.kafka import KafkaServer
@@ -13,7 +13,7 @@ from tests.servers.kafka import KafkaServer
 RETRY_LANES = 8
 
 
-class Fleet(AnyFleet[KafkaStock]):
+class Fleet(AnyFleet[KafkaSnapshot]):
     broker = "kafka"
 
     def __init__(
@@ -33,11 +33,11 @@ class Fleet(AnyFleet[KafkaStock]):
 
     def left(self) -> dict[int, int]:
         """How many positions of each lane the group has before it."""
-        stock = progress(self._kafka, self.group, self.topic, self.lanes)
-        return {lane: end - stock.positions[lane] for lane, end in stock.ends.items()}
+        snapshot = progress(self._kafka, self.group, self.topic, self.lanes)
+        return {lane: end - snapshot.positions[lane] for lane, end in snapshot.ends.items()}
 
-    def _take_stock(self) -> KafkaStock:
-        return take_stock(self._kafka, self.group, self.topic, self.lanes)
+    def _take_snapshot(self) -> KafkaSnapshot:
+        return take_snapshot(self._kafka, self.group, self.topic, self.lanes)
 
     def _is_done(self) -> bool:
         # The retry topic has a group of its own, which has its name.

@@ -55,13 +55,13 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(
         fleet.works(newcomer)
         fleet.check()
         load.stop()
-        stock = fleet.finish()
-    assert load.confirmed.keys() <= stock.records.keys()
-    out_of_order = fleet.books.out_of_order(stock)
+        snapshot = fleet.finish()
+    assert load.confirmed.keys() <= snapshot.records.keys()
+    out_of_order = fleet.audit.out_of_order(snapshot)
     assert not out_of_order, out_of_order[:10]
     # It was a load worth the name.
-    assert len(stock.records) > 500
-    assert {spot.lane for spot in stock.records} == set(range(LANES))
+    assert len(snapshot.records) > 500
+    assert {spot.lane for spot in snapshot.records} == set(range(LANES))
 
 
 @rounds
@@ -85,11 +85,11 @@ def test_the_broker_is_killed_and_comes_back(new_kafka: NewKafka, tmp_path: Path
             fleet.works(sidecar)
             eventually(lambda: not sidecar.status().trouble, "the trouble is over")  # noqa: B023
         load.stop()
-        stock = fleet.finish()
-    assert load.confirmed.keys() <= stock.records.keys()
-    assert len(stock.records) > 500
-    assert stock.parked
-    assert stock.dead
+        snapshot = fleet.finish()
+    assert load.confirmed.keys() <= snapshot.records.keys()
+    assert len(snapshot.records) > 500
+    assert snapshot.parked
+    assert snapshot.dead
 
 
 @rounds
@@ -110,18 +110,18 @@ def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
         assert leaving.terminate() == 0
         assert leaving.event("drained")["seconds"] > 2.5
         # All that it said to count is committed, and what the slow worker holds is not.
-        stock = fleet.check()
-        lost = fleet.books.settled_and_not_committed(stock)
+        snapshot = fleet.check()
+        lost = fleet.audit.settled_and_not_committed(snapshot)
         assert not lost, lost[:10]
-        assert stuck not in stock.committed
-        for crew in fleet.crews:
-            crew.__exit__()
+        assert stuck not in snapshot.committed
+        for workers in fleet.workers:
+            workers.__exit__()
         fleet.works(fleet.add())
         load.stop()
-        stock = fleet.finish()
-    assert load.confirmed.keys() <= stock.records.keys()
-    assert not fleet.books.broken
-    assert not fleet.books.surprises
+        snapshot = fleet.finish()
+    assert load.confirmed.keys() <= snapshot.records.keys()
+    assert not fleet.audit.broken
+    assert not fleet.audit.surprises
 
 
 def test_one_lane_of_forty_is_slow_and_the_others_go_on(kafka: KafkaServer, tmp_path: Path) -> None:

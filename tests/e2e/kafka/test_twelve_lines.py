@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.brokers.harness import numbered
 from tests.brokers.kafka import name
 from tests.e2e.harness import eventually
-from tests.e2e.kafka.stock import progress
+from tests.e2e.kafka.snapshot import progress
 from tests.servers.kafka import KafkaServer
 
 CONFIG = """\

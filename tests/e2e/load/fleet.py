@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from tests.e2e.harness import Sidecar, eventually
-from tests.e2e.load.crew import SUBSCRIPTION, Crew
-from tests.e2e.load.ledger import Books, Stock
+from tests.e2e.load.audit import BrokerSnapshot, JournalAudit
+from tests.e2e.load.processes import SUBSCRIPTION, Workers
 
-S = TypeVar("S", bound=Stock)
+S = TypeVar("S", bound=BrokerSnapshot)
 
 #: seconds within which everything must be settled once the load is over; a lost member of a group costs six of them
 SETTLE_TIMEOUT = 240.0
@@ -26,8 +26,8 @@ class Fleet(ABC, Generic[S]):
 
     def __init__(self, folder: Path, topic: str, lanes: int, *, drain: str = "10s", **settings: Any) -> None:
         self.sidecars: list[Sidecar] = []
-        self.crews: list[Crew] = []
-        self.books = Books()
+        self.workers: list[Workers] = []
+        self.audit = JournalAudit()
         self.topic = topic
         self.lanes = lanes
         self._folder = folder
@@ -43,7 +43,7 @@ class Fleet(ABC, Generic[S]):
         """What the configuration of the sidecar of this name says of the broker."""
 
     @abstractmethod
-    def _take_stock(self) -> S: ...
+    def _take_snapshot(self) -> S: ...
 
     @abstractmethod
     def _is_done(self) -> bool:
@@ -53,8 +53,8 @@ class Fleet(ABC, Generic[S]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        for crew in self.crews:
-            crew.__exit__()
+        for workers in self.workers:
+            workers.__exit__()
         for sidecar in self.sidecars:
             sidecar.__exit__(kind, error, trace)
 
@@ -63,9 +63,9 @@ class Fleet(ABC, Generic[S]):
         sidecar = self._new()
         self.sidecars.append(sidecar)
         sidecar.start()
-        crew = Crew(sidecar, *(ways or _WAYS[len(self.crews) % 2]), **naps)
-        self.crews.append(crew)
-        crew.__enter__()
+        workers = Workers(sidecar, *(ways or _WAYS[len(self.workers) % 2]), **naps)
+        self.workers.append(workers)
+        workers.__enter__()
         return sidecar
 
     def works(self, sidecar: Sidecar, records: int = 50) -> None:
@@ -75,18 +75,18 @@ class Fleet(ABC, Generic[S]):
             lambda: sidecar.status().counters.acked >= before + records, f"{sidecar.folder.name} works", SETTLE_TIMEOUT
         )
 
-    def read(self) -> Books:
+    def read(self) -> JournalAudit:
         """What the workers noted until now."""
-        self.books.read([journal for crew in self.crews for journal in crew.journals])
-        return self.books
+        self.audit.read([journal for workers in self.workers for journal in workers.journals])
+        return self.audit
 
     def check(self) -> S:
         """Nothing is committed that no worker acked. May be asked at any time."""
         # The broker first: what was acked for that is in the journals afterwards.
-        stock = self._take_stock()
-        early = self.read().committed_too_early(stock)
+        snapshot = self._take_snapshot()
+        early = self.read().committed_too_early(snapshot)
         assert not early, early[:10]
-        return stock
+        return snapshot
 
     def finish(self) -> S:
         """Wait until the group has nothing left, and check everything."""
@@ -98,16 +98,16 @@ class Fleet(ABC, Generic[S]):
         for sidecar in self.sidecars:
             if sidecar.process.poll() is None:
                 assert sidecar.terminate() == 0
-        stock = self.check()
-        books = self.books
-        for problems in (books.unaccounted(stock), books.settled_and_not_committed(stock)):
+        snapshot = self.check()
+        audit, repeats = self.audit, self.audit.repeats
+        for problems in (audit.unaccounted(snapshot), audit.settled_and_not_committed(snapshot)):
             assert not problems, problems[:10]
-        assert not books.surprises, [books.story(entry.spot) for entry in books.surprises[:3]]
+        assert not audit.surprises, [audit.story(entry.spot) for entry in audit.surprises[:3]]
         print(
-            f"{len(stock.records)} records, {books.deliveries} deliveries, {books.repeats} of them again after an ack, "
-            f"{len(stock.dead)} dead letters, {len(stock.parked)} parked"
+            f"{len(snapshot.records)} records, {audit.deliveries} deliveries, {repeats} of them again after an ack, "
+            f"{len(snapshot.dead)} dead letters, {len(snapshot.parked)} parked"
         )
-        return stock
+        return snapshot
 
     def _what_is_left(self) -> str:
         """As the broker sees it, for people."""

@@ -1,6 +1,6 @@
 """Real sidecars and workers as processes on a real Pulsar, with real faults.
 
-fleet    sidecars of one group, each with workers
-load     a plain producer
-stock    what Pulsar has: records, dead letters, and what the group has acked, read without any code of the sidecar
+fleet     sidecars of one group, each with workers
+load      a plain producer
+snapshot  what Pulsar has: records, dead letters, and what the group has acked, read without any code of the sidecar
 """

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.load.audit import BrokerSnapshot
 from tests.e2e.load.fleet import Fleet as AnyFleet
-from tests.e2e.load.ledger import Stock
-from tests.e2e.pulsar.stock import take_stock
+from tests.e2e.pulsar.snapshot import take_snapshot
 from tests.servers.pulsar import PulsarServer
 
 
-class Fleet(AnyFleet[Stock]):
+class Fleet(AnyFleet[BrokerSnapshot]):
     broker = "pulsar"
 
     def __init__(self, folder: Path, server: PulsarServer, topic: str, lanes: int, kind: str, **settings: Any) -> None:
@@ -24,8 +24,8 @@ class Fleet(AnyFleet[Stock]):
         topics = (self.topic, f"{self.group}.offramp.retry")
         return sum(self._server.backlog(topic, self.group) for topic in topics)
 
-    def _take_stock(self) -> Stock:
-        return take_stock(self._server, self.group, self.topic, self.lanes)
+    def _take_snapshot(self) -> BrokerSnapshot:
+        return take_snapshot(self._server, self.group, self.topic, self.lanes)
 
     def _is_done(self) -> bool:
         return self.backlog() == 0

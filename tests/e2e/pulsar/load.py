@@ -10,7 +10,7 @@ import pulsar
 
 from tests.e2e.load.journal import Spot
 from tests.e2e.load.kinds import Kind, make
-from tests.e2e.pulsar.stock import QUIET, spot_of
+from tests.e2e.pulsar.snapshot import QUIET, spot_of
 from tests.servers.process import await_
 from tests.servers.pulsar import PulsarServer
 

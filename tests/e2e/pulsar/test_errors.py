@@ -11,7 +11,7 @@ import pytest
 
 from tests.brokers.pulsar import name
 from tests.e2e.harness import Sidecar, eventually
-from tests.e2e.pulsar.stock import client_of
+from tests.e2e.pulsar.snapshot import client_of
 from tests.servers import certificates
 from tests.servers.process import free_ports
 from tests.servers.pulsar import PulsarServer

@@ -56,14 +56,14 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(
         fleet.works(newcomer)
         fleet.check()
         load.stop()
-        stock = fleet.finish()
-    assert load.confirmed.keys() <= stock.records.keys()
+        snapshot = fleet.finish()
+    assert load.confirmed.keys() <= snapshot.records.keys()
     if by_key:
-        out_of_order = fleet.books.out_of_order(stock)
+        out_of_order = fleet.audit.out_of_order(snapshot)
         assert not out_of_order, out_of_order[:10]
     # It was a load worth the name.
-    assert len(stock.records) > 500
-    assert {spot.lane for spot in stock.records} == set(range(LANES))
+    assert len(snapshot.records) > 500
+    assert {spot.lane for spot in snapshot.records} == set(range(LANES))
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_the_broker_is_killed_and_comes_back(new_pulsar: NewPulsar, tmp_path: Pa
             fleet.works(sidecar)
             eventually(lambda: not sidecar.status().trouble, "the trouble is over")  # noqa: B023
         load.stop()
-        stock = fleet.finish()
-    assert load.confirmed.keys() <= stock.records.keys()
+        snapshot = fleet.finish()
+    assert load.confirmed.keys() <= snapshot.records.keys()
     if kind in ("exclusive", "failover"):
         # Acks that the broker has lost bring their records again: in order, and flagged, as `finish` has checked.
-        out_of_order = fleet.books.out_of_order(stock)
+        out_of_order = fleet.audit.out_of_order(snapshot)
         assert not out_of_order, out_of_order[:10]
-    assert len(stock.records) > 500
-    assert stock.dead
+    assert len(snapshot.records) > 500
+    assert snapshot.dead
 
 
 @rounds
@@ -126,7 +126,7 @@ def test_a_standby_goes_on_from_what_was_acked_when_the_active_one_dies(
         fleet.check()
         fleet.works(standby, 200)
         load.stop()
-        stock = fleet.finish()
-    assert load.confirmed.keys() <= stock.records.keys()
+        snapshot = fleet.finish()
+    assert load.confirmed.keys() <= snapshot.records.keys()
     # What comes again is little: what was in hand, and the acks that were on their way.
-    assert fleet.books.repeats < len(stock.records) / 2
+    assert fleet.audit.repeats < len(snapshot.records) / 2

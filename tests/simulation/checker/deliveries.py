@@ -191,7 +191,7 @@ class DeliveryChecks:
         if item.must_end:
             world.broken(
                 Promise.NACK_REPLAYS,
-                f"{item} is delivered again after {item.failures} failures, {item.worker_crashes} deaths",
+                f"{item} is delivered again after {item.failures} failures, {item.worker_crashes} crashes of workers",
             )
         if now < item.not_before - _MILLISECONDS:
             world.broken(Promise.NACK_REPLAYS, f"{item} is delivered at {now:.3f}, asked for was {item.not_before:.3f}")

@@ -33,17 +33,17 @@ def varying(service: Service, seed: int) -> Service:
     return lambda here: service(here) * chance.expovariate(1.0)
 
 
-def play(climb: AdaptiveLimit, service: Service, *, workers: int, seconds: float, began: float = 0.0) -> list[int]:
+def play(limit: AdaptiveLimit, service: Service, *, workers: int, seconds: float, began: float = 0.0) -> list[int]:
     """Workers that always have work. Returns the level after each batch of the second half."""
     now = began
     flying: list[tuple[float, float]] = []
     levels: list[tuple[float, int]] = []
     while now < began + seconds:
-        while len(flying) < min(workers, climb.level):
+        while len(flying) < min(workers, limit.level):
             heapq.heappush(flying, (now + service(len(flying) + 1), now))
         now, went = heapq.heappop(flying)
-        climb.done(now - went, len(flying) + 1, now)
-        levels.append((now, climb.level))
+        limit.done(now - went, len(flying) + 1, now)
+        levels.append((now, limit.level))
     return sorted(level for at, level in levels if at > began + seconds / 2)
 
 
@@ -79,26 +79,26 @@ def test_it_stays_at_its_ceiling_nearly_always() -> None:
 
 
 def test_it_does_not_climb_where_there_is_little_to_do() -> None:
-    climb = AdaptiveLimit(8.0, _UNLIMITED)
-    play(climb, ample, workers=3, seconds=10.0)
-    assert climb.level <= 8
+    limit = AdaptiveLimit(8.0, _UNLIMITED)
+    play(limit, ample, workers=3, seconds=10.0)
+    assert limit.level <= 8
 
 
 def test_for_want_of_work_it_falls_to_a_few_and_climbs_when_there_is_work_again() -> None:
-    climb = AdaptiveLimit(64.0, _UNLIMITED)
-    assert play(climb, ample, workers=1, seconds=60.0)[0] >= 3
-    assert climb.level < 16
-    assert median(play(climb, ample, workers=64, seconds=5.0, began=60.0)) >= 64
+    limit = AdaptiveLimit(64.0, _UNLIMITED)
+    assert play(limit, ample, workers=1, seconds=60.0)[0] >= 3
+    assert limit.level < 16
+    assert median(play(limit, ample, workers=64, seconds=5.0, began=60.0)) >= 64
 
 
 def test_it_follows_what_is_behind_the_handlers_when_that_changes() -> None:
-    climb = AdaptiveLimit(4.0, _UNLIMITED)
-    assert median(play(climb, ample, workers=64, seconds=5.0)) >= 64
-    assert 12 <= median(play(climb, fragile, workers=64, seconds=20.0, began=5.0)) <= 17
-    assert median(play(climb, ample, workers=64, seconds=20.0, began=25.0)) >= 64
+    limit = AdaptiveLimit(4.0, _UNLIMITED)
+    assert median(play(limit, ample, workers=64, seconds=5.0)) >= 64
+    assert 12 <= median(play(limit, fragile, workers=64, seconds=20.0, began=5.0)) <= 17
+    assert median(play(limit, ample, workers=64, seconds=20.0, began=25.0)) >= 64
 
 
 def test_that_batches_take_longer_from_now_on_does_not_keep_it_down() -> None:
-    climb = AdaptiveLimit(4.0, _UNLIMITED)
-    assert median(play(climb, ample, workers=64, seconds=5.0)) >= 64
-    assert median(play(climb, lambda here: 10 * ample(here), workers=64, seconds=30.0, began=5.0)) >= 48
+    limit = AdaptiveLimit(4.0, _UNLIMITED)
+    assert median(play(limit, ample, workers=64, seconds=5.0)) >= 64
+    assert median(play(limit, lambda here: 10 * ample(here), workers=64, seconds=30.0, began=5.0)) >= 48

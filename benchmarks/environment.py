@@ -1,0 +1,173 @@
+"""What the benchmarks of a run share: one Kafka, one Pulsar, topics that are filled once, and sidecars on them.
+
+Everything is created on first use and kept until the end of the run. Topics are filled before they are consumed, and
+every consumer has its own group, so no producer disturbs a measurement.
+"""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import _pulsar
+import pulsar
+from confluent_kafka import Producer
+
+import offramp
+from benchmarks.sidecar import Sidecar
+from tests.servers.kafka import QUIET, KafkaServer
+from tests.servers.pulsar import FAST, PulsarServer
+
+#: seconds
+_FLUSH_TIMEOUT = 300.0
+_KEYS = [f"key-{number}" for number in range(1_000)]
+#: a heap as in production; servers of tests have less
+_KAFKA_JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
+
+
+class BenchmarkEnvironment:
+    """`quick` makes everything tiny, to check that it runs; the figures then mean nothing."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self.quick = quick
+        self._topics: set[str] = set()
+        self._servers: list[KafkaServer | PulsarServer] = []
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="offramp-bench-", ignore_cleanup_errors=True)
+        self.folder = Path(self._folder.name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.discard()
+        self._folder.cleanup()
+
+    def records(self, wanted: int) -> int:
+        return max(50, wanted // 200) if self.quick else wanted
+
+    def seconds(self, wanted: float) -> float:
+        return min(wanted, 0.3) if self.quick else wanted
+
+    # Servers
+
+    @cached_property
+    def kafka(self) -> KafkaServer:
+        """Raises `Missing`."""
+        server = KafkaServer.create(self.folder / "kafka", jvm=_KAFKA_JVM)
+        self._servers.append(server)
+        server.start()
+        return server
+
+    @cached_property
+    def pulsar(self) -> PulsarServer:
+        """Raises `Missing`."""
+        server = PulsarServer.create(self.folder / "pulsar", jvm=FAST)
+        self._servers.append(server)
+        server.start()
+        return server
+
+    # Topics
+
+    def kafka_topic(self, *, lanes: int, records: int, size: int) -> str:
+        """A topic with so many records of so many bytes, evenly in all lanes, with keys."""
+        return self._filled(
+            f"kafka-{lanes}-{records}-{size}",
+            lambda topic: _fill_kafka(self.kafka, topic, lanes=lanes, records=records, size=size),
+        )
+
+    def pulsar_topic(self, *, lanes: int, records: int, size: int) -> str:
+        return self._filled(
+            f"pulsar-{lanes}-{records}-{size}",
+            lambda topic: _fill_pulsar(self.pulsar, topic, lanes=lanes, records=records, size=size),
+        )
+
+    def local_topic(self, *, lanes: int, records: int, size: int) -> str:
+        """The same on the embedded broker, in its own folder."""
+        return self._filled(
+            f"local-{lanes}-{records}-{size}", lambda topic: self._fill_local(topic, lanes, records, size)
+        )
+
+    def _fill_local(self, topic: str, lanes: int, records: int, size: int) -> None:
+        with self.on_local(topic, lanes=lanes) as sidecar:
+            _fill_local(sidecar.address, topic, records=records, size=size)
+
+    def _filled(self, topic: str, fill: Callable[[str], None]) -> str:
+        if topic not in self._topics:
+            fill(topic)
+            self._topics.add(topic)
+        return topic
+
+    # Sidecars
+
+    def on_local(self, topic: str, *, lanes: int = 4, **subscription: Any) -> Sidecar:
+        """On the embedded broker; an unfilled topic is created by the first publish."""
+        options = {"type": "local", "directory": str(self.folder / topic), "lanes": lanes}
+        return Sidecar({"local": options}, {"topics": [topic], "group": _group(), **subscription})
+
+    def on_kafka(self, topic: str, **subscription: Any) -> Sidecar:
+        options = {"type": "kafka", "servers": [self.kafka.bootstrap]}
+        return Sidecar({"kafka": options}, {"broker": "kafka", "topics": [topic], "group": _group(), **subscription})
+
+    def on_pulsar(self, topic: str, kind: str, **subscription: Any) -> Sidecar:
+        """`kind` is the subscription type."""
+        options = {
+            "type": "pulsar",
+            "url": self.pulsar.url,
+            "admin_url": self.pulsar.admin_url,
+            "subscription_type": kind,
+            "receiver_queue": 1000,
+        }
+        return Sidecar({"pulsar": options}, {"broker": "pulsar", "topics": [topic], "group": _group(), **subscription})
+
+
+def _group() -> str:
+    return f"bench-{time.time_ns()}"
+
+
+def _fill_kafka(server: KafkaServer, topic: str, *, lanes: int, records: int, size: int) -> None:
+    server.make_topic(topic, lanes)
+    settings = {**server.settings(), "linger.ms": 20, "batch.size": 1 << 20, "queue.buffering.max.kbytes": 256 << 10}
+    producer = Producer(settings, logger=QUIET)
+    value = b"x" * size
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, _KEYS[number % 1_000], number % lanes)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(_FLUSH_TIMEOUT):
+        raise RuntimeError(f"{topic} could not be filled")
+
+
+def _fill_pulsar(server: PulsarServer, topic: str, *, lanes: int, records: int, size: int) -> None:
+    server.make_topic(topic, lanes)
+    client = pulsar.Client(server.url, logger=pulsar.FileLogger(_pulsar.LoggerLevel.Error, "/dev/null"))
+    # Pulsar may remove what every subscription has acked; this one never acks.
+    client.subscribe(topic, "keeper", initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=1).close()
+    producer = client.create_producer(
+        topic,
+        batching_enabled=True,
+        batching_max_publish_delay_ms=5,
+        block_if_queue_full=True,
+        message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution,
+    )
+    in_flight = threading.Semaphore(5_000)
+    value = b"x" * size
+    for number in range(records):
+        in_flight.acquire()
+        producer.send_async(value, lambda result, id_: in_flight.release(), partition_key=_KEYS[number % 1_000])
+    producer.flush()
+    client.close()
+
+
+def _fill_local(address: str, topic: str, *, records: int, size: int) -> None:
+    value = b"x" * size
+    messages = [offramp.Message(value, key=key.encode()) for key in _KEYS]
+    with offramp.Publisher(broker="local", address=address) as publisher:
+        for first in range(0, records, len(messages)):
+            publisher.publish_many(topic, messages[: records - first])

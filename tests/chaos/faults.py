@@ -1,0 +1,51 @@
+"""What faults there are."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class FaultKind(StrEnum):
+    #: kill -9; it comes back after a while
+    KILL_SIDECAR = "kill -9 of a sidecar"
+    #: SIGTERM; it comes back after a while
+    STOP_SIDECAR = "SIGTERM of a sidecar"
+    #: SIGSTOP for a while: where a group has a session timeout, for longer than that
+    FREEZE_SIDECAR = "a sidecar frozen"
+    #: one more
+    JOIN = "a sidecar joins"
+    #: SIGTERM, for good
+    LEAVE = "a sidecar leaves"
+    #: kill -9; another takes its place at once
+    KILL_WORKER = "kill -9 of a worker"
+    STOP_WORKER = "SIGTERM of a worker"
+    FREEZE_WORKER = "a worker frozen"
+    #: kill -9; it comes back after a while, as does everything that follows
+    KILL_BROKER = "kill -9 of the broker"
+    STOP_BROKER = "SIGTERM of the broker"
+    FREEZE_BROKER = "the broker frozen"
+    #: every connection to the broker is reset, now
+    CUT_BROKER = "connections to the broker cut"
+    #: everything on its way to and from the broker is late
+    DELAY_BROKER = "connections to the broker slow"
+    #: nothing comes through, and nobody is told
+    HOLD_BROKER = "connections to the broker silent"
+    #: the same between workers and a sidecar, where they talk over TCP
+    CUT_APP = "connections to the app cut"
+    DELAY_APP = "connections to the app slow"
+    HOLD_APP = "connections to the app silent"
+    #: nothing more fits on the disk of the embedded broker
+    FILL_DISK = "the disk full"
+    #: the time of day of a sidecar jumps, forth or back
+    JUMP_CLOCK = "a clock jumps"
+
+
+class Fault(NamedTuple):
+    """One of them, at a moment of a round."""
+
+    #: seconds since the load began
+    at: float
+    kind: FaultKind
+    #: which of those that there are then; taken modulo their number
+    whom: int
+    #: seconds until it is over, for those that last
+    lasts: float
