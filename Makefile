@@ -7,7 +7,7 @@ STUBS  := clients/python
 # Tests that start a dozen processes each: beside others they would keep a small machine from all else.
 CROWDS := tests/e2e/kafka/test_faults.py tests/e2e/pulsar/test_faults.py tests/chaos/test_rounds.py
 # What needs nothing but Python.
-FAST   := tests/unit tests/properties tests/compatibility $(foreach one,local memory registry table,$(wildcard tests/brokers/test_$(one)*.py tests/promises/test_$(one)*.py))
+FAST   := tests/unit tests/properties tests/compatibility $(foreach one,local memory registry histories exemptions,$(wildcard tests/brokers/test_$(one)*.py tests/promises/test_$(one)*.py))
 N      ?= 2000
 
 .PHONY: help
@@ -95,7 +95,7 @@ check-proto: $(VENV)/.proto ## the stubs are what the protocol says
 	@diff -r -x __init__.py -x __pycache__ $(VENV)/stubs/offramp/v1 $(STUBS)/offramp/v1 || { echo "the stubs are stale: run make proto"; exit 1; }
 
 .PHONY: format
-format: $(VENV)/.dev ## rewrite the code in the house's format
+format: $(VENV)/.dev ## format the code (ruff)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar import brokers
 from sidecar.model.version import VERSION
 from tests.clients.php import tools as php
 from tests.e2e.harness import eventually
@@ -132,8 +133,9 @@ def test_there_is_nothing_in_it_to_build_or_install_with(image: Image) -> None:
 
 def test_it_has_neither_the_demo_nor_a_broker_for_tests(image: Image) -> None:
     (packages,) = image.root.glob("opt/offramp/lib/python3*/site-packages")
-    assert (packages / "sidecar/cli/run.py").exists()
-    for path in ("sidecar/cli/demo", "sidecar/brokers/memory.py", "tests", "benchmarks"):
+    assert (packages / "sidecar/cli/commands/run.py").exists()
+    assert {path.parent.name for path in packages.glob("sidecar/brokers/*/__init__.py")} == set(brokers.kinds())
+    for path in ("sidecar/cli/demo", "tests", "benchmarks"):
         assert not (packages / path).exists(), path
 
 

@@ -1,5 +1,6 @@
 """The ready job and the example pipeline, as people start them."""
 
+import math
 import os
 import signal
 import subprocess
@@ -8,8 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet
 import pyspark
@@ -178,9 +178,34 @@ def test_a_signal_in_the_middle_of_a_batch_lets_it_finish(
     eventually(lambda: sum(environment.committed().values()) >= 4, "the status shows it")
 
 
+class QueryAtWork:
+    """A query in the middle of a batch, which ends when its status has been read so often."""
+
+    def __init__(self, reads: int) -> None:
+        self.isActive = True
+        self.lastProgress = None
+        self.reads_left = reads
+        self.stopped = False
+
+    @property
+    def status(self) -> dict[str, bool]:
+        self.reads_left -= 1
+        return {"isTriggerActive": self.reads_left > 0}
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_batch_at_work_is_waited_for_and_the_query_is_not_stopped() -> None:
+    query = QueryAtWork(reads=3)
+    finish_batch(cast(Any, query), math.inf)
+    assert (query.reads_left, query.stopped) == (0, False)
+
+
 def test_a_batch_that_takes_too_long_is_not_waited_for() -> None:
-    query: Any = SimpleNamespace(isActive=True, status={"isTriggerActive": True}, lastProgress=None)
-    finish_batch(query, time.monotonic() - 1)
+    query = QueryAtWork(reads=3)
+    finish_batch(cast(Any, query), time.monotonic() - 1)
+    assert (query.reads_left, query.stopped) == (2, False)
 
 
 def test_credentials_apply_to_source_listener_and_sink() -> None:

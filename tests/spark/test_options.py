@@ -30,8 +30,10 @@ def test_names_of_options_have_no_case() -> None:
 
 
 def test_options_of_spark_itself_are_passed_over() -> None:
-    streaming(checkpointLocation="/somewhere", path="/x")
-    Options({"queryName": "copy", "topic": "x"}, WRITING, "writing")
+    assert streaming(checkpointLocation="/somewhere", path="/x", name="copy")["name"] == "copy"
+    assert Options({"queryName": "copy", "topic": "x"}, WRITING, "writing")["topic"] == "x"
+    with pytest.raises(BadOption, match=r'option "nome": a stream has no such option\. Did you mean "name"'):
+        streaming(checkpointLocation="/somewhere", path="/x", nome="copy")
 
 
 @pytest.mark.parametrize(

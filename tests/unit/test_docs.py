@@ -139,7 +139,7 @@ def test_every_header_of_a_dead_letter_is_documented() -> None:
     assert [header for header in dead_letter_topic.HEADERS if f"`{header}`" not in document] == []
 
 
-def test_every_room_of_the_sidecar_is_on_the_map() -> None:
+def test_every_package_of_the_sidecar_is_on_the_map() -> None:
     document = read("docs/architecture.md")
     for path in (ROOT / "sidecar").iterdir():
         name = path.stem if path.suffix == ".py" else f"{path.name}/" if path.is_dir() else ""
@@ -195,6 +195,16 @@ def test_every_make_target_that_a_page_names_is_there(name: str) -> None:
     targets = set(re.findall(r"(?m)^([a-z-]+):", read("Makefile")))
     named = re.findall(r"(?m)`(?:\w+=\S+ )*make ([a-z-]+)|^make ([a-z-]+)", read(name))
     assert {first or second for first, second in named} <= targets
+
+
+def test_every_name_in_the_list_of_make_test_fast_matches_a_file() -> None:
+    """A name that no file has any more would leave its tests out, and nothing would fail."""
+    fast = re.search(r"(?m)^FAST +:= (.*)$", read("Makefile"))
+    assert fast is not None
+    folders, loop, patterns = re.split(r"\$\(foreach one,|,\$\(wildcard ", fast[1].rstrip(")"))
+    assert [folder for folder in folders.split() if not (ROOT / folder).is_dir()] == []
+    for name in loop.split():
+        assert [path for pattern in patterns.split() for path in ROOT.glob(pattern.replace("$(one)", name))], name
 
 
 def test_the_newest_entry_of_the_changelog_is_this_version() -> None:

@@ -36,7 +36,7 @@ def in_the_build_context(path: str) -> bool:
     return sent
 
 
-@pytest.mark.parametrize("folder", [".", "clients/python", "clients/php", "spark_bridge"])
+@pytest.mark.parametrize("folder", [".", "clients/java", "clients/php", "clients/python", "spark_bridge"])
 def test_the_licence_is_the_unmodified_apache_2_0(folder: str) -> None:
     assert hashlib.sha256((ROOT / folder / "LICENSE").read_bytes()).hexdigest() == APACHE_2
 
