@@ -1,15 +1,15 @@
 """The twelve promises of Offramp as one suite of tests that runs on every broker.
 
-suite               the promises: one module for each
-test_*              the suite on each broker
-exemptions          which promises a broker cannot keep, and why: the table of docs/semantics.md
-environment         what a test gets: a subscription on a broker, and workers; the decorators `promise` and `needs`
-harnesses           what a broker provides to be tested; the embedded broker and those in memory
-worker              a worker that a test controls, and the batches that it gets
-audit               checks every commit of every test against promise 1
-instrumented_broker records what the subscription asks of its broker, and injects faults
-rebalancing_broker  a broker in memory whose lanes move between sidecars
-adjustable_time     an event loop whose clock a test moves forward
+suite                the promises: one module for each
+test_*               the suite on each broker
+exemptions           which promises a broker cannot keep, and why: the table of docs/semantics.md
+environment          what a test gets: a subscription on a broker, and workers; the decorators `promise` and `needs`
+harnesses            what a broker provides to be tested; the embedded broker and those in memory
+worker               a worker that a test controls, and the batches that it gets
+audit                checks every commit of every test against promise 1
+instrumented_broker  records what the subscription asks of its broker, and injects faults
+rebalancing_broker   a broker in memory whose lanes move between sidecars
+adjustable_time      an event loop whose clock a test moves forward
 """
 
 from pkgutil import iter_modules

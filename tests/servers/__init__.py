@@ -4,7 +4,14 @@
     python -m tests.servers kafka         run a Kafka until Ctrl-C, and say where it listens
     python -m tests.servers pulsar        the same with a Pulsar
 
-`maven` fetches jars into a folder that outlives the tree, `process` runs a server as a process, `server` is what all
-of them have in common, `kafka` knows Kafka, `pulsar` knows Pulsar, `sharing` gives one server to all the workers of a
-test run, and `fixtures` are what tests ask for.
+server        what all servers have in common
+kafka         Kafka
+kafka_groups  a consumer group of Kafka, seen and disturbed from outside
+pulsar        Pulsar
+process       runs a server as a process
+maven         fetches jars into a folder that outlives the tree
+certificates  certificates for servers that ask for TLS
+sharing       gives one server to all the workers of a test run
+fixtures      the fixtures that tests ask for
+tools         programs that a test needs, and what happens if they are missing
 """

@@ -1,6 +1,7 @@
 """The documentation is complete, and what is generated is fresh."""
 
 import argparse
+import ast
 import re
 import tomllib
 from importlib import import_module
@@ -47,6 +48,22 @@ def anchors(name: str) -> set[str]:
     """What headings of a page can be linked as."""
     headings = re.findall(r"(?m)^#+ (.*)$", prose(name))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def map_of(package: str) -> set[str]:
+    """The modules and packages that the docstring of a package lists: a table, or two columns."""
+    text = ast.get_docstring(ast.parse(read(f"{package}/__init__.py"))) or ""
+    cells = re.findall(r"(?m)^\| (`[^|]*`) \||^([a-z_][\w/]*(?:, [a-z_][\w/]*)*)  +\S", re.sub(r"(?m)^    ", "", text))
+    return {name.strip("`/") for cell in cells for name in re.split(r",? ", "".join(cell))}
+
+
+#: packages whose docstring is a map
+MAPS = [
+    package
+    for root in ("benchmarks", "clients/python/offramp", "sidecar", "spark_bridge", "tests", "tools")
+    for path in sorted((ROOT / root).rglob("__init__.py"))
+    if map_of(package := str(path.parent.relative_to(ROOT)))
+]
 
 
 def test_the_annotated_example_is_what_the_settings_say() -> None:
@@ -170,6 +187,16 @@ def test_the_map_has_every_module_of_the_core_and_of_subscriptions() -> None:
         folder = ROOT / "sidecar" / package
         for path in folder.rglob("[!_]*.py"):
             assert f"`{path.relative_to(folder).with_suffix('')}`" in document, f"docs/architecture.md lacks {path}"
+
+
+@pytest.mark.parametrize("package", MAPS)
+def test_the_map_of_a_package_is_its_folder(package: str) -> None:
+    folder = ROOT / package
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__", "conftest"}
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    named = map_of(package)
+    assert {name for name in modules if not name.startswith("test_")} | packages <= named
+    assert [name for name in named - modules - packages if not (folder / name).exists()] == []
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -1,8 +1,8 @@
 """The brokers of a round.
 
-base         what a round needs of a broker
+base                  what a round needs of a broker
 local, kafka, pulsar  each of them
-side_topics  dead letters and parked records, by their headers
+side_topics           dead letters and parked records, by their headers
 
 A `Broker` serves many rounds, one after the other; a `RoundTopic` is what one round has of it: a topic and a group of
 its own, which plain clients read. No code of the sidecar is used to read them.

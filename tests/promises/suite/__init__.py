@@ -8,19 +8,20 @@ A broker joins with a harness and one class:
 
 Tests of what its traits do not claim are skipped, for the reason that `exemptions` gives, and no others.
 
- 1  nothing_is_lost
- 2  nack_replays, suspects_keep_nobody_waiting
- 3  settle_is_truthful
- 4  order_as_chosen
- 5  slow_record_holds_up_nobody, suspects_keep_nobody_waiting
- 6  workers_not_bound_to_lanes
- 7  memory_is_bounded
- 8  rebalance_is_safe
- 9  restart_forgets_little
-10  drain_is_orderly
-11  poison_is_isolated
-12  outage_is_not_poison
- -  trace_goes_through: no promise by number, but it holds on every broker
+nothing_is_lost               1
+nack_replays                  2
+settle_is_truthful            3
+order_as_chosen               4
+slow_record_holds_up_nobody   5
+suspects_keep_nobody_waiting  2 and 5, while a record is suspected of crashing workers
+workers_not_bound_to_lanes    6
+memory_is_bounded             7
+rebalance_is_safe             8
+restart_forgets_little        9
+drain_is_orderly              10
+poison_is_isolated            11
+outage_is_not_poison          12
+trace_goes_through            no promise by number, but it holds on every broker
 """
 
 from tests.promises.suite.drain_is_orderly import DrainIsOrderly
