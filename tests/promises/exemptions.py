@@ -9,7 +9,7 @@ from sidecar.brokers.base import Traits
 PROMISES = {
     1: ("nothing is lost", "nothing_is_lost"),
     2: ("a nack replays", "nack_replays"),
-    3: ("truthful answers", "settle_is_truthful"),
+    3: ("truthful results", "settle_is_truthful"),
     4: ("order as chosen", "order_as_chosen"),
     5: ("one slow record holds up nobody", "slow_record_holds_up_nobody"),
     6: ("workers are not bound to lanes", "workers_not_bound_to_lanes"),
@@ -72,8 +72,6 @@ REASONS_BY_BROKER = {
         "Sidecars share a lane: order `lane` is refused by `offramp lint`. Order `key` is kept across sidecars."
     ),
 }
-#: brokers that keep nothing when their process ends. In their suite the process goes on, as a server would
-NOT_DURABLE = {"memory": Exemption((1, 9), "It forgets everything when its process ends. It is for tests.")}
 
 
 def exemption_reason(traits: Traits, needed: str) -> str:
@@ -91,8 +89,6 @@ def table(brokers: Mapping[str, Traits]) -> str:
             for trait, exemption in EXEMPTIONS.items()
             if not getattr(traits, trait)
         ]
-        if broker in NOT_DURABLE:
-            missing.append(NOT_DURABLE[broker])
         notes = [exemption.reason for exemption in missing if promise in exemption.promises]
         reasons.extend(reason for reason in notes if reason not in reasons)
         return "– " + " ".join(_NOTES[reasons.index(reason)] for reason in notes) if notes else "✓"

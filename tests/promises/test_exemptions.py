@@ -6,7 +6,6 @@ from pathlib import Path
 from sidecar.brokers.kafka import KafkaOptions
 from sidecar.brokers.local import LocalOptions
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
-from tests.memory_broker import MemoryOptions
 from tests.promises.exemptions import PROMISES, table
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +16,6 @@ BROKERS = {
         f"pulsar {kind.value}": PulsarOptions(url="pulsar://pulsar:6650", subscription_type=kind).traits
         for kind in SubscriptionType
     },
-    "memory": MemoryOptions.traits,
 }
 
 

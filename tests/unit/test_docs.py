@@ -35,6 +35,10 @@ PAGES = [
 ]
 
 
+#: what people copy from, with comments for them
+COMMENTED = ["Dockerfile", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "deploy").rglob("*.yaml")))]
+
+
 def read(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
 
@@ -204,6 +208,21 @@ def test_every_file_that_a_page_names_is_there(name: str) -> None:
     roots = "benchmarks|clients|deploy|docs|examples|proto|sidecar|spark_bridge|tests|tools"
     named = re.findall(rf"`((?:{roots})/[\w./-]+)`", prose(name))
     assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_prose_of_a_page_wraps_at_120(name: str) -> None:
+    """Not its code and its tables, nor markup, which cannot be wrapped."""
+    lines = enumerate(
+        re.sub(r"(?ms)^ *```.*?^ *```$", lambda code: "\n" * code[0].count("\n"), read(name)).split("\n"), 1
+    )
+    assert [number for number, line in lines if len(line) > 120 and not line.lstrip().startswith(("|", "<"))] == []
+
+
+@pytest.mark.parametrize("name", COMMENTED)
+def test_the_comments_of_a_file_wrap_at_120(name: str) -> None:
+    lines = enumerate(read(name).split("\n"), 1)
+    assert [number for number, line in lines if len(line) > 120 and line.lstrip().startswith("#")] == []
 
 
 @pytest.mark.parametrize("name", PAGES)
