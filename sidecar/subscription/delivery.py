@@ -83,6 +83,7 @@ class Deliverer:
         if session.leases.pop(lease.id, None) is not None:
             session.unsettled_bytes -= lease.size
             if not session.leases:
+                session.consumer.idle()
                 session.isolation_timed_out = False
                 if session.exclusive:
                     # For as long as it was exclusive other records come first.

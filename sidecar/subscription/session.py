@@ -12,14 +12,17 @@ _FRAME_OVERHEAD = 1024
 
 
 class Consumer(Protocol):
-    """Gets the batches of a session. Neither call blocks or raises."""
+    """Gets the batches of a session. No call blocks or raises."""
 
     def deliver(self, delivery: Delivery) -> None: ...
 
     def notify(self, notice: Notice) -> None: ...
 
+    def idle(self) -> None:
+        """The session holds no batch any more: its client has received and settled all of them, or they ended."""
 
-class _NoConsumer:
+
+class _NoConsumer(Consumer):
     """The consumer of a session that has ended."""
 
     def deliver(self, delivery: Delivery) -> None:

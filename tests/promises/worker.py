@@ -20,6 +20,7 @@ from sidecar.model.records import (
     SettleStatus,
 )
 from sidecar.model.wire import decode_frame
+from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
 from tests.promises.adjustable_time import now, until
 from tests.promises.audit import Audit, RecordId
@@ -119,7 +120,7 @@ class Batch:
         return result
 
 
-class Worker:
+class Worker(Consumer):
     """One session. Batches go to the handler, if there is one; `next` returns them in order in any case."""
 
     def __init__(

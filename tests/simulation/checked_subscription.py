@@ -11,7 +11,7 @@ from tests.simulation.broker.simulated_broker import SimulatedBroker
 from tests.simulation.checker.checker import Checker
 
 
-class CheckedConsumer:
+class CheckedConsumer(Consumer):
     """Between the subscription and a worker."""
 
     def __init__(self, subscription: "CheckedSubscription", consumer: Consumer) -> None:
@@ -28,6 +28,9 @@ class CheckedConsumer:
     def notify(self, notice: Notice) -> None:
         self._subscription.checker.notified(self.session, notice)
         self._consumer.notify(notice)
+
+    def idle(self) -> None:
+        self._consumer.idle()
 
 
 class CheckedSubscription(Subscription):

@@ -15,6 +15,7 @@ from sidecar.server.grpc.rpc import Context, parse, read
 from sidecar.server.grpc.sessions import Terms
 from sidecar.server.grpc.slow_clients import Writer
 from sidecar.server.subscriptions import SubscriptionRegistry
+from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
 
 METHOD = "Consume"
@@ -39,7 +40,7 @@ async def read_hello(context: Context) -> pb.ConsumeRequest:
     return request
 
 
-class ConsumeStream:
+class ConsumeStream(Consumer):
     """One client's stream: one task reads it, one writes it, and both end with it."""
 
     def __init__(

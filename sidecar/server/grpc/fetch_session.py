@@ -12,6 +12,7 @@ from sidecar.server.grpc import responses, sessions
 from sidecar.server.grpc.requests import read_credit, read_message_bytes, read_settlements
 from sidecar.server.grpc.sessions import NO_CREDIT, Terms, read_terms
 from sidecar.server.subscriptions import SubscriptionRegistry
+from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
 
 #: seconds that a call waits for its first batch at the most
@@ -64,7 +65,7 @@ class FetchDemand:
         return cls(credit, asyncio.get_running_loop().time() + wait)
 
 
-class BatchWaiter:
+class BatchWaiter(Consumer):
     """A `Consumer` that collects what the subscription delivers until a call takes it."""
 
     def __init__(self) -> None:
@@ -120,7 +121,7 @@ class BatchWaiter:
         A batch alone goes in whatever its size: the subscription keeps it within the client's limit. Beside results it
         goes in only if it fits; the caller gives back what is left over.
         """
-        pieces = [responses.settle_result(responses.FETCH_RESULTS, result) for result in results]
+        pieces = _result_pieces(results)
         pieces.extend(responses.notice(responses.FETCH_NOTICES, notice) for notice in self._notices.take())
         room = limit - sum(map(len, pieces))
         leases: list[bytes] = []
@@ -132,6 +133,10 @@ class BatchWaiter:
             pieces.extend(batch)
             leases.append(self._deliveries.pop(0).lease)
         return b"".join(pieces), leases
+
+
+def _result_pieces(results: Sequence[SettleResult]) -> list[bytes]:
+    return [responses.settle_result(responses.FETCH_RESULTS, result) for result in results]
 
 
 class _Turn:
@@ -168,6 +173,16 @@ class FetchSession(BatchWaiter):
     @property
     def subscription(self) -> str:
         return self._subscription.settings.name
+
+    @property
+    def remembered(self) -> bytes:
+        """The response of the latest turn, for a call that repeats it."""
+        return self._turn.response or b""
+
+    def idle(self) -> None:
+        # Its client has the response, so all that a repeated call still wants are the results.
+        if self._turn.response is not None:
+            self._turn.response = b"".join(_result_pieces(self._turn.results))
 
     def notify(self, notice: Notice) -> None:
         super().notify(notice)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 from sidecar.model.errors import InvalidRequest, Stopping
 from sidecar.model.records import ClientInfo, Credit, Delivery, Notice, NoticeKind, SessionEnd, Settlement, SettleResult
-from sidecar.subscription.session import Session
+from sidecar.subscription.session import Consumer, Session
 from tests.simulation.broker.storage import StoredRecord
 from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.workers.handler import Handler
 from tests.simulation.world import World
 
 
-class Worker:
+class Worker(Consumer):
     """One app process. Connects again whenever its session ends."""
 
     def __init__(self, world: World, handler: Handler, name: str, current: Callable[[], CheckedSubscription | None]):

@@ -74,6 +74,19 @@ async def test_a_session_that_ended_keeps_nothing_of_its_answers_although_its_le
 
 
 @with_sidecar()
+async def test_a_session_keeps_no_response_whose_batches_are_all_settled(kit: Kit) -> None:
+    await kit.publish([b"x" * 100_000])
+    session = await Session.open(kit)
+    fetched = await session.fetch()
+    (kept,) = (thing for thing in gc.get_objects() if isinstance(thing, FetchSession))
+    assert len(kept.remembered) > 100_000
+    said = consumer_pb2.SettleRequest(settlements=[settlement(fetched.batches[0])])
+    assert [result.status for result in (await kit.consumer.Settle(said)).results] == [SETTLED]
+    assert len(kept.remembered) < 1_000
+    assert values(await session.fetch(seq=session.seq)) == []
+
+
+@with_sidecar()
 async def test_a_name_that_nobody_would_choose_gets_the_status_that_it_should(kit: Kit) -> None:
     request = consumer_pb2.FetchRequest(subscription="\N{GRINNING FACE}" * 3_000)
     code, details = await refused(kit.consumer.Fetch(request))
