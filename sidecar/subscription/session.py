@@ -20,6 +20,7 @@ class Consumer(Protocol):
 
     def idle(self) -> None:
         """The session holds no batch any more: its client has received and settled all of them, or they ended."""
+        return  # not abstract: only some consumers keep anything
 
 
 class _NoConsumer(Consumer):
