@@ -154,7 +154,7 @@ class Source(ABC):
 
     #: bytes fetched and discarded since the source was opened, which must be fetched again
     refetched_bytes: int = 0
-    #: seconds without fetching while the source waited for revoked lanes; other lanes were served from the buffer
+    #: seconds for which the source waited for revoked lanes
     revoke_seconds: float = 0.0
 
     @abstractmethod

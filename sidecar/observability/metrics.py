@@ -200,7 +200,7 @@ METRICS: tuple[Metric, ...] = (
            "Bytes fetched and discarded because lanes were paused, moved or revoked.",
            lambda meters: meters.refetched_bytes),
     _meter("revoke_seconds_total", Kind.COUNTER,
-           "Seconds without fetching while revoked lanes were drained; other lanes were served from the buffer.",
+           "Seconds for which revoked lanes were drained before they moved; other lanes are consumed meanwhile.",
            lambda meters: meters.revoke_seconds),
     _meter("batch_records", Kind.HISTOGRAM, "Records in a batch.", lambda meters: meters.batch_records),
     _meter("settle_seconds", Kind.HISTOGRAM, "Time from the writing of a batch to its settlement.",

@@ -217,7 +217,7 @@ class KafkaServer(Server):
         consumer = Consumer({**self.settings(), "group.id": group}, logger=QUIET)
         wanted = [TopicPartition(topic, lane) for lane in lanes]
         try:
-            found = _patiently(lambda: consumer.committed(wanted, timeout=3.0))
+            found = patiently(lambda: consumer.committed(wanted, timeout=3.0))
         finally:
             consumer.close()
         return {one.partition: (one.offset, one.metadata) for one in found}
@@ -308,8 +308,9 @@ def _uuid() -> str:
     return base64.urlsafe_b64encode(b"o" + os.urandom(15)).decode().rstrip("=")
 
 
-def _patiently(ask: Callable[[], T]) -> T:
-    """A group's coordinator may be moving. A broker that has just started, or was frozen, says so, and knows soon."""
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask until the coordinator of a group answers. A broker that has just started, or was frozen, says for a
+    moment that it is moving."""
     ends = time.monotonic() + SERVER_TIMEOUT
     while True:
         try:

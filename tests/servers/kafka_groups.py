@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import ConsumerGroupType
 
-from tests.servers.kafka import KafkaServer
+from tests.servers.kafka import KafkaServer, patiently
 from tests.servers.process import SERVER_TIMEOUT, await_
 
 _LEAVE_GROUP, _HEARTBEAT = 13, 68
@@ -22,7 +22,7 @@ _UNKNOWN_MEMBER = 25
 
 def assignments(kafka: KafkaServer, group: str) -> dict[str, set[tuple[str, int]]]:
     """Topic and partition of what each member has, by its `client.id`."""
-    found = kafka.admin.describe_consumer_groups([group])[group].result(SERVER_TIMEOUT)
+    found = patiently(lambda: kafka.admin.describe_consumer_groups([group])[group].result(SERVER_TIMEOUT))
     return {
         member.client_id: {(one.topic, one.partition) for one in member.assignment.topic_partitions}
         for member in found.members

@@ -327,9 +327,14 @@ def consumer_properties(options: KafkaOptions, group: str) -> Properties:
     }
 
 
+def fetcher_properties(options: KafkaOptions, group: str) -> Properties:
+    """For a consumer that reads lanes for a member of a group."""
+    return {**consumer_properties(options, group), "statistics.interval.ms": 10_000}
+
+
 def member_properties(options: KafkaOptions, group: str, protocol: GroupProtocol) -> Properties:
-    """For a member of a group."""
-    conf = {**consumer_properties(options, group), "group.protocol": protocol.value, "statistics.interval.ms": 10_000}
+    """For a member of a group, which fetches nothing."""
+    conf = {**consumer_properties(options, group), "group.protocol": protocol.value}
     if protocol is GroupProtocol.CLASSIC:
         conf["partition.assignment.strategy"] = "cooperative-sticky"
     if options.group_instance_id:

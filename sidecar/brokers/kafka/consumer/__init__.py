@@ -1,4 +1,4 @@
-"""Consuming as a member of a group. The poll thread owns the librdkafka consumer; the rest runs on the event loop.
+"""Consuming as a member of a group. The poll thread owns the librdkafka consumers; the rest runs on the event loop.
 
 On the event loop, from the outside in:
 source              the contract's `Source`: one group for the topics of a subscription, one for its retry topic

@@ -98,6 +98,16 @@ class BackgroundQueries:
                     return
             await asyncio.sleep(_COMMIT_INTERVAL)
 
+    async def check_commit(self, request: CommitRequest, lanes: Collection[Lane]) -> None:
+        """Find out of which lanes Kafka has a later position than a commit that waits to be sent."""
+        while not request.done:
+            with contextlib.suppress(BrokerError):
+                stored = await self._offset_client.stored(lanes)
+                later = [lane for lane in stored if stored[lane].position > request.offsets[lane][0]]
+                self._poll_thread().checked(request, later)
+                return
+            await asyncio.sleep(_COMMIT_INTERVAL)
+
     async def watch_paused_ends(self, paused: set[Lane]) -> None:
         """Runs forever. Keeps the ends of paused lanes up to date, since their lag grows, too."""
         while True:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,6 +52,9 @@ class CommitRequest:
     topics: list[str] = field(default_factory=list)
     #: a query asks Kafka whether it has what was sent
     queried: bool = False
+    #: a query asks Kafka whether it has later positions of lanes that are being revoked; and it was answered
+    checking: bool = False
+    checked: bool = False
     #: nothing of it is sent any more
     done: bool = False
 
@@ -69,13 +72,23 @@ class Commits:
     While a rebalance waits within a poll no response can come, and the library's blocking commit may block forever. So
     a query on the event loop asks Kafka whether it has the commit. The response still comes with a later poll, and must
     not be taken for that of another commit.
+
+    Before a commit of lanes that are being revoked, a query reads what Kafka has. A later position is another
+    sidecar's: then the lane was lost, however it looks from here, and ours would undo that commit. If nothing can be
+    read, nothing is sent.
     """
 
-    def __init__(self, readers: Mapping[Lane, LaneReader], on_unknown: Callable[[list[Lane]], None]) -> None:
+    def __init__(
+        self,
+        readers: dict[Lane, LaneReader],
+        on_unknown: Callable[[list[Lane]], None],
+        check: Callable[[CommitRequest, Collection[Lane]], None],
+    ) -> None:
         """`on_unknown` gets lanes that Kafka does not know, or to which the right is missing. The request reports them
-        as gone."""
+        as gone. `check` asks Kafka for its positions of lanes; `checked` must be called then."""
         self._readers = readers
         self._on_unknown = on_unknown
+        self._check = check
         self._waiting: deque[CommitRequest] = deque()
         self._current: CommitRequest | None = None
         #: by age
@@ -130,6 +143,17 @@ class Commits:
             self._unanswered.append(_Unanswered(sent, request.sent_at))
             self._on_sent(request)
 
+    def checked(self, request: CommitRequest, overtaken: Collection[Lane]) -> None:
+        """A query has read what Kafka has of the lanes that are being revoked: of these, a later position."""
+        request.checked = True
+        lost = [lane for lane in overtaken if self._owns(request, lane)]
+        for lane in lost:
+            del self._readers[lane]
+        if lost:
+            log.warning(
+                "another sidecar has committed more of lanes that are leaving: nothing is committed", lanes=lost
+            )
+
     def on_response(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Called by the library within a poll."""
         while self._unanswered and time.monotonic() - self._unanswered[0].sent_at > 2 * _RESPONSE_TIMEOUT:
@@ -157,6 +181,12 @@ class Commits:
             lanes = [lane for lane in lanes if lane.topic == request.topics[-1]]
         if not lanes:
             self._on_sent(request)
+            return
+        leaving = [lane for lane in lanes if self._readers[lane].phase is Phase.REVOKED]
+        if leaving and not request.checked:
+            if not request.checking:
+                request.checking = True
+                self._check(request, leaving)
             return
         request.sent_at, request.due, request.queried = time.monotonic(), 0.0, False
         request.sent = {

@@ -17,7 +17,7 @@ from sidecar.brokers.kafka.consumer.position_control import LaneReader
 from sidecar.brokers.kafka.consumer.start_position import OffsetLookup
 from sidecar.brokers.kafka.errors import OF_ONE_BROKER, says_fenced, translate
 from sidecar.brokers.kafka.offset_client import OffsetClient
-from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions, member_properties
+from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions, fetcher_properties, member_properties
 from sidecar.brokers.kafka.poll_buffer import PollBuffer
 from sidecar.brokers.kafka.records import instance_filter
 from sidecar.model.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
@@ -152,6 +152,7 @@ class GroupMember:
             lambda callbacks: self._connect(
                 {**member_properties(options, self.spec.group, protocol), **callbacks}, trying
             ),
+            lambda callbacks: self._connect({**fetcher_properties(options, self.spec.group), **callbacks}, False),
             [*self.spec.topics, *self.spec.own_topics],
             self._buffer,
             self,
@@ -194,6 +195,9 @@ class GroupMember:
 
     def query_commit(self, request: CommitRequest) -> None:
         self._call(self._spawn, self._queries.confirm_commit, request)
+
+    def check_commit(self, request: CommitRequest, lanes: Collection[Lane]) -> None:
+        self._call(self._spawn, self._queries.check_commit, request, lanes)
 
     def position_lost(self, reader: LaneReader) -> None:
         self._call(self._spawn, self._queries.recover_position, reader)

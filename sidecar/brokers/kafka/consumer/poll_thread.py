@@ -1,9 +1,11 @@
-"""The thread that owns the consumer. It polls without pause: this keeps the lanes, however long a handler takes.
+"""The thread that owns two consumers: the member of the group, which holds lanes and commits, and the fetcher, which
+fetches them and is in no group (`rebalance` says why).
 
-The library lets one thread at a time use a consumer, and calls back within a poll. So everything else that uses the
-consumer is a command for this thread, and runs between two polls.
+It polls the member without pause: this keeps the lanes, however long a handler takes. The library lets one thread at a
+time use a consumer, so everything else that uses one is a command for this thread.
 """
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -28,12 +30,16 @@ _POLL_TIMEOUT, _IDLE_POLL_TIMEOUT = 0.02, 0.1
 _LATELY = 1.0
 #: seconds between updates of the ends of lanes
 _ENDS_INTERVAL = 0.25
-#: seconds for which the buffer may be full before fetching stops, so that polling can go on
-_FULL_TIMEOUT = 1.0
-#: seconds between checks while the thread waits for the core
-_WAIT_INTERVAL = 0.05
+#: seconds between polls of the group while the core has not taken what is buffered
+_FULL_INTERVAL = 0.05
+#: seconds between fetches while a revoke waits for the core
+_REVOKE_INTERVAL = 0.01
 #: bytes: the average size of records, before there are any
 _INITIAL_RECORD_SIZE = 1024.0
+
+
+#: makes a consumer, with these callbacks
+Connect = Callable[[Mapping[str, Any]], Consumer]
 
 
 class UnknownProtocol(Exception):
@@ -52,6 +58,9 @@ class PollThreadEvents(Protocol):
     def query_commit(self, request: CommitRequest) -> None:
         """The response to a commit will not come soon: `PollThread.confirm` must be called if Kafka has it."""
 
+    def check_commit(self, request: CommitRequest, lanes: Collection[Lane]) -> None:
+        """`PollThread.checked` must be called with those of the lanes of which Kafka has a later position."""
+
     def failed(self, error: KafkaError, topic: str | None) -> None:
         """Something does not work: a topic, or without one the group or the connection."""
 
@@ -64,19 +73,13 @@ class CommandQueue:
 
     def __init__(self) -> None:
         self._commands: deque[Callable[[], None]] = deque()
-        self._between_polls: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         #: when a command was last run
         self.last_run = time.monotonic()
 
     def put(self, command: Callable[[], None]) -> None:
-        """To be run soon, also while a rebalance waits within a poll."""
         self._commands.append(command)
         self.wake()
-
-    def put_between_polls(self, command: Callable[[], None]) -> None:
-        """To be run between two polls: what a poll returns of a lane must not count as what follows the command."""
-        self.put(lambda: self._between_polls.append(command))
 
     def wake(self) -> None:
         with self._wake:
@@ -89,23 +92,18 @@ class CommandQueue:
                 self._wake.wait(seconds)
 
     def run(self) -> None:
-        """Run all commands but those that must run between two polls."""
+        """Run all commands."""
         if self._commands:
             self.last_run = time.monotonic()
         while self._commands:
             self._commands.popleft()()
 
-    def run_all(self) -> None:
-        """Only between two polls."""
-        self.run()
-        while self._between_polls:
-            self._between_polls.popleft()()
-
 
 class PollThread:
     def __init__(
         self,
-        connect: Callable[[Mapping[str, Any]], Consumer],
+        connect_member: Connect,
+        connect_fetcher: Connect,
         topics: Collection[str],
         buffer: PollBuffer,
         events: PollThreadEvents,
@@ -114,9 +112,10 @@ class PollThread:
         trying_protocol: bool,
         instance_filter: Callable[[list[Message]], list[Message]] | None = None,
     ) -> None:
-        """`connect` makes the consumer, with these callbacks. `trying_protocol`: end with `UnknownProtocol` if the
-        broker does not support the group protocol. `instance_filter` leaves out what is not for this pod."""
-        self._connect = connect
+        """`trying_protocol`: end with `UnknownProtocol` if the broker does not support the group protocol.
+        `instance_filter` leaves out what is not for this pod."""
+        self._connect_member = connect_member
+        self._connect_fetcher = connect_fetcher
         self._topics = list(topics)
         self._buffer = buffer
         self._events = events
@@ -124,23 +123,26 @@ class PollThread:
         self._instance_filter = instance_filter
         self._readers: dict[Lane, LaneReader] = {}
         self.refetch_meter = RefetchMeter()
-        self._commits = Commits(self._readers, self._restart)
+        self._commits = Commits(self._readers, self._restart, events.check_commit)
         self._positions = PositionControl(self._readers, buffer, self.refetch_meter)
         self._rebalance = Rebalance(
             self._readers,
             self._commits,
+            self._positions,
             buffer,
             grace,
             on_assigned=self._assigned,
             query_commit=events.query_commit,
-            run_commands=self._wait_and_run,
+            serve_core=self._serve_core_within_poll,
         )
-        self._consumer: Consumer
+        self._member: Consumer
+        self._fetcher: Consumer
         self._queue = CommandQueue()
         self._stopping = False
         self._raised: BaseException | None = None
         self._ends_updated = 0.0
-        self._full_since: float | None = None
+        #: the thread waits until the core takes what is buffered
+        self._waits = False
         self._record_size = _INITIAL_RECORD_SIZE
         #: records and bytes that the core takes at a time; the buffer holds little more
         self._limits = (1, 1)
@@ -161,7 +163,7 @@ class PollThread:
     def set_limits(self, max_records: int, max_bytes: int) -> None:
         """What the core takes at a time. It may have taken something just now."""
         self._limits = (max_records, max_bytes)
-        if self._full_since is not None:
+        if self._waits:
             self._queue.wake()
 
     def commit(self, request: CommitRequest) -> None:
@@ -170,6 +172,10 @@ class PollThread:
     def confirm(self, request: CommitRequest, sent: Offsets) -> None:
         """Kafka has what was sent of a commit."""
         self._queue.put(lambda: self._commits.confirm(request, sent))
+
+    def checked(self, request: CommitRequest, overtaken: Collection[Lane]) -> None:
+        """Of these lanes of a commit Kafka has a later position."""
+        self._queue.put(lambda: self._commits.checked(request, overtaken))
 
     def release(self, lanes: Collection[Lane]) -> None:
         self._queue.put(lambda: self._rebalance.release([*lanes]))
@@ -181,17 +187,17 @@ class PollThread:
         self._queue.put(lambda: self._positions.resume([*lanes]))
 
     def start_lanes(self, starts: Mapping[LaneReader, StartPosition]) -> None:
-        self._queue.put_between_polls(lambda: self._start_lanes(starts))
+        self._queue.put(lambda: self._start_lanes(starts))
 
     def restart_lanes(self, lanes: Collection[Lane]) -> None:
         """Lose lanes, and start them as if they were assigned just now."""
-        self._queue.put_between_polls(lambda: self._restart_lanes(lanes))
+        self._queue.put(lambda: self._restart_lanes(lanes))
 
     def recover(self, reader: LaneReader, start: StartPosition) -> None:
-        self._queue.put_between_polls(lambda: self._positions.recover(reader, start))
+        self._queue.put(lambda: self._positions.recover(reader, start))
 
     def move(self, positions: Mapping[Lane, int], on_moved: Callable[[], None]) -> None:
-        self._queue.put_between_polls(lambda: self._positions.move(positions, on_moved))
+        self._queue.put(lambda: self._positions.move(positions, on_moved))
 
     def update_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
         self._queue.put(lambda: self._positions.update_ends(ends))
@@ -207,24 +213,27 @@ class PollThread:
 
     def _run(self) -> None:
         failure: BaseException | None = None
+        on_error = self._guarded(self._broker_error)
+        on_statistics = self._guarded(self.refetch_meter.on_statistics)
+        on_commit = self._guarded(self._commits.on_response)
         try:
-            callbacks = {
-                "stats_cb": self._guarded(self.refetch_meter.on_statistics),
-                "on_commit": self._guarded(self._commits.on_response),
-                "error_cb": self._guarded(self._broker_error),
-            }
-            self._consumer = self._commits.consumer = self._positions.consumer = self._connect(callbacks)
-            try:
-                self._consumer.subscribe(
-                    self._topics,
-                    on_assign=self._guarded(self._rebalance.assigned),
-                    on_revoke=self._guarded(self._rebalance.revoked),
-                    on_lost=self._guarded(self._rebalance.lost),
-                )
-                while not self._stopping:
-                    self._run_once()
-            finally:
-                self._leave()
+            with (
+                contextlib.closing(self._connect_fetcher({"stats_cb": on_statistics, "error_cb": on_error})) as fetcher,
+                contextlib.closing(self._connect_member({"on_commit": on_commit, "error_cb": on_error})) as member,
+            ):
+                self._fetcher = self._positions.fetcher = fetcher
+                self._member = self._commits.consumer = member
+                try:
+                    member.subscribe(
+                        self._topics,
+                        on_assign=self._guarded(self._rebalance.assigned),
+                        on_revoke=self._guarded(self._rebalance.revoked),
+                        on_lost=self._guarded(self._rebalance.lost),
+                    )
+                    while not self._stopping:
+                        self._run_once()
+                finally:
+                    self._prepare_to_leave()
         except BaseException as error:
             failure = error
         self._events.ended(failure)
@@ -240,7 +249,11 @@ class PollThread:
 
         return call
 
-    def _leave(self) -> None:
+    def _raise_kept(self) -> None:
+        if self._raised is not None:
+            raise self._raised
+
+    def _prepare_to_leave(self) -> None:
         self._rebalance.closing = True
         self._commits.close()
         lanes = [lane for lane, reader in self._readers.items() if reader.phase is not Phase.STARTING]
@@ -248,36 +261,46 @@ class PollThread:
             # An error ends the thread, and the core still has the lanes.
             self._lose(lanes)
         self.ends = {}
-        self._consumer.close()
 
     def _run_once(self) -> None:
-        self._queue.run_all()
-        self._positions.apply_seeks()
+        busy = time.monotonic() - self._queue.last_run < _LATELY or not self._commits.idle
+        timeout = _POLL_TIMEOUT if busy else _IDLE_POLL_TIMEOUT
+        # Wait where something can be expected.
+        self._poll_member(0.0 if self._readers else timeout)
         self._commits.send_due()
-        if self._is_full():
-            self._wait_for_core()
+        self._serve_core(timeout if self._readers else 0.0)
+
+    def _poll_member(self, timeout: float) -> None:
+        message = self._member.poll(timeout)
+        self._raise_kept()
+        if message is not None:
+            # It fetches nothing.
+            self._handle_error_message(message)
+
+    def _serve_core_within_poll(self, seconds: float) -> None:
+        """While a revoke waits within a poll of the group."""
+        self._queue.wait(min(seconds, _REVOKE_INTERVAL))
+        self._serve_core(0.0)
+
+    def _serve_core(self, timeout: float) -> None:
+        """Run what the core asks for, and fetch if there is room; wait at most so many seconds."""
+        self._queue.run()
+        self._positions.apply_seeks()
+        self._waits = self._is_full()
+        if self._waits:
+            self._queue.wait(min(timeout, _FULL_INTERVAL))
         else:
-            if self._full_since is not None:
-                self._full_since = None
-                self._positions.release_held()
-            busy = time.monotonic() - self._queue.last_run < _LATELY or not self._commits.idle
-            self._fetch(_POLL_TIMEOUT if busy else _IDLE_POLL_TIMEOUT)
+            self._fetch(timeout)
         self._update_ends()
 
-    def _wait_and_run(self, seconds: float) -> None:
-        """Within a poll."""
-        self._queue.wait(min(seconds, _WAIT_INTERVAL))
-        self._queue.run()
-
     def _fetch(self, timeout: float) -> None:
-        first = self._consumer.poll(timeout)
-        if self._raised is not None:
-            raise self._raised
+        first = self._fetcher.poll(timeout)
+        self._raise_kept()
         if first is None:
             return
         max_records, max_bytes = self._limits
         most = min(max_records, max(1, int(max_bytes / self._record_size)))
-        self._handle_messages([first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first])
+        self._handle_messages([first, *self._fetcher.consume(most - 1, 0)] if most > 1 else [first])
 
     def _handle_messages(self, messages: list[Message]) -> None:
         if self._instance_filter is not None:
@@ -304,18 +327,6 @@ class PollThread:
         max_records, max_bytes = self._limits
         return self._buffer.records >= max_records or self._buffer.bytes >= max_bytes
 
-    def _wait_for_core(self) -> None:
-        """The core has not taken what is buffered: fetch nothing, but go on polling, or the group would remove us."""
-        now = time.monotonic()
-        if self._full_since is None:
-            self._full_since = now
-        self._queue.wait(_WAIT_INTERVAL)
-        if now - self._full_since > _FULL_TIMEOUT:
-            self._positions.hold_all()
-            message = self._consumer.poll(0)
-            if message is not None:
-                self._handle_messages([message])
-
     def _update_ends(self) -> None:
         """Read the ends that the library knows; it learns them with each fetch."""
         now = time.monotonic()
@@ -326,7 +337,7 @@ class PollThread:
         for lane, reader in self._readers.items():
             if reader.end is None:
                 continue
-            low, high = self._consumer.get_watermark_offsets(reader.partition, cached=True) or (-1, -1)
+            low, high = self._fetcher.get_watermark_offsets(reader.partition, cached=True) or (-1, -1)
             before = reader.end
             reader.end = ends[lane] = LaneEnd(max(low, before.start), max(high, before.end, reader.next))
         self.ends = ends
@@ -356,9 +367,10 @@ class PollThread:
         Kafka does not know them, or not for us: their topic was deleted, its metadata was missing for a moment, or the
         right to it is missing. Nobody revokes them, so they start again once Kafka knows them.
         """
-        readers = [LaneReader(lane) for lane in lanes if self._readers[lane].in_core]
+        earlier = [self._readers[lane] for lane in lanes if self._readers[lane].in_core]
+        readers = [LaneReader(reader.lane) for reader in earlier]
         if readers:
-            self._consumer.pause([reader.partition for reader in readers])
+            self._positions.stop(earlier)
             self._buffer.drop([reader.lane for reader in readers])
             self._readers.update((reader.lane, reader) for reader in readers)
             self._assigned(readers)
@@ -377,10 +389,14 @@ class PollThread:
                 reader.next = end
                 self._buffer.add_event(Advanced(reader.lane, end))
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            # An error from before the last seek says nothing of the position. For a truncated log it has no position.
-            if reader is not None and reader.delivers and (position is None or position >= reader.next):
-                reader.phase = Phase.POSITION_LOST
-                self._events.position_lost(reader)
+            if reader is not None and reader.delivers:
+                # For a truncated log it has no position.
+                if position is None or position >= reader.next:
+                    reader.phase = Phase.POSITION_LOST
+                    self._events.position_lost(reader)
+                else:
+                    # It is from before the last seek, but may have stopped the library after it.
+                    reader.seek_to(reader.next)
         else:
             self._broker_error(error, topic)
 

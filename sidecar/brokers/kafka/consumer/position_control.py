@@ -1,7 +1,9 @@
 """Where the poll thread is in each lane, and control of the library's positions: pause, resume, seek.
 
-Everything here runs on the poll thread: between two polls, and where a method says so also while a rebalance waits
-within a poll.
+Lanes are fetched by a consumer that is in no group. So what it is given and what is taken from it says nothing to
+Kafka, and can change at any time between two of its polls, also while a revoke waits within a poll of the group. Of a
+member, lanes could only change within its callbacks (see `rebalance`); a seek would not do instead. It is refused for
+good after an error, such as a position that retention removed, and a fetch that is under way can still cause one.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +21,7 @@ from sidecar.model.records import Assigned, Lane
 class Phase(Enum):
     """STARTING -> ACTIVE -> REVOKED; ACTIVE <-> POSITION_LOST. The reader of a lane that is gone is dropped."""
 
-    #: assigned, but where to start is not known yet; the core does not know of the lane
+    #: assigned, but where to start is not known yet; neither the core nor the fetching consumer know of the lane
     STARTING = 1
     ACTIVE = 2
     #: the position no longer exists; where to resume is not known yet
@@ -38,8 +40,6 @@ class LaneReader:
     next: int = 0
     #: by the core
     paused: bool = False
-    #: paused with all other lanes, because the buffer is full
-    held: bool = False
     #: nothing that the library returns counts before it is moved to `next`
     needs_seek: bool = False
     #: the last known ends
@@ -57,13 +57,13 @@ class LaneReader:
 
     @property
     def in_core(self) -> bool:
-        """The core has the lane, and does not know that it is leaving."""
+        """The core has the lane, and does not know that it is leaving. The fetching consumer has it, too."""
         return self.phase in (Phase.ACTIVE, Phase.POSITION_LOST)
 
     @property
     def fetches(self) -> bool:
         """The library may fetch."""
-        return self.phase is Phase.ACTIVE and not self.paused and not self.held
+        return self.phase is Phase.ACTIVE and not self.paused
 
     @property
     def delivers(self) -> bool:
@@ -100,21 +100,20 @@ class PositionControl:
         self._readers = readers
         self._buffer = buffer
         self._refetch_meter = refetch_meter
-        self.consumer: Consumer
+        #: is in no group
+        self.fetcher: Consumer
 
     def pause(self, lanes: Iterable[Lane]) -> None:
-        """Also within a poll."""
         for reader in self._known(lanes):
             if reader.paused:
                 continue
             if reader.fetches:
-                self.consumer.pause([reader.partition])
+                self.fetcher.pause([reader.partition])
             reader.paused = True
             if reader.phase is Phase.ACTIVE:
                 self._discard_buffered(reader)
 
     def resume(self, lanes: Iterable[Lane]) -> None:
-        """Also within a poll."""
         for reader in self._known(lanes):
             if reader.paused:
                 reader.paused = False
@@ -122,26 +121,11 @@ class PositionControl:
         self.apply_seeks()
 
     def update_ends(self, ends: Mapping[Lane, LaneEnd]) -> None:
-        """Take over ends that Kafka reported: the library does not learn those of paused lanes. Also within a poll."""
+        """Take over ends that Kafka reported: the library does not learn those of paused lanes."""
         for reader in self._known(ends):
             if reader.end is not None:
                 end = ends[reader.lane]
                 reader.end = LaneEnd(max(end.start, reader.end.start), max(end.end, reader.end.end))
-
-    def hold_all(self) -> None:
-        """Stop fetching for now, whatever the core wants."""
-        fetching = [reader for reader in self._readers.values() if reader.fetches]
-        if fetching:
-            self.consumer.pause([reader.partition for reader in fetching])
-        for reader in fetching:
-            reader.held = True
-
-    def release_held(self) -> None:
-        for reader in self._readers.values():
-            if reader.held:
-                reader.held = False
-                reader.seek_to(reader.next)
-        self.apply_seeks()
 
     def start(self, starts: Mapping[LaneReader, StartPosition]) -> dict[Lane, LaneEnd]:
         """Start lanes whose start is known now. Returns their ends."""
@@ -154,7 +138,7 @@ class PositionControl:
             self._buffer.resume([reader.lane])
             self._buffer.add_event(Assigned(reader.lane, start.committed, start.settled, start.first))
             self._report_skipped(reader, start)
-            self._reassign(reader, start.position)
+            self._begin(reader, start.position)
         return ends
 
     def recover(self, reader: LaneReader, start: StartPosition) -> None:
@@ -165,7 +149,7 @@ class PositionControl:
         if start.position < reader.next:
             self._restart(reader, start.position)
         self._report_skipped(reader, start)
-        self._reassign(reader, start.position)
+        self._begin_anew(reader, start.position)
 
     def move(self, positions: Mapping[Lane, int], on_moved: Callable[[], None]) -> None:
         """Move lanes for the core, when Kafka has the positions already."""
@@ -173,7 +157,7 @@ class PositionControl:
             if reader.in_core:
                 reader.phase = Phase.ACTIVE
                 self._restart(reader, positions[reader.lane])
-                self._reassign(reader, positions[reader.lane])
+                self._begin_anew(reader, positions[reader.lane])
         on_moved()
 
     def apply_seeks(self) -> None:
@@ -183,19 +167,25 @@ class PositionControl:
                 continue
             reader.needs_seek = False
             try:
-                self.consumer.seek(TopicPartition(*reader.lane, reader.next))
+                self.fetcher.seek(TopicPartition(*reader.lane, reader.next))
             except KafkaException:
                 # The library refuses to seek before a lane has started, and after an error.
-                self._assign_anew(reader)
-            self._pause_or_resume(reader)
+                self._begin_anew(reader, reader.next)
+            else:
+                self._pause_or_resume(reader)
+
+    def stop(self, readers: Iterable[LaneReader]) -> None:
+        """Fetch no more of these lanes. They are leaving, or start again later."""
+        if fetched := [reader.partition for reader in readers if reader.in_core]:
+            self.fetcher.incremental_unassign(fetched)
 
     def _discard_buffered(self, reader: LaneReader) -> None:
         """Drop buffered records: they would take the space of other lanes."""
         start = self._buffer.take_back(reader.lane)
         if start is not None:
             self._refetch_meter.count(reader.lane, start - reader.next)
-            # A poll in progress may hold further records of the lane. After the dropped ones they would look like a
-            # gap, and the dropped ones would count as settled: so nothing counts until the library is moved back.
+            # Further records of the lane may come. After the dropped ones they would look like a gap, and the dropped
+            # ones would count as settled: so nothing counts until the library is moved back.
             reader.seek_to(start)
 
     def _restart(self, reader: LaneReader, position: int) -> None:
@@ -203,22 +193,22 @@ class PositionControl:
         self._buffer.drop([reader.lane])
         self._buffer.add_event(Assigned(reader.lane, position))
 
-    def _reassign(self, reader: LaneReader, position: int) -> None:
+    def _begin(self, reader: LaneReader, position: int) -> None:
         reader.seek_to(position)
         reader.needs_seek = False
-        self._assign_anew(reader)
+        self.fetcher.incremental_assign([TopicPartition(*reader.lane, position)])
         self._pause_or_resume(reader)
 
-    def _assign_anew(self, reader: LaneReader) -> None:
-        """Give the lane to the library anew. A seek does not suffice: it does not end a fetch in flight."""
-        self.consumer.incremental_unassign([reader.partition])
-        self.consumer.incremental_assign([TopicPartition(*reader.lane, reader.next)])
+    def _begin_anew(self, reader: LaneReader, position: int) -> None:
+        """A seek does not suffice: it does not end a fetch in flight."""
+        self.stop([reader])
+        self._begin(reader, position)
 
     def _pause_or_resume(self, reader: LaneReader) -> None:
         if reader.fetches:
-            self.consumer.resume([reader.partition])
+            self.fetcher.resume([reader.partition])
         else:
-            self.consumer.pause([reader.partition])
+            self.fetcher.pause([reader.partition])
 
     def _report_skipped(self, reader: LaneReader, start: StartPosition) -> None:
         if start.position > start.committed:

@@ -32,6 +32,7 @@ class Thread:
         self.started: asyncio.Queue[list[Lane]] = asyncio.Queue()
         self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()
         self.confirmed: asyncio.Queue[CommitRequest] = asyncio.Queue()
+        self.checked_commits: asyncio.Queue[list[Lane]] = asyncio.Queue()
         self.restarted: asyncio.Queue[list[Lane]] = asyncio.Queue()
         me: Any = self
         kafka: Any = self.kafka
@@ -49,6 +50,9 @@ class Thread:
     def confirm(self, request: CommitRequest, sent: Any) -> None:
         assert sent is request.sent
         self.confirmed.put_nowait(request)
+
+    def checked(self, request: CommitRequest, overtaken: list[Lane]) -> None:
+        self.checked_commits.put_nowait(overtaken)
 
     def restart_lanes(self, lanes: list[Lane]) -> None:
         self.restarted.put_nowait(lanes)
@@ -70,6 +74,8 @@ class Kafka:
 
     async def stored(self, lanes: Collection[Lane]) -> dict[Lane, StoredPosition]:
         self.queried.set()
+        if not self.answers:
+            raise Unavailable("nobody is there")
         return self.committed
 
     async def connect(self) -> dict[str, str]:
@@ -197,3 +203,17 @@ async def test_a_commit_is_queried_until_it_is_answered_or_sent_again() -> None:
     sent_again.sent = {ONE: (5, "")}
     await asyncio.gather(*watching)
     assert thread.confirmed.empty()
+
+
+@on_event_loop
+async def test_of_a_commit_that_waits_the_lanes_are_found_of_which_kafka_has_a_later_position() -> None:
+    thread = Thread()
+    thread.kafka.answers = False
+    request = CommitRequest({ONE: (5, ""), OTHER: (5, "")}, lambda _: None, lambda: False)
+    watching = asyncio.create_task(thread.queries.check_commit(request, [ONE, OTHER]))
+    await thread.kafka.queried.wait()
+    assert thread.checked_commits.empty()
+    thread.kafka.answers = True
+    thread.kafka.committed = {ONE: StoredPosition(5, "more acks"), OTHER: StoredPosition(6, "")}
+    assert await thread.checked_commits.get() == [OTHER]
+    await watching

@@ -22,7 +22,11 @@ class Sender:
     def __init__(self, phase: Phase = Phase.ACTIVE) -> None:
         readers = {lane: LaneReader(lane, phase) for lane in (KEPT, LEAVING, OTHER)}
         self.unknown: list[Lane] = []
-        self.commits = Commits(readers, self.unknown.extend)
+        self.checks: list[tuple[CommitRequest, list[Lane]]] = []
+        self.commits = Commits(
+            readers, self.unknown.extend, lambda request, lanes: self.checks.append((request, [*lanes]))
+        )
+        self.readers = readers
         me: Any = self
         self.commits.consumer = me
         self.sent: list[dict[Lane, int]] = []
@@ -154,3 +158,51 @@ def test_the_first_position_of_a_lane_that_kafka_does_not_know_is_stored_again_b
     sender.respond({KEPT: 3}, UNKNOWN)
     assert isinstance(sender.results["only"], LaneGone)
     assert sender.unknown == []
+
+
+def leaving(sender: Sender) -> CommitRequest:
+    """A commit of two lanes, of which one is being revoked, waits for what Kafka has of that one."""
+    sender.readers[LEAVING].phase = Phase.REVOKED
+    request = sender.submit("last", {LEAVING: (100, ""), KEPT: (900, "")})
+    for _ in range(2):
+        sender.commits.send_due_within_poll()
+    assert sender.checks == [(request, [LEAVING])]
+    assert sender.sent == []
+    return request
+
+
+def test_the_last_commit_of_a_lane_waits_until_it_is_known_that_kafka_has_no_later_position() -> None:
+    sender = Sender()
+    sender.commits.checked(leaving(sender), [])
+    sender.commits.send_due_within_poll()
+    assert sender.sent == [{LEAVING: 100, KEPT: 900}]
+
+
+def test_a_lane_of_which_kafka_has_a_later_position_is_lost_and_the_others_are_committed() -> None:
+    sender = Sender()
+    request = leaving(sender)
+    sender.commits.checked(request, [LEAVING])
+    sender.commits.send_due_within_poll()
+    sender.confirm(request)
+    assert sender.sent == [{KEPT: 900}]
+    result = sender.results["last"]
+    assert isinstance(result, LaneGone)
+    assert result.lanes == {LEAVING}
+    assert LEAVING not in sender.readers
+
+
+def test_nothing_is_committed_of_a_lane_that_left_before_it_was_known_what_kafka_has() -> None:
+    sender = Sender()
+    request = leaving(sender)
+    del sender.readers[LEAVING]
+    sender.commits.send_due()
+    sender.commits.checked(request, [])
+    assert sender.sent == [{KEPT: 900}]
+
+
+def test_a_lane_that_was_assigned_again_is_not_lost_by_the_answer_for_its_earlier_assignment() -> None:
+    sender = Sender()
+    request = leaving(sender)
+    again = sender.readers[LEAVING] = LaneReader(LEAVING, Phase.ACTIVE)
+    sender.commits.checked(request, [LEAVING])
+    assert sender.readers[LEAVING] is again

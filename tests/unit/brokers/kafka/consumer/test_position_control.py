@@ -68,7 +68,7 @@ def test_a_pause_takes_nothing_back_while_the_position_of_the_lane_is_lost() -> 
         incremental_assign=lambda _: None,
         incremental_unassign=lambda _: None,
     )
-    control.consumer = library
+    control.fetcher = library
     buffer.pause([LANE])
     control.pause([LANE])
     control.recover(reader, recovery_position(100, LaneEnd(0, 105), OutOfRange.EARLIEST))
