@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from sidecar import brokers
-from sidecar.config.formats import Format, Group, ListOf, MapOf, format_of
+from sidecar.config.formats import Format, Group, ListOf, MapOf, choice_of, format_of
 from sidecar.config.messages import HIDDEN, did_you_mean, join_words, looks_secret, quoted
 from sidecar.config.tree import Broken, Entry, Listing, Node, Nothing, Problems, Table, Text
 from sidecar.model.errors import ConfigError
@@ -73,7 +73,7 @@ class Builder:
                 self._problems.add(entry.origin, here, f"is not a known key. {hint}")
                 values[key] = WRONG
         for key, (field, _) in known.items():
-            if key not in entries and _is_required(field):
+            if key not in entries and is_required(field):
                 self._problems.add(node.origin, (*path, key), f"is missing. {field.metadata['doc']}")
                 values[key] = WRONG
         return values
@@ -174,21 +174,15 @@ class Builder:
         entries = self._entries(node, path, "takes type and the options of that type")
         if entries is None:
             return WRONG
-        kind: Any = name
         if "type" in entries:
-            kind = self._value(_TEXT, _PLAIN, entries["type"].node, (*path, "type"))
+            kind = self._value(choice_of(kinds), _PLAIN, entries["type"].node, (*path, "type"))
             where = entries["type"].origin
         elif name in kinds:
-            where = node.origin
+            kind, where = name, node.origin
         else:
             self._problems.add(node.origin, (*path, "type"), f"is missing. It is {join_words(kinds)}.")
             return WRONG
         if kind is WRONG:
-            return WRONG
-        if kind not in kinds:
-            hint = did_you_mean(kind, kinds)
-            text = f"{quoted(kind)} is not one of {', '.join(kinds)}" + (f". {hint}" if hint else "")
-            self._problems.add(where, (*path, "type"), text)
             return WRONG
         try:
             cls = brokers.options_class(kind)
@@ -216,10 +210,9 @@ class Builder:
 
 
 _PLAIN: Field[Any] = dataclasses.field()
-_TEXT = Format("text", "text", str, str)
 
 
-def _is_required(field: Field[Any]) -> bool:
+def is_required(field: Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 

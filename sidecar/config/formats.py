@@ -98,15 +98,15 @@ def _show_number(number: float) -> str:
     return f"{number:.12g}"
 
 
-def _choice(cls: type[StrEnum]) -> Format:
-    words = tuple(member.value for member in cls)
+def choice_of(words: tuple[str, ...], member: Callable[[str], str] = str) -> Format:
+    """One of several words, each of which stands for a member of an enumeration, or for itself."""
 
-    def parse(text: str) -> StrEnum:
+    def parse(text: str) -> str:
         if text not in words:
             raise FormatError(f"is not one of {', '.join(words)}", words)
-        return cls(text)
+        return member(text)
 
-    return Format(join_words(words), join_words(words), parse, lambda member: str(member.value))
+    return Format(join_words(words), join_words(words), parse, str)
 
 
 _FORMATS: dict[Any, Format] = {
@@ -139,7 +139,7 @@ def format_of(hint: Any) -> Format | ListOf | MapOf | Group:
     if hint in _FORMATS:
         return _FORMATS[hint]
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return _choice(hint)
+        return choice_of(tuple(hint), hint)
     if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
         return Group(hint)
     raise TypeError(f"a setting of type {hint} cannot be written")

@@ -42,11 +42,10 @@ def read_file(path: str) -> str:
     if len(raw) > _MAX_BYTES:
         raise ConfigError(f"{path}: is larger than {_MAX_BYTES >> 20} MiB, which no configuration is")
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8 text: byte 0x{raw[error.start]:02x}") from None
-    return text
 
 
 def parse(
@@ -160,26 +159,15 @@ class _Reader:
             if whole == "$${":
                 return "${"
             if name is None:
-                self._problems.add(
-                    origin,
-                    path,
-                    f'"{whole}" is not a variable such as ${{NAME}} or ${{NAME:default}}; a plain ${{ is $${{',
-                )
+                problem = f'"{whole}" is not a variable such as ${{NAME}} or ${{NAME:default}}; a plain ${{ is $${{'
             elif default is not None and default.startswith("-"):
-                self._problems.add(
-                    origin,
-                    path,
-                    f"the default of ${{{name}}} follows the colon without a dash: ${{{name}:{default[1:]}}}",
-                )
+                problem = f"the default of ${{{name}}} follows the colon without a dash: ${{{name}:{default[1:]}}}"
             elif name not in environ and default is None:
-                self._problems.add(
-                    origin,
-                    path,
-                    f"the variable {name} is not set; ${{{name}:default}} sets a default",
-                )
+                problem = f"the variable {name} is not set; ${{{name}:default}} sets a default"
             else:
                 secret = secret or looks_secret(name)
                 return environ.get(name, default or "")
+            self._problems.add(origin, path, problem)
             wrong = True
             return ""
 

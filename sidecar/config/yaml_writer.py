@@ -8,7 +8,7 @@ from dataclasses import Field
 from typing import Any
 
 from sidecar import brokers
-from sidecar.config.build import keys_of, show_range
+from sidecar.config.build import is_required, keys_of, show_range
 from sidecar.config.formats import Format, Group, ListOf, MapOf, format_of
 from sidecar.config.messages import HIDDEN, looks_secret, without_userinfo
 from sidecar.settings import BrokerSettings, ClientSettings, Settings, SubscriptionSettings
@@ -175,9 +175,5 @@ def _commented(name: str, settings: Any) -> Iterator[str]:
 
 def _sample(cls: type) -> Any:
     """An instance with all defaults, and with examples for required keys."""
-    required = {
-        key: field.metadata["example"]
-        for key, (field, _) in keys_of(cls).items()
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    }
+    required = {key: field.metadata["example"] for key, (field, _) in keys_of(cls).items() if is_required(field)}
     return cls(**required)

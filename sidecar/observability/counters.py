@@ -75,10 +75,6 @@ BATCH_RECORDS_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000,
 SETTLE_SECONDS_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800)
 
 
-def _none_closed() -> dict[ClosedBy, int]:
-    return dict.fromkeys(ClosedBy, 0)
-
-
 @dataclass(slots=True)
 class Meters:
     """Distributions of one subscription since the sidecar started."""
@@ -91,7 +87,7 @@ class Meters:
     #: seconds without fetching while revoked lanes were drained
     revoke_seconds: float = 0.0
     #: batches by what closed them
-    closed_by: dict[ClosedBy, int] = field(default_factory=_none_closed)
+    closed_by: dict[ClosedBy, int] = field(default_factory=lambda: dict.fromkeys(ClosedBy, 0))
 
 
 #: every field that a log line may have besides time, level, logger and message. Never a payload.

@@ -45,8 +45,6 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSettings:
-    """How far past its committed position a lane may be delivered. A crash can replay as much."""
-
     records: int = setting("Maximum number of records of a lane past its committed position.", 20_000, at_least=1)
     bytes: Bytes = setting(
         "Maximum size of the records of a lane past its committed position.", Bytes(64 << 20), at_least=1024
@@ -146,8 +144,6 @@ class DeadLetterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSettings:
-    """Limits that protect what the handler depends on."""
-
     concurrency: int = setting("Maximum number of batches in flight. 0: no limit.", 0, at_least=0)
     adaptive: bool = setting(
         "Adapt the number of batches in flight to the handler. The limit rises while more batches at a time get more "

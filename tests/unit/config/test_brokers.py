@@ -70,7 +70,7 @@ def test_the_type_may_be_left_out_where_the_name_says_it() -> None:
         ("brokers: {main: {type: psot}}", 'brokers.main.type: "psot" is not one of local, post. Did you mean "post"?'),
         ("brokers: {main: {}}", "brokers.main.type: is missing. It is local or post."),
         ("brokers: {main: }", "brokers.main.type: is missing. It is local or post."),
-        ("brokers: {main: {type: [x]}}", "brokers.main.type: a list is not text"),
+        ("brokers: {main: {type: [x]}}", "brokers.main.type: a list is not local or post"),
         ("brokers: {main: 5}", 'brokers.main: "5" is not a group of keys; it takes type and the options of that type'),
         ("brokers: {post: }", "brokers.post.servers: is missing. Where it is."),
         (
