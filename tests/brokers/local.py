@@ -60,6 +60,20 @@ async def publish(broker: LocalBroker, topic: str, *values: bytes, lane: int = 0
     await broker.publish(topic, [Message(None, value, lane=lane) for value in values])
 
 
+async def positions(broker: LocalBroker) -> dict[str, dict[Lane, int]]:
+    """The stored positions of each group."""
+    rows = await broker.read_with(
+        lambda connection: connection.execute(
+            "SELECT groups.name, topics.name, lanes.number, position FROM cursors "
+            'JOIN groups ON groups.id = "group" JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic'
+        ).fetchall()
+    )
+    found: dict[str, dict[Lane, int]] = {}
+    for group, topic, number, position in rows:
+        found.setdefault(group, {})[Lane(topic, number)] = position
+    return found
+
+
 async def stored(broker: LocalBroker, topic: str, lane: int = 0) -> list[bytes | None]:
     """The values of a lane, read without a group."""
     chunks = [chunk async for chunk in broker.read(Lane(topic, lane), Run(0, 1 << 60), 1 << 20)]

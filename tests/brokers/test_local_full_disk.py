@@ -12,7 +12,7 @@ from sidecar.brokers.local import LocalBroker
 from sidecar.model.errors import OutOfRoom
 from sidecar.model.records import Commit, Lane, Run
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer
-from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, publish, running, stored
+from tests.brokers.local import MINUTE_MS, SetClock, consuming, play, positions, publish, running, stored
 from tests.servers.tools import give_up
 
 MIB = 1 << 20
@@ -80,8 +80,7 @@ def test_publishing_is_refused_and_settling_continues(small_disk: Path) -> None:
                 for _ in range(20):
                     await consumer.commit(LANE, Commit(position))
         async with running(small_disk, reserve_bytes=4 * MIB) as broker:
-            (group,) = await broker.groups()
-            assert group.positions[LANE] == taken - 1
+            assert (await positions(broker))["group"][LANE] == taken - 1
             assert len(await stored(broker, "topic")) == taken
 
     play(body)

@@ -17,7 +17,7 @@ from sidecar.brokers.local import LocalBroker
 from sidecar.model.records import Run
 from sidecar.model.wire import decode_frame
 from tests.brokers.killed_process import LANES, OPTIONS, PUBLISHERS, lane
-from tests.brokers.local import play, running
+from tests.brokers.local import play, positions, running
 
 ROUNDS = 100 if os.environ.get("OFFRAMP_TEST_LONG") else 8
 
@@ -72,9 +72,9 @@ def _run_and_kill(data: Path, log: Path, run: int, seconds: float) -> None:
 
 async def _check(data: Path, acknowledged: Acknowledged) -> None:
     async with running(data, **OPTIONS) as broker:
-        (group,) = await broker.groups()
+        (committed,) = (await positions(broker)).values()
         for number in range(LANES):
-            position = group.positions[lane(number)]
+            position = committed[lane(number)]
             assert position in {acknowledged.committed[number], *acknowledged.committing[number]}
             # The next process continues there.
             acknowledged.committed[number] = position

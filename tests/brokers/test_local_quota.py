@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.brokers.base import Trouble
-from sidecar.brokers.local.catalog import LaneChange
+from sidecar.brokers.local.catalog import LaneView
 from sidecar.brokers.local.writer import Store
 from sidecar.model.errors import OutOfRoom, StartError, Unavailable
 from sidecar.model.records import Commit, Lane
@@ -33,7 +33,7 @@ class FailingDisk:
         self._patch.setattr(os, "posix_fallocate", no_room)
         self._patch.setattr(Store, "commit", lambda store: self._written(store))
 
-    def _written(self, store: Store) -> list[LaneChange]:
+    def _written(self, store: Store) -> list[LaneView]:
         if self._reserve.exists():
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE

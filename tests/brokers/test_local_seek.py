@@ -17,7 +17,7 @@ from sidecar.model.records import Assigned, Lane
 from sidecar.settings import Seconds, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import numbered
-from tests.brokers.local import consuming, play, publish
+from tests.brokers.local import consuming, play, positions, publish
 from tests.promises.adjustable_time import until
 from tests.promises.audit import Audit
 from tests.promises.worker import Worker
@@ -185,8 +185,8 @@ async def _wait_for_new_tasks(others: "Collection[asyncio.Task[Any]]") -> None:
 
 async def _cursor(broker: LocalBroker) -> int:
     """The stored position of the group."""
-    (group,) = await broker.groups()
-    return group.positions[LANE]
+    (group,) = (await positions(broker)).values()
+    return group[LANE]
 
 
 @contextlib.asynccontextmanager

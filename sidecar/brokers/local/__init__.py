@@ -21,7 +21,6 @@ disk_space     whether the disk is full, and the reserve that is kept for that c
 """
 
 from sidecar.brokers.local.broker import LocalBroker
-from sidecar.brokers.local.groups import GroupInfo
 from sidecar.brokers.local.options import LocalOptions
 
-__all__ = ["GroupInfo", "LocalBroker", "LocalOptions"]
+__all__ = ["LocalBroker", "LocalOptions"]

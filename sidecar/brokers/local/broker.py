@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Trouble
-from sidecar.brokers.local.catalog import LaneChange, LaneView
+from sidecar.brokers.local.catalog import LaneView
 from sidecar.brokers.local.cursor import LocalCursor
 from sidecar.brokers.local.disk_space import DiskReserve
 from sidecar.brokers.local.folder import Folder
-from sidecar.brokers.local.groups import GroupInfo
 from sidecar.brokers.local.options import LocalOptions
-from sidecar.brokers.local.queries import LaneQuery, ReaderThreads, first_at_time, group_positions, read_lane
+from sidecar.brokers.local.queries import LaneQuery, ReaderThreads, first_at_time, read_lane
 from sidecar.brokers.local.schema import open_database
 from sidecar.brokers.local.source import LocalSource
 from sidecar.brokers.local.sqlite_errors import damaged, translate
@@ -57,7 +56,7 @@ class LocalBroker(Broker):
 
     async def open(self) -> None:
         connection, store = await asyncio.to_thread(self._open)
-        self._apply(store.lanes())
+        self._apply(store.catalog.all_lanes())
         self._readers = ReaderThreads(self._folder.database)
         self._writer = Writer(
             store, connection, self._folder, self._reserve, on_change=self._apply, on_trouble=self._apply_trouble
@@ -80,11 +79,11 @@ class LocalBroker(Broker):
                 f"A record of {largest:,} bytes is larger than `max_record_bytes`, which is "
                 f"{self._options.max_record_bytes:,}."
             )
-        return await self.write(lambda store: store.append(topic, messages), publishes=True, size=sum(sizes))
+        return await self.write(lambda store: store.appender.append(topic, messages), publishes=True, size=sum(sizes))
 
     async def ensure_topic(self, topic: str, lanes: int) -> None:
         if topic not in self._topics:
-            await self.write(lambda store: store.ensure_topic(topic, lanes))
+            await self.write(lambda store: store.catalog.ensure(topic, lanes))
 
     async def add_lanes(self, topic: str, lanes: int) -> None:
         """Gives a topic more lanes; open sources get them at once. Keys move to other lanes. Raises `NotFound`."""
@@ -113,15 +112,6 @@ class LocalBroker(Broker):
     async def locate(self, topic: str, target: SeekTarget) -> Mapping[Lane, int]:
         return {lane: await self.resolve(self.view(lane), target) for lane in await self.lane_ends(topic)}
 
-    async def groups(self) -> list[GroupInfo]:
-        """All groups, by name."""
-        open_groups = {source.spec.group for source in self._sources}
-        infos = []
-        for name, positions in (await self.read_with(group_positions)).items():
-            behind = sum(max(0, self.view(lane).end - position) for lane, position in positions.items())
-            infos.append(GroupInfo(name, name in open_groups, positions, behind))
-        return infos
-
     async def delete_group(self, group: str) -> None:
         """Raises `NotFound`, and `Refused` while a source of the group is open."""
         if any(source.spec.group == group for source in self._sources):
@@ -130,7 +120,7 @@ class LocalBroker(Broker):
 
     async def run_retention(self) -> None:
         """Does now what retention does in the background: removes what is old or too much."""
-        while await self.write(lambda store: store.remove_expired()):
+        while await self.write(lambda store: store.retention.step(self._clock.wall_ms())):
             pass
         while await self.write(lambda store: store.retention.shrink(all_of_it=bool(self.trouble))):
             pass
@@ -231,19 +221,20 @@ class LocalBroker(Broker):
             self._folder.leave()
             raise
 
-    def _apply(self, changes: Sequence[LaneChange]) -> None:
+    def _apply(self, changes: Sequence[LaneView]) -> None:
         """Takes over what is on the disk now."""
         changed = set()
-        for id_, lane, start, end in changes:
-            lanes = self._topics.setdefault(lane.topic, [])
-            changed.add(lane.topic)
-            if lane.number < len(lanes):
-                lanes[lane.number].start, lanes[lane.number].end = start, end
+        for view in changes:
+            topic, number = view.lane
+            lanes = self._topics.setdefault(topic, [])
+            changed.add(topic)
+            if number < len(lanes):
+                lanes[number].start, lanes[number].end = view.start, view.end
                 continue
-            lanes.append(LaneView(id_, lane, start, end))
+            lanes.append(view)
             for source in self._sources:
-                if lane.topic in source.topics:
-                    source.add(lanes[lane.number])
+                if topic in source.topics:
+                    source.add(view)
         for source in self._sources:
             if changed & source.topics:
                 source.wake()

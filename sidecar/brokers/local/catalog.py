@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sidecar.brokers.local.blocks import COLUMNS, Block, End, end_after
 from sidecar.brokers.local.sqlite_errors import MalformedRow, check_row, check_rows
@@ -31,18 +30,9 @@ class StoredLane:
         return self.end.written - self.removed
 
 
-class LaneChange(NamedTuple):
-    """A lane after a commit: what the writer tells the event loop."""
-
-    id: int
-    lane: Lane
-    start: int
-    end: int
-
-
 @dataclass(slots=True)
 class LaneView:
-    """A lane as the event loop sees it: never ahead of the disk."""
+    """A lane as the event loop sees it, and as the writer reports it after a commit: never ahead of the disk."""
 
     id: int
     lane: Lane
@@ -109,14 +99,14 @@ class Catalog:
         """Marks a lane as changed in this transaction."""
         self._changed[lane.id] = lane
 
-    def pop_changes(self) -> list[LaneChange]:
+    def pop_changes(self) -> list[LaneView]:
         """The lanes that were marked since the last call."""
-        changed = _as_changes(self._changed.values())
+        changed = _views(self._changed.values())
         self._changed.clear()
         return changed
 
-    def all_lanes(self) -> list[LaneChange]:
-        return _as_changes(lane for topic in self._topics.values() for lane in topic)
+    def all_lanes(self) -> list[LaneView]:
+        return _views(lane for topic in self._topics.values() for lane in topic)
 
     def _load(self, lane_id: int, lane: Lane, start: int) -> StoredLane:
         oldest = self._connection.execute(
@@ -135,5 +125,5 @@ class Catalog:
         return StoredLane(lane_id, lane, start, removed, end)
 
 
-def _as_changes(lanes: Iterable[StoredLane]) -> list[LaneChange]:
-    return [LaneChange(lane.id, lane.lane, lane.start, lane.end.position) for lane in lanes]
+def _views(lanes: Iterable[StoredLane]) -> list[LaneView]:
+    return [LaneView(lane.id, lane.lane, lane.start, lane.end.position) for lane in lanes]

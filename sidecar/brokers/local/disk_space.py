@@ -25,8 +25,8 @@ class DiskReserve:
         #: False: the reserve is in use, so the disk is full
         self.held = False
 
-    def hold(self, spare: int = 0) -> bool:
-        """Makes the file, unless it exists. False if there is no space for it and `spare` bytes more.
+    def hold(self, spare: int = 0) -> None:
+        """Makes the file, unless it exists, if there is space for it and `spare` bytes more.
 
         Raises `OSError` for any other failure."""
         try:
@@ -36,13 +36,6 @@ class DiskReserve:
             if not _is_no_space(error):
                 raise
             self.give_up()
-        return self.held
-
-    def hold_again(self) -> bool:
-        """Makes the file again if as much space is free beside it: with less, it would be given up the next moment.
-
-        Raises `OSError` as `hold` does."""
-        return self.hold(spare=self.size)
 
     def give_up(self) -> None:
         """Frees the space. Harmless when it is free already."""

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from struct import pack, unpack
 from typing import NamedTuple
@@ -14,19 +13,6 @@ from sidecar.brokers.local.queries import attached_to
 from sidecar.brokers.local.sqlite_errors import MalformedRow, check_row
 from sidecar.model.errors import NotFound
 from sidecar.model.records import Commit, Lane, Run, Start
-
-
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """A group with cursors in some topics, as `LocalBroker.groups` returns it."""
-
-    name: str
-    #: a source of it is open now
-    is_open: bool
-    #: the next position in each lane
-    positions: Mapping[Lane, int]
-    #: records that retention keeps for it: from its positions to the ends of the lanes
-    behind: int
 
 
 class OpenedGroup(NamedTuple):

@@ -16,7 +16,7 @@ from sidecar.brokers.cursor import GroupState
 from sidecar.brokers.fencing import Attached
 from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
 from sidecar.brokers.local.schema import open_reader
-from sidecar.brokers.local.sqlite_errors import check_rows, is_damage, translate
+from sidecar.brokers.local.sqlite_errors import is_damage, translate
 from sidecar.model.records import Chunk, Lane, Run
 from sidecar.model.wire import decode_frame
 
@@ -129,21 +129,6 @@ def first_at_time(connection: sqlite3.Connection, lane: int, timestamp_ms: int) 
         if record.timestamp_ms >= timestamp_ms:
             return record.position
     return block.stop
-
-
-def group_positions(connection: sqlite3.Connection) -> dict[str, dict[Lane, int]]:
-    """The positions of all groups."""
-    groups: dict[str, dict[Lane, int]] = {
-        name: {} for (name,) in connection.execute("SELECT name FROM groups ORDER BY name").fetchall()
-    }
-    rows = connection.execute(
-        "SELECT groups.name, topics.name, lanes.number, position FROM cursors "
-        'JOIN groups ON groups.id = "group" JOIN lanes ON lanes.id = lane JOIN topics ON topics.id = topic '
-        "ORDER BY groups.name, topics.name, lanes.number"
-    ).fetchall()
-    for group, topic, number, position in check_rows(rows, str, str, int, int):
-        groups.setdefault(group, {})[Lane(topic, number)] = position
-    return groups
 
 
 def group_state(connection: sqlite3.Connection, group: int) -> GroupState:

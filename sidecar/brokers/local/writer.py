@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from sidecar.brokers.local.append import Appender
-from sidecar.brokers.local.catalog import Catalog, LaneChange
+from sidecar.brokers.local.catalog import Catalog, LaneView
 from sidecar.brokers.local.disk_space import DiskReserve
 from sidecar.brokers.local.folder import Folder
 from sidecar.brokers.local.groups import Groups
@@ -21,7 +21,6 @@ from sidecar.brokers.local.schema import checkpoint, cut_journal, journal_of
 from sidecar.brokers.local.sqlite_errors import is_disk_full, is_of_a_statement, translate
 from sidecar.model.clock import Clock
 from sidecar.model.errors import OutOfRoom, StartError, Unavailable
-from sidecar.model.records import Message, Place
 from sidecar.observability.logs import Log
 
 log = Log("local")
@@ -40,7 +39,7 @@ _JOURNAL_TIMEOUT = 0.1
 
 
 class Store:
-    """What can be written, between `begin` and `commit` or `rollback`. Synchronous; used by one thread."""
+    """The parts of the database that can be written, and their transactions. Synchronous; used by one thread."""
 
     def __init__(self, connection: sqlite3.Connection, options: LocalOptions, clock: Clock) -> None:
         self._connection = connection
@@ -50,10 +49,10 @@ class Store:
 
     def reload(self) -> None:
         """Reads the lanes again: what is known of them may differ from the disk."""
-        self._catalog = Catalog(self._connection)
-        self._appender = Appender(self._connection, self._catalog, self._clock, self._options.lanes)
-        self.groups = Groups(self._connection, self._catalog, self._options.lanes)
-        self.retention = Retention(self._connection, self._catalog, self.groups, self._options)
+        self.catalog = Catalog(self._connection)
+        self.appender = Appender(self._connection, self.catalog, self._clock, self._options.lanes)
+        self.groups = Groups(self._connection, self.catalog, self._options.lanes)
+        self.retention = Retention(self._connection, self.catalog, self.groups, self._options)
         self._is_stale = False
 
     def begin(self) -> None:
@@ -61,11 +60,11 @@ class Store:
             self.reload()
         self._connection.execute("BEGIN IMMEDIATE")
 
-    def commit(self) -> list[LaneChange]:
+    def commit(self) -> list[LaneView]:
         """Returns the lanes that changed, once everything is on the disk."""
-        self._appender.flush()
+        self.appender.flush()
         self._connection.execute("COMMIT")
-        return self._catalog.pop_changes()
+        return self.catalog.pop_changes()
 
     def rollback(self) -> None:
         # What is known of the lanes is ahead of the disk, so it is read again before the next transaction.
@@ -74,24 +73,8 @@ class Store:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def append(self, topic: str, messages: Sequence[Message]) -> list[Place]:
-        return self._appender.append(topic, messages)
-
-    def ensure_topic(self, topic: str, lanes: int) -> None:
-        self._catalog.ensure(topic, lanes)
-
     def add_lanes(self, topic: str, lanes: int) -> None:
-        self.groups.join_lanes(topic, self._catalog.add_lanes(topic, lanes))
-
-    def remove_expired(self) -> bool:
-        """One step of retention. True: there may be more to do."""
-        return self.retention.step(self._clock.wall_ms())
-
-    def lanes(self) -> list[LaneChange]:
-        return self._catalog.all_lanes()
-
-    def close(self) -> None:
-        self._connection.close()
+        self.groups.join_lanes(topic, self.catalog.add_lanes(topic, lanes))
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +101,7 @@ class Writer:
         folder: Folder,
         reserve: DiskReserve,
         *,
-        on_change: Callable[[Sequence[LaneChange]], None],
+        on_change: Callable[[Sequence[LaneView]], None],
         on_trouble: Callable[[str], None],
     ) -> None:
         """`on_change` and `on_trouble` are called on the running loop: `on_change` before callers get their results,
@@ -168,7 +151,7 @@ class Writer:
             self._report(jobs, changes)
             if self._reserve.held:
                 self._shorten_journal()
-        self._store.close()
+        self._connection.close()
 
     def _take(self) -> tuple[list[_Job], bool]:
         """The jobs of the next transaction: all that wait, up to the limits. False: there will be no more."""
@@ -186,7 +169,7 @@ class Writer:
             return jobs, True
         return jobs, False
 
-    def _work(self, jobs: list[_Job]) -> Sequence[LaneChange]:
+    def _work(self, jobs: list[_Job]) -> Sequence[LaneView]:
         """Does the jobs, and stores the result or the error of each. Returns the lanes that changed."""
         reason: Exception
         try:
@@ -213,13 +196,13 @@ class Writer:
             job.error = reason
         return ()
 
-    def _work_in_halves(self, jobs: list[_Job]) -> Sequence[LaneChange]:
+    def _work_in_halves(self, jobs: list[_Job]) -> Sequence[LaneView]:
         """Does the jobs in two transactions, and halves those again if they fail: in the end a job that meets damage
         fails alone."""
         middle = len(jobs) // 2
         return [*self._work(jobs[:middle]), *self._work(jobs[middle:])]
 
-    def _transact(self, jobs: list[_Job]) -> Sequence[LaneChange]:
+    def _transact(self, jobs: list[_Job]) -> Sequence[LaneView]:
         if not jobs:
             return ()
         try:
@@ -239,7 +222,7 @@ class Writer:
             raise
         if self._was_shared:
             self._was_shared = False
-            return self._store.lanes()
+            return self._store.catalog.all_lanes()
         return changes
 
     def _check_lock(self) -> None:
@@ -272,7 +255,8 @@ class Writer:
             if checkpoint(self._connection) and self._journal.stat().st_size > self._reserve.size:
                 # Perhaps the disk is full only because of the journal, which a large write that failed has extended.
                 cut_journal(self._connection)
-            self._reserve.hold_again()
+            # As much must be free beside it: with less, it would be given up the next moment.
+            self._reserve.hold(spare=self._reserve.size)
         except (OSError, sqlite3.Error):
             # Whatever the reason, the disk counts as full until the reserve is back.
             return
@@ -294,7 +278,7 @@ class Writer:
             "Free some space, or lower `retention_bytes`; publishing then continues by itself."
         )
 
-    def _report(self, jobs: list[_Job], changes: Sequence[LaneChange]) -> None:
+    def _report(self, jobs: list[_Job], changes: Sequence[LaneView]) -> None:
         trouble = "" if self._reserve.held else str(self._no_room())
         if not jobs and trouble == self._trouble:
             return
@@ -305,7 +289,7 @@ class Writer:
             # The event loop is closed: there is nobody to report to.
             self._closed = True
 
-    def _finish(self, jobs: list[_Job], changes: Sequence[LaneChange], trouble: str) -> None:
+    def _finish(self, jobs: list[_Job], changes: Sequence[LaneView], trouble: str) -> None:
         self._on_change(changes)
         self._on_trouble(trouble)
         for job in jobs:
