@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import ssl
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -76,7 +76,6 @@ class Admin:
         self.url = (options.admin_url or _default_url(options.url)).rstrip("/")
         #: it has answered before, if only with an error
         self.has_answered = False
-        self._opener: urllib.request.OpenerDirector | None = None
 
     async def partition_count(self, name: str) -> int:
         """The number of partitions of a topic; 0 if it is not partitioned. Raises `NotFound`."""
@@ -195,7 +194,7 @@ class Admin:
         headers = {"Content-Type": "application/json", "Accept": "application/json", **self._credentials()}
         request = urllib.request.Request(url, method=method, data=data, headers=headers)
         try:
-            with self._get_opener().open(request, timeout=self._options.timeout) as answer:
+            with self._opener.open(request, timeout=self._options.timeout) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -213,17 +212,12 @@ class Admin:
         token = self._options.read_token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _get_opener(self) -> urllib.request.OpenerDirector:
-        if self._opener is None:
-            handlers: list[urllib.request.BaseHandler] = [_FollowRedirects()]
-            if self.url.startswith("https"):
-                tls = ssl.create_default_context(cafile=self._options.tls_ca or None)
-                tls.check_hostname = self._options.tls_check_hostname
-                if self._options.tls_certificate:
-                    tls.load_cert_chain(self._options.tls_certificate, self._options.tls_key)
-                handlers.append(urllib.request.HTTPSHandler(context=tls))
-            self._opener = urllib.request.build_opener(*handlers)
-        return self._opener
+    @cached_property
+    def _opener(self) -> urllib.request.OpenerDirector:
+        handlers: list[urllib.request.BaseHandler] = [_FollowRedirects()]
+        if self.url.startswith("https"):
+            handlers.append(urllib.request.HTTPSHandler(context=self._options.tls_context()))
+        return urllib.request.build_opener(*handlers)
 
 
 class _FollowRedirects(urllib.request.HTTPRedirectHandler):

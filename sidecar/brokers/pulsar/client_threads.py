@@ -92,22 +92,18 @@ class ClientThreads:
         self._client._consumers.remove(made)
         return made._consumer if isinstance(made, pulsar.Consumer) else made._reader
 
-    async def close_one(self, one: Any) -> None:
-        """Closes a consumer, a reader or a producer. Never raises, needs no thread, and waits at most `CLOSE_TIMEOUT`:
-        without an answer by then, the library goes on closing in the background."""
-        await self._close(one)
-
     async def close(self) -> None:
         """Never raises. Takes little longer than `CLOSE_TIMEOUT`, whatever the broker does."""
         self._closing = True
-        if not await self._close(self._client._client):
+        if not await self.close_one(self._client._client):
             # Calls that wait for the broker would hold up the exit of the process. This ends them at once.
             with contextlib.suppress(Exception):
                 await asyncio.to_thread(self._client.shutdown)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _close(self, one: Any) -> bool:
-        """Whether it is closed by the end of the timeout."""
+    async def close_one(self, one: Any) -> bool:
+        """Closes a consumer, a reader, a producer or a client. Never raises, needs no thread, and waits at most
+        `CLOSE_TIMEOUT`. False: there was no answer by then, and the library goes on closing in the background."""
         loop = asyncio.get_running_loop()
         closed: asyncio.Future[None] = loop.create_future()
 

@@ -95,7 +95,7 @@ def connect_diagnosis(options: PulsarOptions, doing: str) -> BrokerError | None:
             if not tls:
                 refused = _refuses_credentials(connection, options)
             else:
-                with _tls_context(options).wrap_socket(connection, server_hostname=host) as secured:
+                with options.tls_context().wrap_socket(connection, server_hostname=host) as secured:
                     refused = _refuses_credentials(secured, options)
         if not refused:
             return None
@@ -131,11 +131,3 @@ def _refuses_credentials(connection: socket.socket, options: PulsarOptions) -> b
         answer += more
     # Two sizes, then the command, which begins with its type.
     return len(answer) >= 10 and answer[8] == 0x08 and answer[9] == _ERROR
-
-
-def _tls_context(options: PulsarOptions) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=options.tls_ca or None)
-    context.check_hostname = options.tls_check_hostname
-    if options.tls_certificate:
-        context.load_cert_chain(options.tls_certificate, options.tls_key)
-    return context

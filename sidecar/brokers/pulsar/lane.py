@@ -76,7 +76,7 @@ class PulsarLane:
         self._paused = False
         self._seeking = False
         #: counts seeks: what was received in an earlier epoch is dropped
-        self._epoch = 0
+        self.epoch = 0
         #: the arguments of the last seek
         self._sought: tuple[Any, int] = (None, 0)
         #: held while receiving a batch, and while seeking
@@ -87,11 +87,6 @@ class PulsarLane:
         self._records = 0
         self._acking: set[asyncio.Task[None]] = set()
         self._receiving = asyncio.create_task(self._receive())
-
-    @property
-    def epoch(self) -> int:
-        """Changes with each seek."""
-        return self._epoch
 
     @property
     def ready(self) -> int:
@@ -170,7 +165,7 @@ class PulsarLane:
             # An earlier ack that arrived after the seek would undo it.
             await self._wait_for_acks()
             await self._seek(to, position)
-            self._epoch += 1
+            self.epoch += 1
         self._control_flow()
 
     async def _seek(self, to: Any, position: int) -> None:
@@ -206,9 +201,9 @@ class PulsarLane:
             while True:
                 await self._may_receive.wait()
                 messages = [] if more else [await self._first_message()]
-                epoch = self._epoch
+                epoch = self.epoch
                 async with self._consumer_lock:
-                    if epoch != self._epoch:
+                    if epoch != self.epoch:
                         # Received before a seek.
                         messages = []
                     batch = await self._client.run(f"receive from {self.name}", self._take_batch, messages)
@@ -243,14 +238,14 @@ class PulsarLane:
                     if self.failed is not None:
                         raise self.failed
                     await self._seek(*self._sought)
-            elif epoch == self._epoch:
+            elif epoch == self.epoch:
                 return message
 
     def _resolve(self, future: "asyncio.Future[_Received]", result: _pulsar.Result, message: Any) -> None:
         if future.done():
             return
         if result == _pulsar.Result.Ok:
-            future.set_result(_Received(message, self._epoch, self._seeking))
+            future.set_result(_Received(message, self.epoch, self._seeking))
         else:
             future.set_exception(of_result(result, f"receive from {self.name}"))
 

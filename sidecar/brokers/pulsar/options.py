@@ -1,6 +1,7 @@
 """What can be configured for a broker of type `pulsar`, and checks of it."""
 
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -128,6 +129,14 @@ class PulsarOptions(BrokerOptions):
     def read_token(self) -> str:
         """The token to authenticate with, empty if there is none. Reads `token_file`; raises `OSError`."""
         return Path(self.token_file).read_text().strip() if self.token_file else self.token
+
+    def tls_context(self) -> ssl.SSLContext:
+        """For connections of our own, as the library makes its own. Raises `OSError`."""
+        context = ssl.create_default_context(cafile=self.tls_ca or None)
+        context.check_hostname = self.tls_check_hostname
+        if self.tls_certificate:
+            context.load_cert_chain(self.tls_certificate, self.tls_key)
+        return context
 
     def _problems(self) -> Iterator[str]:
         """What is wrong with the options together, a sentence each."""

@@ -10,7 +10,6 @@ from sidecar.brokers.base import LaneEnd, LaneEvent, Lost, Polled, SeekTarget, S
 from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.joining import JoinedLane, LaneJoiner, RejoinBackoff
 from sidecar.brokers.pulsar.lane import PulsarLane
-from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.stall_detector import StallDetector, UndeliveredMessages
 from sidecar.brokers.pulsar.topics import LaneDiscovery
 from sidecar.model.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
@@ -35,7 +34,6 @@ class PulsarSource(Source):
         options = broker.options
         self.spec = spec
         self._broker = broker
-        self._kind = options.subscription_type
         self._discovery = LaneDiscovery(spec, options.namespace, broker.client, broker.admin)
         self._joiner = LaneJoiner(spec, options, broker.client, broker.admin)
         self._lanes: dict[Lane, PulsarLane] = {}
@@ -108,7 +106,8 @@ class PulsarSource(Source):
 
     async def seek(self, lanes: Mapping[Lane, SeekTarget]) -> Mapping[Lane, int]:
         if not self._broker.traits.seeks:
-            raise Refused(f"Pulsar: a lane of subscription_type {self._kind.value} is shared, and cannot be moved")
+            kind = self._broker.options.subscription_type.value
+            raise Refused(f"Pulsar: a lane of subscription_type {kind} is shared, and cannot be moved")
         unknown = [str(lane) for lane in lanes if lane not in self._lanes]
         if unknown:
             raise NotFound(f"Group {self.spec.group!r} has no lane {', '.join(unknown)}.")
@@ -151,7 +150,7 @@ class PulsarSource(Source):
 
     def _take(self, max_records: int, max_bytes: int) -> list[Chunk]:
         self._turn += 1
-        possibly_processed = self._kind is not SubscriptionType.EXCLUSIVE
+        possibly_processed = not self._broker.traits.tells_first_deliveries
         return fair_take(self._ready(), self._turn, max_records, max_bytes, possibly_processed=possibly_processed)
 
     # Lanes
@@ -179,7 +178,7 @@ class PulsarSource(Source):
             start=joined.start,
             acked_before=joined.acked_before,
             had_before=self._had_before.get(joined.lane, 0),
-            exclusive=self._kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER),
+            exclusive=self._broker.traits.lanes_are_exclusive,
             wake=self._wake.set,
         )
         if joined.ends is not None:
