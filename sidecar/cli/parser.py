@@ -2,12 +2,9 @@
 
 import argparse
 import inspect
-from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from sidecar.model.units import FormatError, parse_duration
-
-_T = TypeVar("_T")
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,29 +66,17 @@ def add_address(parser: argparse.ArgumentParser) -> None:
 
 def duration(text: str) -> float:
     """Seconds, for an argument such as 200ms, 5s or 10m."""
-    return _converted(_duration, text)
+    try:
+        seconds = parse_duration(text)
+    except FormatError as error:
+        raise argparse.ArgumentTypeError(f'"{text}" {error}') from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f'"{text}" is negative')
+    return seconds
 
 
 def count(text: str) -> int:
     """A whole number of at least 1."""
-    return _converted(_count, text)
-
-
-def _duration(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds < 0:
-        raise FormatError("is negative")
-    return seconds
-
-
-def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 16 and int(text)):
-        raise FormatError("is not a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
     return int(text)
-
-
-def _converted(convert: Callable[[str], _T], text: str) -> _T:
-    try:
-        return convert(text)
-    except FormatError as error:
-        raise argparse.ArgumentTypeError(f'"{text}" {error}') from None

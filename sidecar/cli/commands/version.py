@@ -14,9 +14,8 @@ from sidecar.cli.json_lines import to_json
 from sidecar.model.text import columns
 from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR, VERSION
 
-#: by display name; libraries of brokers are shown only where they are installed
-_LIBRARIES = {"grpcio": "grpcio", "protobuf": "protobuf", "PyYAML": "pyyaml"}
-_BROKER_LIBRARIES = {"confluent-kafka": "confluent-kafka", "pulsar-client": "pulsar-client"}
+#: libraries of brokers are shown only where they are installed
+_LIBRARIES, _BROKER_LIBRARIES = ("grpcio", "protobuf", "PyYAML"), ("confluent-kafka", "pulsar-client")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +35,9 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
     }
-    for name, package in (_LIBRARIES | _BROKER_LIBRARIES).items():
+    for name in _LIBRARIES + _BROKER_LIBRARIES:
         try:
-            found[name] = metadata.version(package)
+            found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             if name in _LIBRARIES:
                 found[name] = "not installed"

@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
+from offramp.v1.admin_pb2 import SessionStatus
 from sidecar.cli.demo.plan import Plan
-from sidecar.cli.demo.snapshot import LaneSnapshot, Snapshot, WorkerSnapshot
+from sidecar.cli.demo.snapshot import LaneSnapshot, Snapshot
 from sidecar.cli.terminal import Ink, Screen, View
 from sidecar.model.text import fit, short
 
@@ -177,7 +178,7 @@ def _workers(plan: Plan, now: Snapshot, view: View) -> Iterator[str]:
         yield "".join(cells[start : start + columns])
 
 
-def _worker(worker: WorkerSnapshot, width: int, ink: Ink) -> str:
-    text = fit(f"{worker.name:<10}{short(worker.records):>5} in hand ", width)
-    squares = min(worker.batches, max(0, width - len(text) - 1))
+def _worker(worker: SessionStatus, width: int, ink: Ink) -> str:
+    text = fit(f"{worker.name:<10}{short(worker.in_flight_records):>5} in hand ", width)
+    squares = min(worker.leases, max(0, width - len(text) - 1))
     return text + ink.cyan("▪" * squares) + " " * (width - len(text) - squares)

@@ -40,10 +40,6 @@ class Process:
             )
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def ended(self) -> bool:
         return self._process.poll() is not None
 

@@ -29,17 +29,9 @@ class LaneSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSnapshot:
-    name: str
-    pid: int
-    batches: int
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     lanes: tuple[LaneSnapshot, ...] = ()
-    workers: tuple[WorkerSnapshot, ...] = ()
+    workers: tuple[pb.SessionStatus, ...] = ()
     #: names of killed workers that are not replaced yet
     killed: tuple[str, ...] = ()
     #: records a second
@@ -102,10 +94,7 @@ def snapshots(channel: grpc.Channel) -> Iterator[Snapshot]:
 def _snapshot(status: pb.SubscriptionStatus, rate_in: float, rate_out: float) -> Snapshot:
     return Snapshot(
         lanes=tuple(_lane(lane) for lane in status.lanes if not lane.parked),
-        workers=tuple(
-            WorkerSnapshot(session.name, session.pid, session.leases, session.in_flight_records)
-            for session in status.sessions
-        ),
+        workers=tuple(status.sessions),
         rate_in=rate_in,
         rate_out=rate_out,
         in_flight=status.in_flight_records,

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from offramp.v1.admin_pb2 import SessionStatus
 from sidecar.cli.demo import orders
 from sidecar.cli.demo.display import Event, screen_lines, summary_line
 from sidecar.cli.demo.orders import Kind
 from sidecar.cli.demo.plan import Plan
 from sidecar.cli.demo.publisher import SHARES, backlog, live
-from sidecar.cli.demo.snapshot import LaneSnapshot, Snapshot, WorkerSnapshot
+from sidecar.cli.demo.snapshot import LaneSnapshot, Snapshot
 from sidecar.cli.terminal import Ink, View
 
 PLAN = Plan()
@@ -22,7 +23,7 @@ SNAPSHOT = Snapshot(
         )
         for number in range(PLAN.lanes)
     ),
-    workers=tuple(WorkerSnapshot(f"worker-{number}", 4_000 + number, 24, 6_000) for number in (1, 3, 4)),
+    workers=tuple(SessionStatus(name=f"worker-{number}", leases=24, in_flight_records=6_000) for number in (1, 3, 4)),
     killed=("worker-2",),
     rate_in=8_000.0,
     rate_out=78_345.0,
