@@ -7,7 +7,6 @@ constant time, so that response times reveal nothing.
 import hashlib
 import hmac
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from sidecar.model.errors import StartError
 from sidecar.server.auth import files
@@ -18,24 +17,19 @@ from sidecar.settings import ClientSettings
 _MIN_CHARACTERS, _MAX_CHARACTERS = 16, 4_096
 
 
-class _Entry(NamedTuple):
-    digest: bytes
-    caller: Caller
-
-
 class Tokens:
-    """The callers by their tokens. `read` reads them from the files."""
+    """The callers by the digests of their tokens. `read` reads them from the files."""
 
-    def __init__(self, entries: Mapping[bytes, Caller] | None = None) -> None:
-        self._entries = [_Entry(digest, caller) for digest, caller in (entries or {}).items()]
+    def __init__(self, callers: Mapping[bytes, Caller]) -> None:
+        self._callers = callers
 
     def caller(self, token: bytes) -> Caller | None:
         """The caller with this token, or None."""
         presented, found = _digest(token), None
-        for entry in self._entries:
+        for digest, caller in self._callers.items():
             # Go through all of them even after a match.
-            if hmac.compare_digest(entry.digest, presented):
-                found = entry.caller
+            if hmac.compare_digest(digest, presented):
+                found = caller
         return found
 
     def same_as(self, other: "Tokens") -> bool:
@@ -43,19 +37,19 @@ class Tokens:
         return self._clients() == other._clients()
 
     def _clients(self) -> dict[bytes, str]:
-        return {entry.digest: entry.caller.who for entry in self._entries}
+        return {digest: caller.who for digest, caller in self._callers.items()}
 
     def replace(self, old: "Tokens") -> None:
         """Take over the callers whose tokens stay, and revoke those whose token is gone."""
-        callers = {(entry.digest, entry.caller.who): entry.caller for entry in old._entries}
-        self._entries = [_Entry(digest, callers.pop((digest, caller.who), caller)) for digest, caller in self._entries]
-        for caller in callers.values():
+        before = {(digest, caller.who): caller for digest, caller in old._callers.items()}
+        self._callers = {digest: before.pop((digest, caller.who), caller) for digest, caller in self._callers.items()}
+        for caller in before.values():
             caller.revoke(f"the token of {caller.who} is no longer valid")
 
 
 def read(clients: Mapping[str, ClientSettings]) -> Tokens:
     """Raises `StartError`, which names the client and the file, never the token."""
-    entries: dict[bytes, Caller] = {}
+    callers: dict[bytes, Caller] = {}
     for name, settings in clients.items():
         setting = f"clients.{name}.token_file"
         for number, line in _lines(files.read_secret(setting, settings.token_file)):
@@ -67,11 +61,11 @@ def read(clients: Mapping[str, ClientSettings]) -> Tokens:
             if not all(0x21 <= byte <= 0x7E for byte in line):
                 raise StartError(f"{where}: a token is printable ASCII without spaces; this one is not")
             digest = _digest(line)
-            if digest in entries:
-                raise StartError(f"{where}: this token is already one of {entries[digest].who}")
+            if digest in callers:
+                raise StartError(f"{where}: this token is already one of {callers[digest].who}")
             # Each token has a caller of its own, so that removing one ends only the calls made with it.
-            entries[digest] = Caller.client(settings)
-    return Tokens(entries)
+            callers[digest] = Caller.client(settings)
+    return Tokens(callers)
 
 
 def _lines(content: bytes) -> list[tuple[int, bytes]]:
