@@ -16,8 +16,8 @@ from benchmarks.rows import Benchmark, Row, at_least
 from benchmarks.sidecar import TIMEOUT, Sidecar
 from tests.servers.tools import Missing
 
-_ROOT = Path(__file__).parents[1]
-_JAR = _ROOT / "clients/java/scenarios/target/offramp-scenarios.jar"
+ROOT = Path(__file__).parents[2]
+JAR = ROOT / "clients/java/scenarios/target/offramp-scenarios.jar"
 _RECORDS, _SIZE = 150_000, 1_024
 #: seconds per batch of the PHP processes, as in clients/php/tests/bench_handler.php
 _WORK = 0.005
@@ -26,11 +26,11 @@ _WINDOW = 2.0
 _ONE_LANE_RECORDS = 30_000
 
 #: each takes a subscription and a number of records, and prints one line of JSON
-_PROGRAMS: Mapping[str, Sequence[str]] = {
+PROGRAMS: Mapping[str, Sequence[str]] = {
     "python": (sys.executable, "-m", "benchmarks.programs.client", "threads"),
     "python-aio": (sys.executable, "-m", "benchmarks.programs.client", "tasks"),
     "php": ("php", "clients/php/tests/bench.php"),
-    "java": ("java", "-cp", str(_JAR), "io.offramp.scenarios.Bench"),
+    "java": ("java", "-cp", str(JAR), "io.offramp.scenarios.Bench"),
 }
 
 
@@ -40,8 +40,8 @@ def rate(client: str, environment: BenchmarkEnvironment) -> Mapping[str, float]:
     topic = environment.local_topic(lanes=4, records=records, size=_SIZE)
     with environment.on_local(topic) as sidecar:
         done = subprocess.run(
-            [*_PROGRAMS[client], "bench", str(records)],
-            cwd=_ROOT,
+            [*PROGRAMS[client], "bench", str(records)],
+            cwd=ROOT,
             env=_environment(sidecar),
             check=True,
             stdout=subprocess.PIPE,
@@ -62,7 +62,7 @@ def processes(count: int, prefetch: int, environment: BenchmarkEnvironment) -> M
     with environment.on_local(topic, lanes=1, batch={"records": 1}) as sidecar:
         workers = subprocess.Popen(
             ["php", "clients/php/bin/offramp-worker", *options, "clients/php/tests/bench_handler.php"],
-            cwd=_ROOT,
+            cwd=ROOT,
             env=_environment(sidecar),
             stderr=subprocess.DEVNULL,
         )
@@ -90,7 +90,7 @@ def _await_processes(sidecar: Sidecar, count: int) -> None:
 def _check(client: str) -> None:
     if client == "php" and not shutil.which("php"):
         raise Missing("PHP is not installed: run `make php`")
-    if client == "java" and not (shutil.which("java") and _JAR.exists()):
+    if client == "java" and not (shutil.which("java") and JAR.exists()):
         raise Missing("the Java client is not built: run `make java`")
 
 
@@ -111,7 +111,7 @@ _CLIENTS = tuple(
         seconds=5.0,
         preparation=3.0 if client == "python" else 0.0,
     )
-    for client in _PROGRAMS
+    for client in PROGRAMS
 )
 
 _PROCESSES = tuple(

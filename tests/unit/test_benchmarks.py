@@ -16,6 +16,7 @@ from benchmarks.report import pages, picture, table
 from benchmarks.results import Circumstances
 from benchmarks.rows import Benchmark, Figure, Row, at_least, at_most
 from benchmarks.runner import Outcome, run
+from benchmarks.suites import clients
 from tests.servers.tools import Missing
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +150,13 @@ def test_names_are_unique_and_every_baseline_is_a_row_beside_it() -> None:
         assert {row.baseline for row in benchmark.rows} - {""} <= {row.name for row in benchmark.rows}
     assert set(pages.SHORT) <= set(rows)
     assert {bar.row for panel in picture.PANELS for bar in panel.bars} <= set(rows)
+
+
+def test_the_programs_of_other_languages_are_where_they_are_started() -> None:
+    scripts = [word for command in clients.PROGRAMS.values() for word in command if word.endswith(".php")]
+    assert scripts
+    assert all((clients.ROOT / script).is_file() for script in scripts)
+    assert (clients.JAR.parents[1] / "pom.xml").is_file()
 
 
 def test_the_whole_is_planned_to_take_less_than_fifteen_minutes() -> None:
