@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,32 +74,32 @@ class BenchmarkEnvironment:
 
     def kafka_topic(self, *, lanes: int, records: int, size: int) -> str:
         """A topic with so many records of so many bytes, evenly in all lanes, with keys."""
-        return self._filled(
-            f"kafka-{lanes}-{records}-{size}",
-            lambda topic: _fill_kafka(self.kafka, topic, lanes=lanes, records=records, size=size),
-        )
+        return self._filled("kafka", partial(_fill_kafka, self.kafka), lanes, records, size)
 
     def pulsar_topic(self, *, lanes: int, records: int, size: int) -> str:
-        return self._filled(
-            f"pulsar-{lanes}-{records}-{size}",
-            lambda topic: _fill_pulsar(self.pulsar, topic, lanes=lanes, records=records, size=size),
-        )
+        return self._filled("pulsar", partial(_fill_pulsar, self.pulsar), lanes, records, size)
 
     def local_topic(self, *, lanes: int, records: int, size: int) -> str:
         """The same on the embedded broker, in its own folder."""
-        return self._filled(
-            f"local-{lanes}-{records}-{size}", lambda topic: self._fill_local(topic, lanes, records, size)
-        )
+        return self._filled("local", self._fill_local, lanes, records, size)
 
-    def _fill_local(self, topic: str, lanes: int, records: int, size: int) -> None:
-        with self.on_local(topic, lanes=lanes) as sidecar:
-            _fill_local(sidecar.address, topic, records=records, size=size)
-
-    def _filled(self, topic: str, fill: Callable[[str], None]) -> str:
+    def _filled(
+        self, broker: str, fill: Callable[[str, int, int, int], None], lanes: int, records: int, size: int
+    ) -> str:
+        topic = f"{broker}-{lanes}-{records}-{size}"
         if topic not in self._topics:
-            fill(topic)
+            fill(topic, lanes, records, size)
             self._topics.add(topic)
         return topic
+
+    def _fill_local(self, topic: str, lanes: int, records: int, size: int) -> None:
+        messages = [offramp.Message(b"x" * size, key=key.encode()) for key in _KEYS]
+        with (
+            self.on_local(topic, lanes=lanes) as sidecar,
+            offramp.Publisher(broker="local", address=sidecar.address) as publisher,
+        ):
+            for first in range(0, records, len(messages)):
+                publisher.publish_many(topic, messages[: records - first])
 
     # Sidecars
 
@@ -128,7 +128,7 @@ def _group() -> str:
     return f"bench-{time.time_ns()}"
 
 
-def _fill_kafka(server: KafkaServer, topic: str, *, lanes: int, records: int, size: int) -> None:
+def _fill_kafka(server: KafkaServer, topic: str, lanes: int, records: int, size: int) -> None:
     server.make_topic(topic, lanes)
     settings = {**server.settings(), "linger.ms": 20, "batch.size": 1 << 20, "queue.buffering.max.kbytes": 256 << 10}
     producer = Producer(settings, logger=QUIET)
@@ -144,7 +144,7 @@ def _fill_kafka(server: KafkaServer, topic: str, *, lanes: int, records: int, si
         raise RuntimeError(f"{topic} could not be filled")
 
 
-def _fill_pulsar(server: PulsarServer, topic: str, *, lanes: int, records: int, size: int) -> None:
+def _fill_pulsar(server: PulsarServer, topic: str, lanes: int, records: int, size: int) -> None:
     server.make_topic(topic, lanes)
     client = pulsar.Client(server.url, logger=pulsar.FileLogger(_pulsar.LoggerLevel.Error, "/dev/null"))
     # Pulsar may remove what every subscription has acked; this one never acks.
@@ -163,11 +163,3 @@ def _fill_pulsar(server: PulsarServer, topic: str, *, lanes: int, records: int, 
         producer.send_async(value, lambda result, id_: in_flight.release(), partition_key=_KEYS[number % 1_000])
     producer.flush()
     client.close()
-
-
-def _fill_local(address: str, topic: str, *, records: int, size: int) -> None:
-    value = b"x" * size
-    messages = [offramp.Message(value, key=key.encode()) for key in _KEYS]
-    with offramp.Publisher(broker="local", address=address) as publisher:
-        for first in range(0, records, len(messages)):
-            publisher.publish_many(topic, messages[: records - first])

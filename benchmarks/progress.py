@@ -18,25 +18,23 @@ class Plan:
         self._left = {b.name: 1 if b.once else repeats for b in benchmarks}
         self._seconds = {b.name: b.seconds for b in benchmarks}
         self._preparation = {b.name: b.preparation for b in benchmarks}
-        self._planned = self._taken = 0.0
+        self._planned = 0.0
+        #: seconds so far
+        self.taken = 0.0
 
     def done(self, benchmark: Benchmark, seconds: float) -> None:
         """Record the duration of one turn."""
         self._left[benchmark.name] -= 1
         preparation = self._preparation.pop(benchmark.name, 0.0)
         self._planned += self._seconds[benchmark.name] + preparation
-        self._taken += seconds
+        self.taken += seconds
 
     @property
     def left(self) -> float:
         """Seconds: the estimates, scaled by the ratio of actual to estimated time so far."""
         estimated = sum(self._seconds[name] * count for name, count in self._left.items())
         estimated += sum(seconds for name, seconds in self._preparation.items() if self._left[name])
-        return estimated * (self._taken / self._planned if self._planned else 1.0)
-
-    @property
-    def taken(self) -> float:
-        return self._taken
+        return estimated * (self.taken / self._planned if self._planned else 1.0)
 
 
 class Progress:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -86,6 +86,14 @@ class Sidecar:
             request = admin_pb2.GetStatusRequest(subscription="bench")
             answer: admin_pb2.GetStatusResponse = stub.GetStatus(request, timeout=TIMEOUT)
         return answer.status.subscriptions[0]
+
+    def until(self, reached: Callable[[admin_pb2.SubscriptionStatus], object], what: str) -> None:
+        """Waits for a status for which this is true. Raises `RuntimeError`, which says `what` did not come."""
+        ends = time.monotonic() + TIMEOUT
+        while not reached(self.status()):
+            if time.monotonic() > ends:
+                raise RuntimeError(f"after {TIMEOUT:g} s there is still no {what}")
+            time.sleep(0.02)
 
 
 def _accepts(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from benchmarks.rows import Figure
+from sidecar.model.text import columns
 
 _HEADS = ("row", "median", "unit", "spread", "of its baseline", "goal", "")
 
@@ -24,11 +25,7 @@ def cells(figure: Figure) -> tuple[str, ...]:
 
 
 def text(figures: Iterable[Figure]) -> str:
-    lines = [_HEADS, *map(cells, figures)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADS))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    return "\n".join(columns([_HEADS, *map(cells, figures)]))
 
 
 def markdown(figures: Sequence[Figure]) -> str:

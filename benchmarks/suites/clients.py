@@ -67,7 +67,10 @@ def processes(count: int, prefetch: int, environment: BenchmarkEnvironment) -> M
             stderr=subprocess.DEVNULL,
         )
         try:
-            _await_processes(sidecar, count)
+            sidecar.until(
+                lambda status: len(status.sessions) >= count and status.counters.acked > count,
+                f"work of {count} PHP processes",
+            )
             before, cpu, began = sidecar.status().counters.acked, sidecar.cpu_seconds, time.perf_counter()
             time.sleep(environment.seconds(_WINDOW))
             acked = sidecar.status().counters.acked - before
@@ -77,14 +80,6 @@ def processes(count: int, prefetch: int, environment: BenchmarkEnvironment) -> M
             workers.wait(TIMEOUT)
     name = _name(count, prefetch)
     return {name: acked / seconds / (count / _WORK), f"{name}-cpu": used / max(1, acked) * 1e6}
-
-
-def _await_processes(sidecar: Sidecar, count: int) -> None:
-    ends = time.monotonic() + TIMEOUT
-    while len((status := sidecar.status()).sessions) < count or status.counters.acked <= count:
-        if time.monotonic() > ends:
-            raise RuntimeError(f"only {len(status.sessions)} of {count} PHP processes connected")
-        time.sleep(0.02)
 
 
 def _check(client: str) -> None:

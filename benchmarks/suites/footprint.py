@@ -29,8 +29,7 @@ def stopped(environment: BenchmarkEnvironment) -> Mapping[str, float]:
         environment.on_kafka(topic) as sidecar,
         running(*command("worker", sidecar.address, "--work", 0.05, "--seconds", 3600)) as app,
     ):
-        while not sidecar.status().counters.acked:
-            time.sleep(0.02)
+        sidecar.until(lambda status: status.counters.acked, "record that was acked")
         os.kill(app.pid, signal.SIGSTOP)
         time.sleep(environment.seconds(_STOPPED))
         most = sidecar.most_resident_mb

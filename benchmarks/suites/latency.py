@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.programs import command, run, running
 from benchmarks.rows import Benchmark, Row
-from benchmarks.sidecar import TIMEOUT, Sidecar
 
 _RATE = 1_000
 _SECONDS = 5.0
@@ -26,7 +25,7 @@ def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
         environment.on_kafka(topic) as sidecar,
         running(*command("latency", "sidecar", sidecar.address, records)) as consumer,
     ):
-        _await_lanes(sidecar)
+        sidecar.until(lambda status: status.lanes, "lane")
         through = _send(environment, topic, records, consumer)
     for share in _SHARES:
         found[f"kafka-latency-{share}-direct"] = direct[share]
@@ -39,14 +38,6 @@ def _new_topic(environment: BenchmarkEnvironment) -> str:
     topic = f"latency-{time.time_ns()}"
     environment.kafka.make_topic(topic, 1)
     return topic
-
-
-def _await_lanes(sidecar: Sidecar) -> None:
-    ends = time.monotonic() + TIMEOUT
-    while not sidecar.status().lanes:
-        if time.monotonic() > ends:
-            raise RuntimeError("the sidecar got no lane")
-        time.sleep(0.02)
 
 
 def _send(
