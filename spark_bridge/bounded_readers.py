@@ -20,15 +20,14 @@ class BoundedReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
-        self._subscription = options.require("subscription", "as in the sidecar's configuration")
-        self._access = options.access()
+        self._client = LogClient.configured(options)
         for name in ("startingPosition", "endingPosition"):
             if options[name] is NamedPosition.COMMITTED:
                 raise BadOption(f'option {name}: "committed" is for streams; a bounded read keeps no position')
         self._reader = RangeReader.configured(options, schema, planned=not isinstance(options["endingPosition"], dict))
 
     def partitions(self) -> Sequence[InputPartition]:
-        with LogClient(self._access, self._subscription, self._options["timeout"]) as client:
+        with self._client as client:
             known = client.locate(NamedPosition.EARLIEST)
             start = _positions("startingPosition", self._options["startingPosition"], client, known)
             end = _positions("endingPosition", self._options["endingPosition"], client, known)
@@ -68,12 +67,11 @@ class DeadLetterReader(DataSourceReader):
             "endingPosition",
             why="dead letters are read as a whole; choose among them by their columns, as dead_lettered",
         )
-        self._subscription = options.require("subscription", "as in the sidecar's configuration")
-        self._access = options.access()
+        self._client = LogClient.configured(options)
         self._reader = RangeReader.configured(options, schema, planned=True)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with LogClient(self._access, self._subscription, self._options["timeout"]) as client:
+        with self._client as client:
             start, group = client.locate_dead_letters(NamedPosition.EARLIEST)
             end, _ = client.locate_dead_letters(NamedPosition.LATEST)
         ranges = split(start, end, self._options["maxRecordsPerPartition"])

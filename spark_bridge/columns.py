@@ -158,8 +158,8 @@ def _keys(records: Records) -> pa.Array:
     return pa.array([one.key or (b"" if one.HasField("key") else None) for one in records], pa.binary())
 
 
-def _values(records: Records) -> pa.Array:
-    return pa.array([one.value or (b"" if one.HasField("value") else None) for one in records], pa.binary())
+def _values(items: Records | Sequence[record_pb2.Header]) -> pa.Array:
+    return pa.array([one.value or (b"" if one.HasField("value") else None) for one in items], pa.binary())
 
 
 def _headers(records: Records) -> pa.Array:
@@ -168,8 +168,7 @@ def _headers(records: Records) -> pa.Array:
     # Most topics have no headers: do not iterate over the lists then.
     headers = list(chain.from_iterable(lists)) if offsets[-1].as_py() else []
     names = pa.array([one.name for one in headers], pa.string())
-    values = [one.value or (b"" if one.HasField("value") else None) for one in headers]
-    pairs = pa.StructArray.from_arrays([names, pa.array(values, pa.binary())], fields=list(_ARROW_HEADER))
+    pairs = pa.StructArray.from_arrays([names, _values(headers)], fields=list(_ARROW_HEADER))
     return pa.ListArray.from_arrays(offsets, pairs, type=_ARROW_HEADERS)
 
 

@@ -6,18 +6,17 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import grpc
 
 from offramp._internal.backoff import Backoff
 from offramp.channel import Access
-from offramp.errors import Incompatible
+from offramp.errors import Incompatible, status
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
 from spark_bridge.errors import DataLoss, from_rpc_error, is_transient
-from spark_bridge.options import NamedPosition
+from spark_bridge.options import NamedPosition, Options
 from spark_bridge.positions import Lane, Positions, from_wire, to_wire
 
 logger = logging.getLogger("offramp.spark")
@@ -33,17 +32,25 @@ class Plan(NamedTuple):
 
 
 class LogClient:
-    """Calls one sidecar about one subscription. For one thread.
+    """Calls one sidecar about one subscription. For one thread. Connects with the first call.
 
     Every call is idempotent and is retried until it is answered or `timeout` seconds are over; then it raises
     `Unavailable`. What the sidecar refuses is raised at once, see `spark_bridge.errors`.
     """
 
     def __init__(self, access: Access, subscription: str, timeout: float) -> None:
+        #: where the sidecar is, in the form that gRPC expects
+        self.address = access.target
         self._access = access
         self._subscription = subscription
         self._timeout = timeout
         self._channel: grpc.Channel | None = None
+
+    @classmethod
+    def configured(cls, options: Options) -> "LogClient":
+        """Raises `BadOption`."""
+        subscription = options.require("subscription", "as in the sidecar's configuration")
+        return cls(options.access(), subscription, options["timeout"])
 
     def attach(self, reader: str | None) -> int:
         """Takes the right to commit from whoever had it. Returns the token that proves it."""
@@ -81,7 +88,7 @@ class LogClient:
         response: pb.LocateResponse = self._call("Locate", request)
         if not response.group:
             raise Incompatible(
-                f"{self._access.target}: the sidecar there is older than this bridge and does not tell where dead "
+                f"{self.address}: the sidecar there is older than this bridge and does not tell where dead "
                 "letters are. Use a sidecar of the bridge's version, or a newer one"
             )
         return from_wire(response.positions), response.group
@@ -114,9 +121,7 @@ class LogClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _is_written(self, lane: Lane, at: int) -> bool:
@@ -139,7 +144,7 @@ class LogClient:
             except grpc.RpcError as error:
                 # A failed channel waits before it reconnects; a new one does not.
                 self.close()
-                deadline.wait_or_raise(error, self._access.target)
+                deadline.wait_or_raise(error, self.address)
                 if _timed_out(error):
                     # The call may just be slow, and it starts over: Pulsar searches a large topic for a time.
                     call_timeout *= 2
@@ -174,7 +179,7 @@ class RetryDeadline:
 
 
 def _timed_out(error: grpc.RpcError) -> bool:
-    return getattr(error, "code", lambda: None)() is grpc.StatusCode.DEADLINE_EXCEEDED
+    return status(error)[0] is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _start(at: NamedPosition | datetime) -> dict[str, Any]:

@@ -38,15 +38,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         options = Options(given, STREAMING, "a stream")
         self._options = options
-        self._subscription = options.require("subscription", "as in the sidecar's configuration")
-        self._access = options.access()
+        # Connects with its first call, so only in the process that plans.
+        self._client = LogClient.configured(options)
+        self._subscription: str = options["subscription"]
         if isinstance(options["startingPosition"], dict):
             raise BadOption("option startingPosition: positions lane by lane are for bounded reads (spark.read)")
         self._reader = RangeReader.configured(options, schema, planned=True)
         #: lost records and lanes are skipped
         self._skip_missing: bool = not options["failOnDataLoss"]
-        # Created by the first call that needs it, so only in the process that plans.
-        self._client: LogClient | None = None
+        #: proves the right to commit; 0: not attached yet
         self._token = 0
         #: where a query without a checkpoint begins
         self._start: Positions | None = None
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """For the query's progress, where the listener finds what it needs to commit (`spark_bridge.progress`)."""
-        for_commits = {"token": self._token, "address": self._access.target, "skips": self._skip_missing}
+        for_commits = {"token": self._token, "address": self._client.address, "skips": self._skip_missing}
         return to_offset(self._subscription, self._ends) | for_commits
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -113,8 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(from_offset(end, self._subscription))
 
     def stop(self) -> None:
-        if self._client is not None:
-            self._client.close()
+        self._client.close()
 
     # Reading, in the executors
 
@@ -123,10 +122,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader.read(partition)
 
     def _attached(self) -> LogClient:
-        if self._client is None:
-            client = LogClient(self._access, self._subscription, self._options["timeout"])
-            self._token = client.attach(self._options["name"])
-            self._client = client
+        if not self._token:
+            self._token = self._client.attach(self._options["name"])
         return self._client
 
     def _plan(self, begins: Positions, records: int, size: int) -> tuple[Positions, Plan]:

@@ -7,7 +7,7 @@ Spark retries publishes its rows again, with the same id in a header, so that re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -95,16 +95,7 @@ class RowPublisher:
         """Returns when the broker has all rows durably."""
         rows = 0
         with Publisher(
-            subscription=self.subscription,
-            broker=self.broker,
-            timeout=self.timeout,
-            address=self.access.address,
-            token=self.access.token,
-            token_file=self.access.token_file,
-            ca=self.access.ca,
-            certificate=self.access.certificate,
-            key=self.access.key,
-            server_name=self.access.server_name,
+            subscription=self.subscription, broker=self.broker, timeout=self.timeout, **asdict(self.access)
         ) as publisher:
             for topic, messages in self._requests(_rows(batches, id_prefix, self.topic)):
                 self._send(publisher, topic, messages)

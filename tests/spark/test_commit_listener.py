@@ -83,7 +83,7 @@ def test_a_sidecar_that_is_down_does_not_starve_the_others(
     theirs["latestOffset"] = json.dumps({**reader.reportLatestOffset(), "address": down})
 
     def commit(client: LogClient, token: int, positions: Positions, *, skip_missing: bool) -> None:
-        order.append(client._access.target)
+        order.append(client.address)
         if len(order) < 6:
             committer.onQueryProgress(event(theirs))
             committer.onQueryProgress(event(ours))
