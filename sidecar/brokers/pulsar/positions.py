@@ -10,7 +10,7 @@ messages unless the producer says otherwise. An id that does not fit has no posi
 all the same, at the next free position (see `unacked`), but it cannot be sought or read by position.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,7 +80,7 @@ class EntryCounter:
         if start[:2] == stop[:2]:
             return stop.place - start.place
         # At least the rest of the first entry.
-        return max(1, round(self._whole_entries() * self.per_entry))
+        return max(1, round(sum(last - first for _, first, last in self._entries()) * self.per_entry))
 
     def position_after(self, records: int) -> int:
         start, stop = unpack(self.run.start), unpack(self.run.stop)
@@ -89,25 +89,20 @@ class EntryCounter:
         if records >= self.records:
             return self.run.stop
         left = max(1, int(records / self.per_entry))
-        first = start.entry + (1 if start.place else 0)
-        for ledger, entries in self.ledgers:
-            if ledger < start.ledger:
-                continue
-            if left <= entries - first:
+        for ledger, first, last in self._entries():
+            if left <= last - first:
                 return min(pack(ledger, first + left), self.run.stop)
-            left -= max(0, entries - first)
-            first = 0
+            left -= last - first
         return self.run.stop
 
-    def _whole_entries(self) -> int:
+    def _entries(self) -> Iterator[tuple[int, int, int]]:
+        """By ledger, the entries of the run: the first that is whole, and the one after the last."""
         start, stop = unpack(self.run.start), unpack(self.run.stop)
-        count = 0
         for ledger, entries in self.ledgers:
             first = start.entry + (1 if start.place else 0) if ledger == start.ledger else 0
-            last = stop.entry + (1 if stop.place else 0) if ledger == stop.ledger else entries
-            if start.ledger <= ledger <= stop.ledger:
-                count += max(0, min(last, entries) - first)
-        return count
+            last = min(entries, stop.entry + (1 if stop.place else 0)) if ledger == stop.ledger else entries
+            if start.ledger <= ledger <= stop.ledger and first < last:
+                yield ledger, first, last
 
 
 def next_entry(position: int, ledgers: Sequence[tuple[int, int]]) -> int:

@@ -43,6 +43,12 @@ def test_counting_goes_from_ledger_to_ledger(per_entry: float) -> None:
     assert ends == sorted(set(ends))
 
 
+def test_a_run_that_starts_in_a_removed_ledger_counts_the_next_one_from_its_beginning() -> None:
+    rest = EntryCounter(Run(pack(1, 3), pack(9, 5)), ((3, 4), (9, 5)), 1.0)
+    assert rest.records == 9
+    assert [rest.position_after(records) for records in (1, 4, 5)] == [pack(3, 1), pack(3, 4), pack(9, 1)]
+
+
 def test_records_within_one_entry_are_counted_exactly() -> None:
     rest = EntryCounter(Run(pack(3, 2, 4), pack(3, 2, 9)), ((3, 3),), 50.0)
     assert rest.records == 5
