@@ -200,26 +200,24 @@ class LocalBroker(Broker):
         return await self._readers.run(read, *args, **kwargs)
 
     def _open(self) -> tuple[sqlite3.Connection, Store]:
-        self._folder.take()
-        try:
+        with contextlib.ExitStack() as undo:
+            self._folder.take()
+            undo.callback(self._folder.leave)
             try:
                 connection = open_database(self._folder, self._options.reserve_bytes)
             except OutOfRoom:
                 self._reserve.give_up()
                 connection = open_database(self._folder, self._options.reserve_bytes)
+            undo.callback(connection.close)
             try:
                 store = Store(connection, self._options, self._clock)
                 self._reserve.hold()
             except sqlite3.Error as error:
-                connection.close()
                 raise translate(error, self._folder.database) from error
             except OSError as error:
-                connection.close()
                 raise self._folder.unusable(error) from error
-            return connection, store
-        except BaseException:
-            self._folder.leave()
-            raise
+            undo.pop_all()
+        return connection, store
 
     def _apply(self, changes: Sequence[LaneView]) -> None:
         """Takes over what is on the disk now."""

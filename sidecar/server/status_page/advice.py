@@ -55,15 +55,18 @@ def all_advice(facts: Facts) -> list[Advice]:
         for broker in facts.status.brokers
         if broker.trouble
     ]
-    return found + [advice for subscription in facts.subscriptions for advice in _advice(subscription)]
+    return found + [
+        Advice(one.status.name, trouble, _remedy(kind, one.status.name))
+        for one in facts.subscriptions
+        for kind, trouble in one.troubles
+    ]
 
 
 def todo(subscription: SubscriptionFacts) -> str:
     """One sentence on what to do about a subscription."""
     status = subscription.status
     if subscription.troubles:
-        kind = subscription.troubles[0][0]
-        return _named(_REMEDIES.get(kind, _OTHER_TROUBLE), status.name)
+        return _remedy(subscription.troubles[0][0], status.name)
     if status.state is SubscriptionState.RUNNING:
         return hint(subscription) or _STATES[status.state]
     return _named(_STATES[status.state], status.name)
@@ -74,10 +77,8 @@ def hint(subscription: SubscriptionFacts) -> str:
     return next(_hints(subscription), "")
 
 
-def _advice(subscription: SubscriptionFacts) -> Iterator[Advice]:
-    name = subscription.status.name
-    for kind, trouble in subscription.troubles:
-        yield Advice(name, trouble, _named(_REMEDIES.get(kind, _OTHER_TROUBLE), name))
+def _remedy(kind: str, name: str) -> str:
+    return _named(_REMEDIES.get(kind, _OTHER_TROUBLE), name)
 
 
 def _named(sentence: str, name: str) -> str:

@@ -99,7 +99,9 @@ def chart(
     newest = shown(first[-1]) if first else "–"
     highest = max((value for line in lines for value in line.values), default=0.0)
     most = shown(max(first, default=0.0))
-    drawn = [_area(lines[0], highest), *(_line(line, highest) for line in reversed(lines))] if highest > 0 else []
+    drawn: list[Html] = []
+    if highest > 0 and len(first) > 1:
+        drawn = [_area(_points(lines[0], highest)), *(_line(line, highest) for line in reversed(lines))]
     picture = tag(
         "svg",
         tag("line", x1=0, y1=_HEIGHT - 0.5, x2=_WIDTH, y2=_HEIGHT - 0.5, class_="base"),
@@ -141,20 +143,14 @@ def _points(line: Line, highest: float) -> list[tuple[float, float]]:
     return [(left + step * at, _HEIGHT - height * value / highest) for at, value in enumerate(values)]
 
 
-def _area(line: Line, highest: float) -> Html | None:
-    points = _points(line, highest)
-    if len(points) < 2:
-        return None
+def _area(points: Sequence[tuple[float, float]]) -> Html:
     path = " L".join(f"{_number(x)} {_number(y)}" for x, y in points)
     closed = f"M{_number(points[0][0])} {_HEIGHT} L{path} L{_WIDTH} {_HEIGHT} Z"
     return tag("path", d=closed, class_="area")
 
 
-def _line(line: Line, highest: float) -> Html | None:
-    points = _points(line, highest)
-    if len(points) < 2:
-        return None
-    path = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+def _line(line: Line, highest: float) -> Html:
+    path = " ".join(f"{_number(x)},{_number(y)}" for x, y in _points(line, highest))
     return tag("polyline", points=path, class_=f"line {line.kind}")
 
 
