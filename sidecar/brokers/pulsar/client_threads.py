@@ -24,6 +24,13 @@ _THREADS = 8
 CLOSE_TIMEOUT = 2.0
 
 
+def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
+    """For callbacks of the library, which come in threads of its own: an exception there would end the process, so
+    nothing is called if the loop is closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)
+
+
 class ClientThreads:
     """A client, and its threads. Connects when something is first asked of the broker."""
 
@@ -111,13 +118,8 @@ class ClientThreads:
             if not closed.done():
                 closed.set_result(None)
 
-        def on_closed(_: _pulsar.Result) -> None:
-            # Called in a thread of the library; an exception there would end the process.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(resolve)
-
         try:
-            one.close_async(on_closed)
+            one.close_async(lambda _: call_in_loop(loop, resolve))
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await closed
         except TimeoutError:

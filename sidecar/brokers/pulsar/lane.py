@@ -1,15 +1,15 @@
 """One lane: one consumer of the library, what it has received, and what it must ack."""
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import _pulsar
 import pulsar
 
-from sidecar.brokers.pulsar.client_threads import CLOSE_TIMEOUT, ClientThreads
+from sidecar.brokers.pulsar.client_threads import CLOSE_TIMEOUT, ClientThreads, call_in_loop
 from sidecar.brokers.pulsar.errors import of_result
 from sidecar.brokers.pulsar.positions import unpack
 from sidecar.brokers.pulsar.records import ReceivedBatch, encode_batch
@@ -224,13 +224,7 @@ class PulsarLane:
         loop = asyncio.get_running_loop()
         while True:
             future: asyncio.Future[_Received] = loop.create_future()
-
-            def on_message(result: _pulsar.Result, message: Any, future: "asyncio.Future[_Received]" = future) -> None:
-                # Called in a thread of the library; an exception there would end the process.
-                with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._resolve, future, result, message)
-
-            self._consumer.receive_async(on_message)
+            self._consumer.receive_async(partial(call_in_loop, loop, self._resolve, future))
             message, epoch, seeking = await future
             if seeking:
                 # From before the seek or the first after it: nobody can tell. Seek again, with nothing asked for.

@@ -1,13 +1,12 @@
 """Publishing: a producer for each lane, made when it is first needed."""
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import _pulsar
 
-from sidecar.brokers.pulsar.client_threads import ClientThreads
+from sidecar.brokers.pulsar.client_threads import ClientThreads, call_in_loop
 from sidecar.brokers.pulsar.errors import of_result
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import pack
@@ -57,8 +56,7 @@ class Producers:
     async def _send(self, topic: str, part: list[tuple[int, Message]], producers: dict[int, Any]) -> list[Any]:
         loop = asyncio.get_running_loop()
         sent: asyncio.Future[None] = loop.create_future()
-        results: list[tuple[_pulsar.Result, Any] | None] = [None] * len(part)
-        left = [len(part)]
+        results: dict[int, tuple[_pulsar.Result, Any]] = {}
 
         def submit() -> None:
             # The library calls back in threads of its own, one call at a time for each producer.
@@ -69,24 +67,21 @@ class Producers:
 
         def done(index: int, result: _pulsar.Result, id_: Any) -> None:
             results[index] = (result, id_)
-            # An exception here would end the process.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(count)
+            call_in_loop(loop, check)
 
-        def count() -> None:
-            left[0] -= 1
-            if not left[0] and not sent.done():
+        def check() -> None:
+            if len(results) == len(part) and not sent.done():
                 sent.set_result(None)
 
         await self._client.run(f"publish to {topic}", submit)
         await sent
-        for one in results:
-            assert one is not None
-            if one[0] != _pulsar.Result.Ok:
-                if one[0] in (_pulsar.Result.AlreadyClosed, _pulsar.Result.TopicTerminated):
+        in_order = [results[index] for index in range(len(part))]
+        for result, _ in in_order:
+            if result != _pulsar.Result.Ok:
+                if result in (_pulsar.Result.AlreadyClosed, _pulsar.Result.TopicTerminated):
                     self._forget(topic)
-                raise of_result(one[0], f"publish to {topic}")
-        return [one[1] for one in results if one is not None]
+                raise of_result(result, f"publish to {topic}")
+        return [id_ for _, id_ in in_order]
 
     def _number(self, topic: str, message: Message, lanes: int) -> int:
         if message.lane is not None:
