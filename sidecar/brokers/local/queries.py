@@ -172,21 +172,19 @@ def _collect(connection: sqlite3.Connection, query: LaneQuery, collector: "_Coll
 
 def _collect_block(connection: sqlite3.Connection, query: LaneQuery, collector: "_Collector") -> str:
     """The same with the next block alone. Python reads one row ahead, so the damage may be in the block after it."""
+    start, stop = collector.position, query.run.stop
+    where = f"{start} and after"
     try:
         ((following,),) = connection.execute(
-            "SELECT min(start) FROM blocks WHERE lane = ? AND start > ?", (query.id, collector.position)
+            "SELECT min(start) FROM blocks WHERE lane = ? AND start > ?", (query.id, start)
         ).fetchall()
+        stop = stop if following is None else min(following, stop)
+        where = f"{start} to {stop - 1}"
+        return _collect(connection, query._replace(run=Run(start, stop)), collector)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        return f"the records at {collector.position} and after are damaged"
-    run = Run(collector.position, query.run.stop if following is None else min(following, query.run.stop))
-    try:
-        return _collect(connection, query._replace(run=run), collector)
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        return f"the records at {run.start} to {run.stop - 1} are damaged"
+        return f"the records at {where} are damaged"
 
 
 # The block with the first position, and those after it.
