@@ -16,37 +16,30 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from sidecar.cli.parser import Parser
 from sidecar.model.errors import OfframpError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
-
-class Command(NamedTuple):
-    module: str
-    summary: str
-
-
+#: what each does; its module in `commands` has its name
 COMMANDS = {
-    "run": Command("sidecar.cli.commands.run", "run the sidecar"),
-    "demo": Command(
-        "sidecar.cli.commands.demo", "watch a sidecar and its workers survive failures, then check the result"
-    ),
-    "lint": Command("sidecar.cli.commands.lint", "check a configuration, or print an example"),
-    "health": Command("sidecar.cli.commands.health", "check that the sidecar of this pod is alive, for probes"),
-    "status": Command("sidecar.cli.commands.status", "show what a running sidecar is doing"),
-    "top": Command("sidecar.cli.commands.top", "show the same, live"),
-    "publish": Command("sidecar.cli.commands.publish", "publish messages from a file or a pipe"),
-    "consume": Command("sidecar.cli.commands.consume", "write records to a pipe and ack what its reader took"),
-    "dead-letters": Command("sidecar.cli.commands.dead_letters", "list dead letters, or show one"),
-    "redrive": Command("sidecar.cli.commands.redrive", "send dead letters back to their group"),
-    "pause": Command("sidecar.cli.commands.pause", "stop the deliveries of a subscription"),
-    "resume": Command("sidecar.cli.commands.resume", "resume the deliveries of a subscription"),
-    "seek": Command("sidecar.cli.commands.seek", "move a subscription to another position"),
-    "delete-group": Command("sidecar.cli.commands.delete_group", "delete a group of the local broker"),
-    "version": Command("sidecar.cli.commands.version", "show the versions of Offramp and its libraries"),
+    "run": "run the sidecar",
+    "demo": "watch a sidecar and its workers survive failures, then check the result",
+    "lint": "check a configuration, or print an example",
+    "health": "check that the sidecar of this pod is alive, for probes",
+    "status": "show what a running sidecar is doing",
+    "top": "show the same, live",
+    "publish": "publish messages from a file or a pipe",
+    "consume": "write records to a pipe and ack what its reader took",
+    "dead-letters": "list dead letters, or show one",
+    "redrive": "send dead letters back to their group",
+    "pause": "stop the deliveries of a subscription",
+    "resume": "resume the deliveries of a subscription",
+    "seek": "move a subscription to another position",
+    "delete-group": "delete a group of the local broker",
+    "version": "show the versions of Offramp and its libraries",
 }
 
 
@@ -74,11 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _call(arguments: list[str]) -> int:
     name = arguments[0] if arguments else ""
-    command = COMMANDS.get(name)
-    if command is None:
+    if name not in COMMANDS:
         _no_command(arguments)
-    module = import_module(command.module)
-    parser = Parser(prog=f"offramp {name}", help_text=module.__doc__ or command.summary)
+    module = import_module(f"sidecar.cli.commands.{name.replace('-', '_')}")
+    parser = Parser(prog=f"offramp {name}", help_text=module.__doc__ or COMMANDS[name])
     module.arguments(parser)
     code: int = module.run(parser.parse_args(arguments[1:]))
     return code
@@ -86,7 +78,7 @@ def _call(arguments: list[str]) -> int:
 
 def _no_command(arguments: list[str]) -> NoReturn:
     width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items())
+    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
     parser = Parser(
         prog="offramp",
         usage="offramp COMMAND [...]",
