@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rows import Goal, Row
 from benchmarks.sidecar import TIMEOUT, Sidecar
 
 
@@ -44,6 +45,17 @@ def consume(row: str, sidecar: Sidecar, *arguments: object) -> dict[str, float]:
         f"{row}-cpu": used / done["records"] * 1e6,
         f"{row}-client": done["busy"],
     }
+
+
+def consume_rows(
+    name: str, *, goal: Goal | None = None, cpu_goal: Goal | None = None, baseline: str = ""
+) -> tuple[Row, Row, Row]:
+    """The rows of `consume`. `baseline` is that of the rate; the row of its processor time has `-cpu` added."""
+    return (
+        Row(name, "records/s", goal, baseline),
+        Row(f"{name}-cpu", "CPU s per million", cpu_goal, baseline and f"{baseline}-cpu"),
+        Row(f"{name}-client", "of a core: the client"),
+    )
 
 
 @contextmanager

@@ -32,21 +32,8 @@ from benchmarks.suites import (
     throughput,
 )
 
-_FILES: Sequence[Sequence[Benchmark]] = (
-    footprint.BENCHMARKS,
-    throughput.BENCHMARKS,
-    latency.BENCHMARKS,
-    growth.BENCHMARKS,
-    lanes.BENCHMARKS,
-    dispatch.BENCHMARKS,
-    handlers.BENCHMARKS,
-    recovery.BENCHMARKS,
-    local.BENCHMARKS,
-    clients.BENCHMARKS,
-    pulsar.BENCHMARKS,
-    spark.BENCHMARKS,
-)
-BENCHMARKS: Sequence[Benchmark] = tuple(benchmark for file in _FILES for benchmark in file)
+_SUITES = (footprint, throughput, latency, growth, lanes, dispatch, handlers, recovery, local, clients, pulsar, spark)
+BENCHMARKS: Sequence[Benchmark] = tuple(benchmark for suite in _SUITES for benchmark in suite.BENCHMARKS)
 
 
 def chosen(beginnings: Sequence[str]) -> list[Benchmark]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from benchmarks.environment import BenchmarkEnvironment
-from benchmarks.programs import consume, run
+from benchmarks.programs import consume, consume_rows, run
 from benchmarks.rows import Benchmark, Row, at_least
 
 _LANES = 4
@@ -32,9 +32,7 @@ BENCHMARKS = tuple(
         (
             Row(f"pulsar-{kind}-direct", "records/s"),
             Row(f"pulsar-{kind}-direct-cpu", "CPU s per million"),
-            Row(f"pulsar-{kind}", "records/s", at_least(0.4, of_baseline=True), baseline=f"pulsar-{kind}-direct"),
-            Row(f"pulsar-{kind}-cpu", "CPU s per million", baseline=f"pulsar-{kind}-direct-cpu"),
-            Row(f"pulsar-{kind}-client", "of a core: the client"),
+            *consume_rows(f"pulsar-{kind}", goal=at_least(0.4, of_baseline=True), baseline=f"pulsar-{kind}-direct"),
         ),
         partial(measure, kind),
         seconds=12.0,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from benchmarks.environment import BenchmarkEnvironment
-from benchmarks.programs import consume, run
-from benchmarks.rows import Benchmark, Goal, Row, at_most
+from benchmarks.programs import consume, consume_rows, run
+from benchmarks.rows import Benchmark, Row, at_most
 
 _LANES = 8
 _WORKERS = 4
@@ -50,13 +50,7 @@ def _rows(size: str) -> tuple[Row, ...]:
     direct = f"kafka-throughput-{size}-direct"
     rows = [Row(direct, "records/s"), Row(f"{direct}-cpu", "CPU s per million")]
     for batch in _BATCHES[size]:
-        name = _name(size, batch)
-        goal: Goal | None = _CPU_GOALS.get((size, batch))
-        rows += [
-            Row(name, "records/s", baseline=direct),
-            Row(f"{name}-cpu", "CPU s per million", goal, baseline=f"{direct}-cpu"),
-            Row(f"{name}-client", "of a core: the client"),
-        ]
+        rows += consume_rows(_name(size, batch), cpu_goal=_CPU_GOALS.get((size, batch)), baseline=direct)
     return (*rows, Row(f"kafka-throughput-{size}-memory", "MB resident at most", _MEMORY_GOALS.get(size)))
 
 
