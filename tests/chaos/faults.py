@@ -11,6 +11,9 @@ class FaultKind(StrEnum):
     STOP_SIDECAR = "SIGTERM of a sidecar"
     #: SIGSTOP for a while: where a group has a session timeout, for longer than that
     FREEZE_SIDECAR = "a sidecar frozen"
+    #: the same within milliseconds of an assignment, and while a revoke waits; lanes are shared out anew for it
+    FREEZE_ASSIGNED = "a sidecar frozen at an assignment"
+    FREEZE_LEAVING = "a sidecar frozen within a revoke"
     #: one more
     JOIN = "a sidecar joins"
     #: SIGTERM, for good

@@ -53,8 +53,21 @@ class Commit(NamedTuple):
     lane: int
     runs: tuple[tuple[int, int], ...]
 
+    @property
+    def position(self) -> int:
+        """Before it there is nothing that the group would get again."""
+        return self.runs[0][1] if self.runs and not self.runs[0][0] else 0
+
     def covers(self, place: int) -> bool:
         return any(start <= place < stop for start, stop in self.runs)
+
+
+class Owner(NamedTuple):
+    """Which sidecars have a lane of the topic from then on, says the broker."""
+
+    at: float
+    lane: int
+    whose: tuple[str, ...]
 
 
 class ProcessRun(NamedTuple):
@@ -85,6 +98,8 @@ class BrokerSnapshot:
     parked: list[ParkedRecord] = field(default_factory=list)
     #: by time; the last of each lane is how the round ended
     commits: list[Commit] = field(default_factory=list)
+    #: by time; empty where the broker does not tell
+    owners: list[Owner] = field(default_factory=list)
 
     def to_json(self) -> str:
         told = asdict(self)
@@ -104,6 +119,7 @@ class BrokerSnapshot:
                 Commit(at, topic, lane, tuple((start, stop) for start, stop in runs))
                 for at, topic, lane, runs in told["commits"]
             ],
+            owners=[Owner(at, lane, tuple(whose)) for at, lane, whose in told.get("owners", [])],
         )
 
 

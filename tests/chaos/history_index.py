@@ -60,6 +60,8 @@ class HistoryIndex:
             for entry in note.entries:
                 self.told[entry.spot].append((note, entry))
                 self._follow(note, entry)
+        #: of each journal: the sidecar that its worker works for
+        self.sidecars = {one.journal: one.who.partition(" of ")[2] for one in history.processes if one.journal}
         self.dead_letters: dict[Spot, list[DeadLetter]] = defaultdict(list)
         for dead_letter in history.snapshot.dead_letters:
             self.dead_letters[dead_letter.spot].append(dead_letter)

@@ -46,6 +46,8 @@ _FLEET = {
     FaultKind.DELAY_BROKER: 2,
     FaultKind.HOLD_BROKER: 2,
 }
+#: where a group tells its members when they get lanes and when they must give them back
+_GROUP = {FaultKind.FREEZE_ASSIGNED: 3, FaultKind.FREEZE_LEAVING: 3}
 _SERVER = {FaultKind.KILL_BROKER: 1, FaultKind.STOP_BROKER: 1, FaultKind.FREEZE_BROKER: 1}
 
 #: what a broker can be asked to do, and in which order records may then be chosen to come
@@ -163,6 +165,8 @@ def _faults(
         weights[FaultKind.FILL_DISK] = 5
     else:
         weights |= _FLEET
+        if broker is BrokerKind.KAFKA:
+            weights |= _GROUP
         if alone:
             del weights[FaultKind.JOIN], weights[FaultKind.LEAVE]
     weights = {kind: weight for kind, weight in weights.items() if kind not in without}
@@ -182,7 +186,9 @@ def _faults(
 def _lasts(chance: random.Random, kind: FaultKind, broker: BrokerKind) -> float:
     short = chance.uniform(0.2, 2.5)
     match kind:
-        case FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_BROKER if broker is BrokerKind.KAFKA:
+        case (
+            FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_ASSIGNED | FaultKind.FREEZE_LEAVING | FaultKind.FREEZE_BROKER
+        ) if broker is BrokerKind.KAFKA:
             # One that is taken for gone, and one that is just in time.
             return chance.choice((SESSION * 0.7, SESSION * 1.5))
         case FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_BROKER if broker is BrokerKind.PULSAR:

@@ -28,6 +28,8 @@ _WAITED = 0.5
 _ROUSED = 0.5
 #: and after a sidecar is, in which it does not know yet that its lanes went to another
 _WOKE = 1.0
+#: the same after the broker is, with a session timeout in which it takes members for gone
+_SILENT = 5.0
 
 
 class Reasons:
@@ -68,6 +70,15 @@ class Reasons:
     def just_woke(self, at: float) -> bool:
         """Whether a sidecar whose lanes may have gone to another may have sent then what it had fetched before."""
         return any(disturbance.at <= at <= disturbance.until + _WOKE for disturbance in self._frozen)
+
+    def was_out_of_touch(self, since: float, by: float) -> bool:
+        """Whether a sidecar may not have known by then that a lane had gone to another at `since`: it was frozen or did
+        not reach the broker, when it was taken for gone, and perhaps still is."""
+        return any(
+            disturbance.at <= by and since <= disturbance.until + _SILENT
+            for disturbance in self._lane
+            if disturbance.kind in (DisturbanceKind.FROZEN, DisturbanceKind.BROKER)
+        )
 
     def had_since(self, writer: str, at: float) -> float:
         """Since when a worker may have had what it took then: one that was frozen did not look at it for a while."""

@@ -132,6 +132,10 @@ class Round:
                 sidecars.stop_sidecar(whom, lasts)
             case FaultKind.FREEZE_SIDECAR:
                 sidecars.freeze_sidecar(whom, lasts)
+            case FaultKind.FREEZE_ASSIGNED:
+                sidecars.freeze_when_told("lanes were assigned", whom, lasts)
+            case FaultKind.FREEZE_LEAVING:
+                sidecars.freeze_when_told("lanes move to another sidecar", whom, lasts)
             case FaultKind.JOIN:
                 sidecars.add()
             case FaultKind.LEAVE:

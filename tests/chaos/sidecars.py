@@ -27,6 +27,8 @@ _MAX_SIDECARS = 3
 _DRAIN_DEADLINE = 3
 #: how much longer than its lease a worker keeps what is overdue
 _OVERRUN = 1.5
+#: seconds within which a group has shared its lanes out anew, and between two looks at what its sidecars say of that
+_SHARE_TIMEOUT, _LOG_INTERVAL = 20.0, 0.002
 #: seconds within which a sidecar that was told to stop is gone, with a broker that may be away
 _STOP_TIMEOUT = 45.0
 
@@ -73,7 +75,7 @@ class Pod:
         self.sidecar = Sidecar(
             folder,
             subscriptions={"orders": {**subscription, "broker": plan.broker.value}},
-            brokers={plan.broker.value: topic.broker_settings},
+            brokers={plan.broker.value: topic.broker_settings(self.who)},
             drain={"deadline": f"{_DRAIN_DEADLINE}s"},
             socket=socket,
             listen=listen,
@@ -183,6 +185,25 @@ class Sidecars:
 
     def freeze_sidecar(self, whom: int, seconds: float) -> None:
         self._to(whom, lambda pod: self._freeze(pod.who, pod.sidecar.process, seconds))
+
+    def freeze_when_told(self, message: str, whom: int, seconds: float) -> None:
+        """Make the group share its lanes out anew, and freeze the first sidecar whose log has this message then."""
+        logs = {pod: pod.sidecar.log_size for pod in self.here}
+        if self.add() is None:
+            self.leave(whom)
+            self.add()
+        ends = time.monotonic() + _SHARE_TIMEOUT
+        while time.monotonic() < ends:
+            for pod in self.here:
+                if message in pod.sidecar.log_since(logs.get(pod, 0)) and pod.busy.acquire(blocking=False):
+                    try:
+                        if pod.sidecar.process.poll() is None:
+                            self._freeze(pod.who, pod.sidecar.process, seconds)
+                    finally:
+                        pod.busy.release()
+                    return
+            time.sleep(_LOG_INTERVAL)
+        self._event_log.note("left out", why=f"no sidecar said that {message}")
 
     def leave(self, whom: int) -> None:
         """A pod goes: its sidecar and its workers."""

@@ -20,6 +20,7 @@ from tests.chaos.history import (
     Commit,
     DeadLetter,
     History,
+    Owner,
     ParkedRecord,
     ProcessRun,
     Stored,
@@ -77,6 +78,44 @@ def test_a_word_about_a_record_that_the_worker_does_not_have(word: Word) -> None
     told = good()
     told.notes.append(note(4.0, "w1", word, BAD))
     broken_by("Nobody says anything of what was not taken, or settled what was not acked", told)
+
+
+def test_a_commit_that_replaces_a_later_one() -> None:
+    told = good()
+    told.snapshot.commits.insert(3, Commit(2.95, TOPIC, 0, ((0, 3), (4, 5))))
+    told.snapshot.commits.append(Commit(3.3, TOPIC, 0, ((0, 5),)))
+    broken_by("No commit goes back behind an earlier one", told)
+
+
+def at_two_sidecars(**worker: str) -> History:
+    """The lane goes from sidecar 0 to sidecar 1 at 1.15, between a delivery and its ack. `worker`: of which sidecar."""
+    told = good()
+    told.broker, told.variant = "kafka", "consumer"
+    told.processes += [ProcessRun(f"worker threads of {whose}", 20, name, 0, True) for name, whose in worker.items()]
+    told.snapshot.owners = [Owner(0.5, 0, ("sidecar 0",)), Owner(1.12, 0, ()), Owner(1.15, 0, ("sidecar 1",))]
+    return told
+
+
+def test_an_ack_that_counts_at_a_sidecar_whose_lane_is_at_another() -> None:
+    passes(at_two_sidecars(w1="sidecar 1"))
+    told = at_two_sidecars(w1="sidecar 0")
+    broken_by("A lane is at one sidecar at a time, and acks count only there", told)
+    # Until somebody else has it, they may.
+    told.snapshot.owners.pop()
+    passes(told)
+
+
+@pytest.mark.parametrize("kind", [DisturbanceKind.FROZEN, DisturbanceKind.BROKER])
+def test_a_sidecar_that_was_out_of_touch_may_count_acks_of_a_lane_that_it_has_lost(kind: DisturbanceKind) -> None:
+    told = at_two_sidecars(w1="sidecar 0")
+    told.disturbances = sorted([*told.disturbances, Disturbance(0.6, 1.18, kind)])
+    passes(told)
+
+
+def test_a_lane_that_two_sidecars_have() -> None:
+    told = at_two_sidecars(w1="sidecar 1")
+    told.snapshot.owners.append(Owner(5.0, 0, ("sidecar 0", "sidecar 1")))
+    broken_by("A lane is at one sidecar at a time, and acks count only there", told)
 
 
 def test_a_record_that_nobody_finished() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import clocks, plan
+from tests.chaos import clocks, history, plan
 from tests.chaos.brokers import open_broker
 from tests.chaos.campaign import Campaign, Wish
+from tests.chaos.disturbances import DisturbanceKind
 from tests.chaos.faults import Fault, FaultKind
 from tests.chaos.plan import BrokerKind, Plan
 from tests.chaos.round import play
@@ -29,7 +30,7 @@ EVERYWHERE = (
 #: and what only some of them can have done to them
 MORE = {
     BrokerKind.LOCAL: (Fault(0.5, FaultKind.JUMP_CLOCK, 0, -86_400.0), Fault(1.5, FaultKind.FILL_DISK, 0, 1.0)),
-    BrokerKind.KAFKA: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0), Fault(2.8, FaultKind.JOIN, 0, 0.0)),
+    BrokerKind.KAFKA: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0), Fault(2.8, FaultKind.FREEZE_LEAVING, 0, 0.5)),
     BrokerKind.PULSAR: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0),),
 }
 VARIANTS = {BrokerKind.LOCAL: "", BrokerKind.KAFKA: "consumer", BrokerKind.PULSAR: "key_shared"}
@@ -74,6 +75,10 @@ def test_a_short_round_keeps_every_promise(kind: BrokerKind, tmp_path: Path) -> 
     assert verdict.passed, "\n".join([*verdict.lines(), f"see {folder / 'round'}"])
     # It was a round worth the name, on a busy machine too.
     assert verdict.counts["records"] > 20
+    if kind is BrokerKind.KAFKA:
+        told = history.read(folder / "round")
+        assert {whose for owner in told.snapshot.owners for whose in owner.whose} == {"sidecar 0", "sidecar 1"}
+        assert [one for one in told.disturbances if one.kind is DisturbanceKind.FROZEN]
 
 
 def test_the_command_plays_a_round_in_a_relative_folder_too(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class Sidecar:
         assert self._process is None or self._process.poll() is not None, "it runs already"
         # JSON is YAML.
         self._config.write_text(json.dumps(self.settings))
-        self._log_start = self._log.stat().st_size if self._log.exists() else 0
+        self._log_start = self.log_size
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "sidecar", "run", "--config", str(self._config)],
@@ -163,6 +163,19 @@ class Sidecar:
     def log(self) -> str:
         """Of this process only."""
         return self._log.read_bytes()[self._log_start :].decode(errors="replace")
+
+    @property
+    def log_size(self) -> int:
+        """Of all processes."""
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def log_since(self, size: int) -> str:
+        """What was written since the log of all processes had this size."""
+        if not self._log.exists():
+            return ""
+        with self._log.open("rb") as file:
+            file.seek(size)
+            return file.read().decode(errors="replace")
 
     def events(self) -> list[dict[str, Any]]:
         """The lines of its log, without one that is still being written."""

@@ -2,6 +2,7 @@
 
 base                  what a round needs of a broker
 local, kafka, pulsar  each of them
+kafka_log             the format of Kafka's own log: commits, and who has which lane
 side_topics           dead letters and parked records, by their headers
 
 A `Broker` serves many rounds, one after the other; a `RoundTopic` is what one round has of it: a topic and a group of

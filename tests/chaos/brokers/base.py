@@ -29,10 +29,9 @@ class RoundTopic(ABC):
     def group(self) -> str:
         return f"{self.name}-group"
 
-    @property
     @abstractmethod
-    def broker_settings(self) -> Mapping[str, Any]:
-        """What a sidecar's configuration says of the broker."""
+    def broker_settings(self, who: str) -> Mapping[str, Any]:
+        """What the configuration of the sidecar `who` says of the broker."""
 
     @abstractmethod
     def publisher_address(self, socket: str) -> str:

@@ -1,17 +1,17 @@
-"""A Kafka. How far the group was is read from Kafka's own log of commits: every one that there ever was."""
+"""A Kafka. Its own log tells every commit that there ever was, and which sidecar had which lane."""
 
-import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.chaos.brokers.base import Broker, RoundTopic, name_of
+from tests.chaos.brokers.kafka_log import Line, OffsetCommit, read_log
 from tests.chaos.brokers.side_topics import dead_letter_of, parked_record_of
 from tests.chaos.faults import FaultKind
-from tests.chaos.history import RETRY, TOPIC, BrokerSnapshot, Commit, Stored
+from tests.chaos.history import RETRY, TOPIC, BrokerSnapshot, Commit, Owner, Stored
 from tests.chaos.plan import SESSION, Plan
 from tests.chaos.proxy_process import ProxyProcess
 from tests.e2e.kafka.snapshot import headers_of, progress, read, runs_beyond
@@ -21,7 +21,7 @@ from tests.servers.process import free_ports
 
 #: lanes of the retry topic, unless told otherwise
 _RETRY_LANES = 8
-_COMMITS = "__consumer_offsets"
+_LOG = "__consumer_offsets"
 #: seconds; Kafka writes times in whole milliseconds
 _BLUR = 0.005
 _READ_TIMEOUT = 20.0
@@ -40,7 +40,7 @@ class KafkaBroker(Broker):
         self.server = KafkaServer.create(
             folder / "kafka",
             proxied=Proxied(at, by),
-            # No commit is ever removed from the log, so that all can be looked at.
+            # Nothing is ever removed from the log of groups, so that all can be looked at.
             properties={"group.consumer.session.timeout.ms": session, "log.cleaner.enable": "false"},
         )
         self.server.start()
@@ -62,9 +62,8 @@ class KafkaTopic(RoundTopic):
         #: what to add to the time of day to get to the clock of the journals
         self._shift = time.monotonic() - time.time()
 
-    @property
-    def broker_settings(self) -> Mapping[str, Any]:
-        properties = {"client.id": self.name}
+    def broker_settings(self, who: str) -> Mapping[str, Any]:
+        properties = {"client.id": who}
         if self._plan.variant == "classic":
             properties |= {"session.timeout.ms": f"{SESSION * 1000:.0f}", "heartbeat.interval.ms": "500"}
         told = {"servers": [self._proxy.address], "group_protocol": self._plan.variant, "properties": properties}
@@ -86,7 +85,8 @@ class KafkaTopic(RoundTopic):
             return False
 
     def snapshot(self) -> BrokerSnapshot:
-        snapshot = BrokerSnapshot(commits=[*self._logged_commits()])
+        snapshot = BrokerSnapshot()
+        self._read_log(snapshot)
         for message in read(self._kafka, self.name):
             spot = Spot(message.partition() or 0, message.offset() or 0)
             snapshot.records[spot] = Stored(_text(message.key()), (message.value() or b"").decode())
@@ -103,65 +103,28 @@ class KafkaTopic(RoundTopic):
         """The retry topic, and the group that consumes it."""
         return f"{self.group}.offramp.retry"
 
-    def _logged_commits(self) -> Iterator[Commit]:
+    def _read_log(self, snapshot: BrokerSnapshot) -> None:
         names = {(self.group, self.name): TOPIC, (self._retry, self._retry): RETRY}
-        for message in read(self._kafka, _COMMITS, self._began):
-            commit = _offset_commit(message.key() or b"", message.value())
-            if commit is not None and (commit.group, commit.topic) in names:
-                runs = ((0, commit.offset), *runs_beyond(commit.offset, commit.metadata))
-                at = commit.timestamp_ms / 1000 + self._shift + _BLUR
-                yield Commit(at, names[commit.group, commit.topic], commit.lane, runs)
-
-
-class _OffsetCommit(NamedTuple):
-    group: str
-    topic: str
-    lane: int
-    offset: int
-    metadata: str
-    timestamp_ms: int
-
-
-def _offset_commit(key: bytes, value: bytes | None) -> _OffsetCommit | None:
-    """A line of Kafka's log of commits: `OffsetCommitKey` and `OffsetCommitValue` of its own format."""
-    (version,) = struct.unpack_from(">h", key)
-    # Others are of groups and their members; without a value it was removed.
-    if version not in (0, 1) or value is None:
-        return None
-    group, at = _string(key, 2)
-    topic, at = _string(key, at)
-    (lane,) = struct.unpack_from(">i", key, at)
-    form, offset = struct.unpack_from(">hq", value)
-    assert 3 <= form <= 4, f"form {form} of a commit is not known"
-    metadata, at = (_string if form == 3 else _compact)(value, 2 + 8 + 4)
-    (timestamp_ms,) = struct.unpack_from(">q", value, at)
-    # The client library of the sidecar ends a text with a zero, as C does.
-    return _OffsetCommit(group, topic, lane, offset, metadata.rstrip("\0"), timestamp_ms)
-
-
-def _string(raw: bytes, at: int) -> tuple[str, int]:
-    (size,) = struct.unpack_from(">h", raw, at)
-    return raw[at + 2 : at + 2 + size].decode(), at + 2 + size
-
-
-def _compact(raw: bytes, at: int) -> tuple[str, int]:
-    """As newer formats have them: the length plus one, seven bits a byte, the lowest first."""
-    size = shift = 0
-    while True:
-        byte = raw[at]
-        size |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            break
-    return raw[at : at + size - 1].decode(), at + size - 1
+        messages = read(self._kafka, _LOG, self._began)
+        for line in read_log(Line(one.key() or b"", one.value(), one.timestamp()[1]) for one in messages):
+            at = line.timestamp_ms / 1000 + self._shift + _BLUR
+            if isinstance(line, OffsetCommit):
+                if name := names.get((line.group, line.topic)):
+                    runs = ((0, line.offset), *runs_beyond(line.offset, line.metadata))
+                    snapshot.commits.append(Commit(at, name, line.lane, runs))
+            elif line.group == self.group:
+                snapshot.owners += [
+                    Owner(at, lane, tuple(sorted(who for who, lanes in line.lanes.items() if lane in lanes)))
+                    for lane in range(self._plan.lanes)
+                ]
 
 
 def _ends(kafka: KafkaServer) -> Iterator[tuple[int, int]]:
-    """Of the log of commits, so that a round need not read those of the rounds before it."""
+    """Of the log of groups, so that a round need not read those of the rounds before it."""
     consumer = Consumer({**kafka.settings(), "group.id": "offramp-chaos"}, logger=QUIET)
     try:
-        for lane in consumer.list_topics(_COMMITS, _READ_TIMEOUT).topics[_COMMITS].partitions:
-            yield lane, consumer.get_watermark_offsets(TopicPartition(_COMMITS, lane), _READ_TIMEOUT)[1]
+        for lane in consumer.list_topics(_LOG, _READ_TIMEOUT).topics[_LOG].partitions:
+            yield lane, consumer.get_watermark_offsets(TopicPartition(_LOG, lane), _READ_TIMEOUT)[1]
     finally:
         consumer.close()
 

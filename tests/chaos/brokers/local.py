@@ -47,8 +47,7 @@ class LocalTopic(RoundTopic):
         if small:
             assert _mount(data), "a small disk cannot be mounted"
 
-    @property
-    def broker_settings(self) -> Mapping[str, Any]:
+    def broker_settings(self, who: str) -> Mapping[str, Any]:
         told = {"directory": str(self._data), "lanes": self._lanes, "reserve_bytes": _RESERVE}
         return {"type": "local", **told}
 

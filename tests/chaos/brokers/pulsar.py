@@ -45,8 +45,7 @@ class PulsarTopic(RoundTopic):
         self._proxy = broker.proxy
         self._plan = plan
 
-    @property
-    def broker_settings(self) -> Mapping[str, Any]:
+    def broker_settings(self, who: str) -> Mapping[str, Any]:
         return {
             "type": "pulsar",
             "url": f"pulsar://{self._proxy.address}",

@@ -1,7 +1,7 @@
 """What the checker decides. Each rule yields a sentence for each problem.
 
 records       they are there, whole, and none is lost
-commits       nothing too early, and everything in the end
+commits       nothing too early, nothing back, by one sidecar at a time, and everything in the end
 order         as it was chosen
 repeats       redelivered for a reason, and flagged
 dead_letters  complete, whole, and only for records that must have one
@@ -11,7 +11,12 @@ processes     they end as told
 from collections.abc import Callable, Iterator
 
 from tests.chaos.history_index import HistoryIndex
-from tests.chaos.rules.commits import all_is_committed, settled_before_commit
+from tests.chaos.rules.commits import (
+    all_is_committed,
+    commits_never_go_back,
+    one_owner_at_a_time,
+    settled_before_commit,
+)
 from tests.chaos.rules.dead_letters import dead_letters_are_complete
 from tests.chaos.rules.order import in_order
 from tests.chaos.rules.processes import processes_end_as_told
@@ -38,6 +43,8 @@ RULES: tuple[Rule, ...] = (
     words_are_founded,
     nothing_is_lost,
     settled_before_commit,
+    commits_never_go_back,
+    one_owner_at_a_time,
     all_is_committed,
     in_order,
     repeats_have_a_reason,

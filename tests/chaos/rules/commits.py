@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.chaos.history import RETRY, TOPIC, Commit, ParkedRecord
+from tests.chaos.history import RETRY, TOPIC, Commit, Owner, ParkedRecord
 from tests.chaos.history_index import HistoryIndex, before
 from tests.chaos.rules.dead_letters import may_be_given_up
 from tests.e2e.load.journal import Spot
@@ -54,6 +54,44 @@ def _is_done(index: HistoryIndex, spot: Spot, by: float) -> bool:
         return True
     # When a dead letter was written is not known: it may be there from when there was a reason for it.
     return any(may_be_given_up(index, dead_letter, by) for dead_letter in index.dead_letters[spot])
+
+
+def commits_never_go_back(index: HistoryIndex) -> Iterator[str]:
+    """No commit goes back behind an earlier one."""
+    # Pulsar may lose acks with a connection.
+    if index.history.broker == "pulsar":
+        return
+    furthest: dict[tuple[str, int], Commit] = {}
+    for commit in index.history.snapshot.commits:
+        earlier = furthest.get((commit.topic, commit.lane))
+        if earlier is not None and commit.position < earlier.position:
+            yield (
+                f"{commit.topic} {commit.lane}: {commit.position} was committed at {commit.at:.3f}, after "
+                f"{earlier.position} at {earlier.at:.3f}"
+            )
+        else:
+            furthest[commit.topic, commit.lane] = commit
+
+
+def one_owner_at_a_time(index: HistoryIndex) -> Iterator[str]:
+    """A lane is at one sidecar at a time, and acks count only there."""
+    owners: dict[int, list[Owner]] = defaultdict(list)
+    for owner in index.history.snapshot.owners:
+        owners[owner.lane].append(owner)
+        if len(owner.whose) > 1:
+            yield f"lane {owner.lane} was at {' and '.join(owner.whose)} at {owner.at:.3f}"
+    for spot, deliveries in index.all_deliveries():
+        for one in deliveries:
+            if one.said is None or not one.settled:
+                continue
+            sidecar, at = index.sidecars.get(one.writer, ""), one.said.at
+            # The latest one by then.
+            for owner in [owner for owner in owners[spot.lane] if owner.at <= at][-1:]:
+                if owner.whose and sidecar not in owner.whose and not index.reasons.was_out_of_touch(owner.at, at):
+                    yield (
+                        f"an ack of {at:.3f} counted at {sidecar}, but the lane was at {owner.whose[0]} since "
+                        f"{owner.at:.3f}: {index.timeline(spot)}"
+                    )
 
 
 def all_is_committed(index: HistoryIndex) -> Iterator[str]:
