@@ -6,7 +6,7 @@
 | `ledger` | what is settled in a lane, and so what can be committed |
 | `ordering` | which fresh and returned records of a lane may be delivered now |
 | `window` | how far past its committed position a lane may be delivered |
-| `leases` | batches in the hands of workers: grant, extend, settle, expire |
+| `leases` | batches held by workers: grant, extend, settle, expire |
 | `record_slices` | consecutive records with their history, and groups that are redelivered together |
 | `memory` | how much memory records may hold, and which lanes must be paused for it |
 """

@@ -1,4 +1,4 @@
-"""Batches in the hands of workers: grant, extend, settle, expire. Pure."""
+"""Batches held by workers: grant, extend, settle, expire. Pure."""
 
 import heapq
 from bisect import bisect_right
@@ -44,7 +44,7 @@ class SettledPart(NamedTuple):
 
 
 class Lease(Generic[Holder]):
-    """One batch in the hands of a worker, from its delivery until it is forgotten."""
+    """One batch held by a worker, from its delivery until it is forgotten."""
 
     __slots__ = (
         "deadline",

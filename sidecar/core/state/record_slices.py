@@ -193,5 +193,5 @@ class RedeliveryGroup:
 
     @property
     def suspected(self) -> bool:
-        """Its record was in the hands of workers that crashed. By then it is in a group of its own."""
+        """Workers that held its record crashed. By then it is in a group of its own."""
         return self.slices[0].history.worker_crashes >= SUSPECTED
