@@ -4,24 +4,18 @@
     make chaos ROUNDS=1000 BROKER=kafka         a long one
     make chaos SEED=7 ROUND=12 BROKER=kafka     one round again
 
-plan               pure: a seed and a number make a round: who takes part, and which faults when
-faults             the kinds of faults
-campaign           plays one round after another and prints the results
-round              plays a plan: starts the sidecars, injects the faults, waits until all is settled
-sidecars           the sidecars of a round with their workers, and the faults that hit them
-brokers/           the brokers of a round: local, Kafka, Pulsar
-publisher          the process that publishes
-proxy              the process that stands in a connection, to cut and delay it
-proxy_process      starts that process and gives it orders
-clocks             sidecars whose time of day jumps
-event_log          what the harness did to which process, and when
-history            a round as it is on the disk when it is over
-disturbances       pure: which process was disturbed from when to when, by the event log
-checker            pure: does that history keep the promises? It shares no code with the sidecar
-history_index      pure: a history with the indexes that the rules need
-reasons            pure: which disturbances explain that a record comes again
-rules/             pure: what the checker decides
-example_histories  histories for the tests of the checker
+plan           pure: a seed and a number make a round: who takes part, and which faults when
+faults         the kinds of faults
+campaign       plays one round after another and prints the results
+round          plays a plan: starts the sidecars, injects the faults, waits until all is settled
+sidecars       the sidecars of a round with their workers, and the faults that hit them
+brokers/       the brokers of a round: local, Kafka, Pulsar
+publisher      the process that publishes
+proxy          the process that stands in a connection, to cut and delay it
+proxy_process  starts that process and gives it orders
+clocks         sidecars whose time of day jumps
+event_log      what the harness did to which process, and when
+checker/       pure: does the history of a round keep the promises? It shares no code with the sidecar
 
 Every process writes down what it does, before it tells others of it, into a file of its own; the broker is asked what
 it has by plain clients. That is the history, and the checker believes nothing else.

@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.chaos import checker, history
 from tests.chaos.campaign import SECONDS, Campaign, Wish, a_seed, say
+from tests.chaos.checker import checker, history
 from tests.chaos.plan import BrokerKind
 from tests.servers.tools import Missing
 

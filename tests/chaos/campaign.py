@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.chaos import brokers, clocks, plan
 from tests.chaos.brokers import Broker
-from tests.chaos.checker import Verdict
+from tests.chaos.checker.checker import Verdict
 from tests.chaos.faults import FaultKind
 from tests.chaos.plan import BrokerKind, Plan
 from tests.chaos.round import play

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.chaos import checker, history
 from tests.chaos.brokers import Broker, RoundTopic
-from tests.chaos.checker import Verdict
+from tests.chaos.checker import checker, history
+from tests.chaos.checker.checker import Verdict
+from tests.chaos.checker.history import Commit
 from tests.chaos.event_log import EventLog
 from tests.chaos.faults import Fault, FaultKind
-from tests.chaos.history import Commit
 from tests.chaos.plan import Plan
 from tests.chaos.sidecars import Sidecars
 

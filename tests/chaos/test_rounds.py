@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import clocks, history, plan
+from tests.chaos import clocks, plan
 from tests.chaos.brokers import open_broker
 from tests.chaos.campaign import Campaign, Wish
-from tests.chaos.disturbances import DisturbanceKind
+from tests.chaos.checker import history
+from tests.chaos.checker.disturbances import DisturbanceKind
 from tests.chaos.faults import Fault, FaultKind
 from tests.chaos.plan import BrokerKind, Plan
 from tests.chaos.round import play

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.checker.history import BrokerSnapshot, Commit
 from tests.chaos.faults import FaultKind
-from tests.chaos.history import BrokerSnapshot, Commit
 from tests.chaos.plan import Plan
 from tests.chaos.proxy_process import ProxyProcess
 from tests.servers.server import Server

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.chaos.brokers.base import Broker, RoundTopic, name_of
 from tests.chaos.brokers.kafka_log import Line, OffsetCommit, read_log
 from tests.chaos.brokers.side_topics import dead_letter_of, parked_record_of
+from tests.chaos.checker.history import RETRY, TOPIC, BrokerSnapshot, Commit, Owner, Stored
 from tests.chaos.faults import FaultKind
-from tests.chaos.history import RETRY, TOPIC, BrokerSnapshot, Commit, Owner, Stored
 from tests.chaos.plan import SESSION, Plan
 from tests.chaos.proxy_process import ProxyProcess
 from tests.e2e.kafka.snapshot import headers_of, progress, read, runs_beyond

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.chaos.brokers.base import Broker, RoundTopic
 from tests.chaos.brokers.side_topics import dead_letter_of, parked_record_of
+from tests.chaos.checker.history import RETRY, TOPIC, BrokerSnapshot, Commit, Stored
 from tests.chaos.faults import FaultKind
-from tests.chaos.history import RETRY, TOPIC, BrokerSnapshot, Commit, Stored
 from tests.chaos.plan import Plan
 from tests.e2e.load.database import Database, headers_of
 from tests.e2e.load.journal import Spot

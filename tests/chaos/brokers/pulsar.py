@@ -9,8 +9,8 @@ from urllib.error import HTTPError
 
 from tests.chaos.brokers.base import Broker, RoundTopic, name_of
 from tests.chaos.brokers.side_topics import dead_letter_of, parked_record_of
+from tests.chaos.checker.history import RETRY, TOPIC, BrokerSnapshot, Commit, Stored
 from tests.chaos.faults import FaultKind
-from tests.chaos.history import RETRY, TOPIC, BrokerSnapshot, Commit, Stored
 from tests.chaos.plan import SESSION, Plan
 from tests.chaos.proxy_process import ProxyProcess
 from tests.e2e.pulsar.snapshot import all_of, client_of, cursor_of, lanes_of, spot_of

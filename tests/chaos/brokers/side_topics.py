@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.chaos.history import DeadLetter, ParkedRecord
+from tests.chaos.checker.history import DeadLetter, ParkedRecord
 from tests.e2e.load import origins
 from tests.e2e.load.journal import Spot
 

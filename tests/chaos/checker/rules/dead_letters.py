@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.chaos.history import DeadLetter
-from tests.chaos.history_index import HistoryIndex, before
+from tests.chaos.checker.history import DeadLetter
+from tests.chaos.checker.history_index import HistoryIndex, before
 from tests.e2e.load.journal import Spot
 from tests.e2e.load.kinds import DEADLY, Kind
 

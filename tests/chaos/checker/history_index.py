@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.chaos.history import DeadLetter, History, Note, ParkedRecord, Stored
-from tests.chaos.reasons import Reasons
+from tests.chaos.checker.history import DeadLetter, History, Note, ParkedRecord, Stored
+from tests.chaos.checker.reasons import Reasons
 from tests.e2e.load.journal import Entry, Spot, Word
 from tests.e2e.load.kinds import Kind, kind_of
 

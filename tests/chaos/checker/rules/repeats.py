@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tests.chaos.history_index import Delivery, HistoryIndex
+from tests.chaos.checker.history_index import Delivery, HistoryIndex
 from tests.e2e.load.journal import Spot
 from tests.e2e.load.kinds import Kind
 

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.chaos.history import RETRY, TOPIC, Commit, Owner, ParkedRecord
-from tests.chaos.history_index import HistoryIndex, before
-from tests.chaos.rules.dead_letters import may_be_given_up
+from tests.chaos.checker.history import RETRY, TOPIC, Commit, Owner, ParkedRecord
+from tests.chaos.checker.history_index import HistoryIndex, before
+from tests.chaos.checker.rules.dead_letters import may_be_given_up
 from tests.e2e.load.journal import Spot
 
 

@@ -1,8 +1,8 @@
 """Histories for the tests of the checker: one that keeps every promise, to be broken by each of them."""
 
-from tests.chaos.checker import check
-from tests.chaos.disturbances import Disturbance, DisturbanceKind
-from tests.chaos.history import (
+from tests.chaos.checker.checker import check
+from tests.chaos.checker.disturbances import Disturbance, DisturbanceKind
+from tests.chaos.checker.history import (
     RETRY,
     TOPIC,
     BrokerSnapshot,

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.chaos.history import Note
-from tests.chaos.history_index import Delivery, HistoryIndex, before
+from tests.chaos.checker.history import Note
+from tests.chaos.checker.history_index import Delivery, HistoryIndex, before
 from tests.e2e.load.journal import Spot, Word
 
 #: of a lane, or of a key in a lane: what must stay in order

@@ -6,8 +6,8 @@ is frozen, or slow to reach, does only where leases end.
 
 from collections.abc import Collection
 
-from tests.chaos.disturbances import Disturbance, DisturbanceKind
-from tests.chaos.history import History
+from tests.chaos.checker.disturbances import Disturbance, DisturbanceKind
+from tests.chaos.checker.history import History
 
 #: by which a lane may begin again at what is committed, and so forget acks that were not. The embedded broker ends with
 #: its sidecar, and nothing else can come between. A lane of Kafka moves whenever the group changes, or a member or

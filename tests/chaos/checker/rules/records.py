@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.chaos.history_index import HistoryIndex
+from tests.chaos.checker.history_index import HistoryIndex
 from tests.e2e.load.journal import digest_of
 
 

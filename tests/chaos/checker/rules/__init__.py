@@ -10,24 +10,24 @@ processes     they end as told
 
 from collections.abc import Callable, Iterator
 
-from tests.chaos.history_index import HistoryIndex
-from tests.chaos.rules.commits import (
+from tests.chaos.checker.history_index import HistoryIndex
+from tests.chaos.checker.rules.commits import (
     all_is_committed,
     commits_never_go_back,
     one_owner_at_a_time,
     settled_before_commit,
 )
-from tests.chaos.rules.dead_letters import dead_letters_are_complete
-from tests.chaos.rules.order import in_order
-from tests.chaos.rules.processes import processes_end_as_told
-from tests.chaos.rules.records import (
+from tests.chaos.checker.rules.dead_letters import dead_letters_are_complete
+from tests.chaos.checker.rules.order import in_order
+from tests.chaos.checker.rules.processes import processes_end_as_told
+from tests.chaos.checker.rules.records import (
     is_there,
     nothing_is_lost,
     there_was_something,
     values_are_whole,
     words_are_founded,
 )
-from tests.chaos.rules.repeats import (
+from tests.chaos.checker.rules.repeats import (
     attempts_are_counted,
     flags_have_a_reason,
     repeats_are_flagged,

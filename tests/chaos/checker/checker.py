@@ -1,4 +1,4 @@
-"""Does a history keep the promises? Pure; shares no code with the sidecar.
+"""Applies the rules to a history.
 
 Each rule yields what is wrong as sentences. What a rule may rely on: a worker's line is on the disk before the
 sidecar hears of it, and all lines carry the time of one clock.
@@ -7,9 +7,9 @@ sidecar hears of it, and all lines carry the time of one clock.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.chaos.history import History
-from tests.chaos.history_index import HistoryIndex
-from tests.chaos.rules import RULES
+from tests.chaos.checker.history import History
+from tests.chaos.checker.history_index import HistoryIndex
+from tests.chaos.checker.rules import RULES
 
 #: problems of one rule that are told; the rest is counted
 _TOLD = 5

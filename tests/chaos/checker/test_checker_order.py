@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.disturbances import Disturbance, DisturbanceKind
-from tests.chaos.example_histories import A1, A2, broken_by, good, note, passes, short
-from tests.chaos.history import DeadLetter, History
+from tests.chaos.checker.disturbances import Disturbance, DisturbanceKind
+from tests.chaos.checker.example_histories import A1, A2, broken_by, good, note, passes, short
+from tests.chaos.checker.history import DeadLetter, History
 from tests.e2e.load.journal import Spot, Word
 
 ORDER = "Records come in the order that was chosen"

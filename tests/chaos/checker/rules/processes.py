@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 
-from tests.chaos.history_index import HistoryIndex
+from tests.chaos.checker.history_index import HistoryIndex
 
 #: how a process may end that was told to: in order, or by the very signal
 _AS_TOLD = frozenset((0, -signal.SIGTERM, -signal.SIGKILL))

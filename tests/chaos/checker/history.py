@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.chaos.disturbances import Disturbance, disturbances_of
+from tests.chaos.checker.disturbances import Disturbance, disturbances_of
 from tests.e2e.load.journal import Entry, Reader, Spot, Word
 
 #: of the topic that is consumed, and of the group's own one where records wait

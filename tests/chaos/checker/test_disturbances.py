@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.chaos.disturbances import Disturbance, DisturbanceKind, disturbances_of
+from tests.chaos.checker.disturbances import Disturbance, DisturbanceKind, disturbances_of
 from tests.chaos.faults import FaultKind
 
 NEVER = float("inf")

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.checker import check
-from tests.chaos.disturbances import Disturbance, DisturbanceKind
-from tests.chaos.example_histories import A1, B3, LATER, broken_by, good, note, passes, short
-from tests.chaos.history import RETRY, TOPIC, Commit, DeadLetter, History, ParkedRecord, Stored
+from tests.chaos.checker.checker import check
+from tests.chaos.checker.disturbances import Disturbance, DisturbanceKind
+from tests.chaos.checker.example_histories import A1, B3, LATER, broken_by, good, note, passes, short
+from tests.chaos.checker.history import RETRY, TOPIC, Commit, DeadLetter, History, ParkedRecord, Stored
 from tests.e2e.load.journal import Spot, Word
 
 NO_REASON = "A record comes again only where something made it"
