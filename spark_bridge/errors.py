@@ -51,26 +51,29 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def is_transient(error: grpc.RpcError) -> bool:
     """Whether a retry may work: no sidecar is there, or it is shutting down."""
-    return errors.status(error)[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
+    failure = errors.Failure.of(error)
+    if failure.reason:
+        return failure.retryable
+    return failure.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
 
 
 def from_rpc_error(error: grpc.RpcError, address: str) -> OfframpError:
     """The error to raise for a call that is not retried."""
-    code, details = errors.status(error)
-    match code:
-        case grpc.StatusCode.UNIMPLEMENTED:
-            return errors.Incompatible(
-                f"{address}: the sidecar there is older than this bridge and does not serve what it asks for "
-                f"({details}). Use a sidecar of the bridge's version, or a newer one"
+    failure = errors.Failure.of(error)
+    text = f"{address}: {failure.text or failure.code.name}"
+    match failure.reason:
+        case "READER_REPLACED":
+            return errors.with_reason(
+                Replaced(f"{text}. Two queries must not read one subscription: give each its own"), failure
             )
-        case grpc.StatusCode.FAILED_PRECONDITION:
-            return errors.Refused(f"{address}: {details}")
-        case grpc.StatusCode.ABORTED:
-            return Replaced(f"{address}: {details}. Two queries must not read one subscription: give each its own")
-        case grpc.StatusCode.OUT_OF_RANGE:
-            return DataLoss(f"{address}: {details}")
-    refusal = errors.refusal(code, details, address)
-    return refusal or errors.Unavailable(f"{address}: {details or code.name}")
+        case "OUT_OF_RANGE":
+            return errors.with_reason(DataLoss(text), failure)
+    if failure.code is grpc.StatusCode.UNIMPLEMENTED:
+        return errors.Incompatible(
+            f"{address}: the sidecar there is older than this bridge and does not serve what it asks for "
+            f"({failure.text}). Use a sidecar of the bridge's version, or a newer one"
+        )
+    return failure.refusal(address) or errors.with_reason(errors.Unavailable(text), failure)
 
 
 #: the line of a Python traceback with the error, wherever Spark has put it

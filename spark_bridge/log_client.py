@@ -12,7 +12,7 @@ import grpc
 
 from offramp._internal.backoff import Backoff
 from offramp.channel import Access
-from offramp.errors import Incompatible, status
+from offramp.errors import Failure, Incompatible
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
 from spark_bridge.errors import DataLoss, from_rpc_error, is_transient
@@ -179,7 +179,7 @@ class RetryDeadline:
 
 
 def _timed_out(error: grpc.RpcError) -> bool:
-    return status(error)[0] is grpc.StatusCode.DEADLINE_EXCEEDED
+    return Failure.of(error).code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _start(at: NamedPosition | datetime) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from offramp.channel import Access
-from offramp.errors import Incompatible, Refused, status
+from offramp.errors import Failure, Incompatible, Refused, with_reason
 from offramp.v1 import log_pb2 as pb
 from offramp.v1 import log_pb2_grpc
 from spark_bridge.columns import RecordRows, Records, Rows, arrow_schema, to_arrow
@@ -86,7 +86,6 @@ class RangeReader:
         deadline = RetryDeadline(self.timeout)
         position = wanted.start
         while position < wanted.until:
-            began = position
             try:
                 with self.access.open(self.max_message_bytes) as channel:
                     call = self._call(channel, wanted, position)
@@ -98,15 +97,19 @@ class RangeReader:
                     self._check_end(wanted, _trailing_metadata(call))
                 return
             except grpc.RpcError as error:
-                code, details = status(error)
-                if code is grpc.StatusCode.OUT_OF_RANGE:
-                    position = self._skip(wanted, position, error)
-                elif code is grpc.StatusCode.RESOURCE_EXHAUSTED and position == began:
-                    raise Refused(f"{wanted.lane}: {details}. Set maxMessageBytes to more than that") from error
-                elif code is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-                    deadline.wait_or_raise(error, self.access.target)
-                # Else records arrived, so none was too large: this task was slow, and the sidecar ends a call whose
-                # messages stay unread for longer than `listen.unread`.
+                failure = Failure.of(error)
+                match failure.reason:
+                    case "OUT_OF_RANGE":
+                        position = self._skip(wanted, position, error)
+                    case "RECORD_TOO_LARGE":
+                        text = f"{wanted.lane}: {failure.text}. Set maxMessageBytes to more than that"
+                        raise with_reason(Refused(text), failure) from error
+                    case "UNREAD_STREAM":
+                        # This task was slow, and the sidecar ends a call whose messages stay unread for longer than
+                        # `listen.unread`.
+                        continue
+                    case _:
+                        deadline.wait_or_raise(error, self.access.target)
 
     def _call(self, channel: grpc.Channel, wanted: Range, position: int) -> Any:
         """An iterator over the messages, which has the call's trailing metadata once it has ended."""

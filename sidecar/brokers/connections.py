@@ -6,6 +6,7 @@ from functools import partial
 
 from sidecar.brokers.base import Broker
 from sidecar.model.errors import BrokerError, Corrupt, InvalidRequest, OfframpError, StartError, Unavailable, Unknown
+from sidecar.model.reasons import Reason
 from sidecar.observability.logs import Log
 from sidecar.observability.status import BrokerStatus
 from sidecar.settings import BrokerSettings
@@ -86,7 +87,7 @@ class Connections:
             known = ", ".join(sorted(self._connections)) or "none"
             if not name:
                 raise InvalidRequest(f"broker must be given; there are: {known}")
-            raise Unknown(f'there is no broker "{name}"; there are: {known}')
+            raise Unknown(f'there is no broker "{name}"; there are: {known}', Reason.BROKER_NOT_FOUND)
         if not connection.opened.is_set():
             raise Unavailable(f"broker {name}: {connection.trouble}")
         return connection.broker

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from sidecar.model.errors import Fenced, Refused
+from sidecar.model.reasons import Reason
 
 _RANDOM_BITS = _CHECK_BITS = 16
 #: milliseconds
@@ -67,14 +68,15 @@ def check_token(token: int, attached: Attached | None, *, exact: bool) -> None:
     `exact`: the broker never forgets a stored token, so a greater one was not given out for this group.
     """
     if not is_token(token):
-        raise Refused(f"token {token} was never given out: call Attach")
+        raise Refused(f"token {token} was never given out: call Attach", Reason.TOKEN)
     if attached is not None and token < attached.token:
         raise Fenced(
             f"another reader has attached since this token was given out: {attached.reader or 'one without a name'}, "
             f"token {attached.token}"
         )
     if exact and (attached is None or token > attached.token):
-        raise Refused(f"token {token} was not given out for this group, or the group was deleted since: call Attach")
+        text = f"token {token} was not given out for this group, or the group was deleted since: call Attach"
+        raise Refused(text, Reason.TOKEN)
 
 
 def encode(fence: Fence) -> str:

@@ -11,8 +11,6 @@ Status = admin_pb2.Status
 Subscription = admin_pb2.SubscriptionStatus
 
 _INDENT = "  "
-#: `mode` of a subscription that is read by ranges
-_RANGES = "ranges"
 _BAR = 12
 #: width of a cell of the screen: three fit on 80 columns
 _CELL, _GAP = 25, "  "
@@ -45,7 +43,7 @@ def _report_subscription(s: Subscription, ink: Ink) -> list[str]:
     state = _state_word(s)
     shown = ink.green(state) if state == "running" else ink.yellow(state)
     lines = [f"{ink.bold(s.name)}: {shown}; {', '.join(s.topics)} on {s.broker}, group {s.group}, {_mode_text(s)}"]
-    lines += _report_ranges(s) if s.mode == _RANGES else _report_leased(s)
+    lines += _report_ranges(s) if s.mode == admin_pb2.MODE_RANGES else _report_leased(s)
     counted = [f"{field.name} {value:,}" for field, value in s.counters.ListFields()]
     lines += ["", _INDENT + "since the start: " + (", ".join(counted).replace("_", " ") or "nothing")]
     return lines
@@ -147,7 +145,7 @@ def summary_lines(now: Status, before: Status | None) -> Iterator[str]:
     """A line for each subscription, for output that is not a terminal."""
     for s in now.subscriptions:
         rates = _rates(s, now, before)
-        if s.mode == _RANGES:
+        if s.mode == admin_pb2.MODE_RANGES:
             reader = s.reader.name or "unnamed" if s.HasField("reader") else "none"
             yield (
                 f"{s.name} {_state_word(s)} read={short(rates['delivered'])}/s lag={_total_lag(s)} "
@@ -189,7 +187,7 @@ def _screen_subscription(s: Subscription, rates: Mapping[str, float], view: View
     name = fit(s.name, view.width // 3)
     rest = fit(f"  {', '.join(s.topics)} on {s.broker}, {_mode_text(s)}", view.width - len(name) - len(state) - 2)
     yield ink.bold(name) + "  " + (ink.green(state) if state == "running" else ink.yellow(state)) + ink.dim(rest)
-    if s.mode == _RANGES:
+    if s.mode == admin_pb2.MODE_RANGES:
         yield from _grid(
             [_rate_cell("read", rates["delivered"], None, ink), _cell("commits", short(s.counters.commits))], view
         )
@@ -298,7 +296,7 @@ def _state_word(subscription: Subscription) -> str:
 
 
 def _mode_text(s: Subscription) -> str:
-    return "by ranges" if s.mode == _RANGES else f"order {s.order}"
+    return "by ranges" if s.mode == admin_pb2.MODE_RANGES else f"order {enum_word(admin_pb2.Order.DESCRIPTOR, s.order)}"
 
 
 def _reader_text(s: Subscription) -> str:

@@ -72,15 +72,18 @@ class RecordTracker(Generic[Holder]):
             # Workers have their copies, and leases keep the lane as long as they are remembered.
             lane.window.clear()
         gone = set(lanes)
-        touched = []
-        for lease in self.leases.held():
-            mine = [slice_ for slice_ in lease.slices if slice_.lane in gone]
-            for slice_ in mine:
-                # A record that was parked has a copy that the window does not know.
-                slice_.chunk.drop(slice_.start, slice_.stop)
-            if mine:
-                touched.append(lease)
+        touched = self.leases_of(gone)
+        for lease in touched:
+            for slice_ in lease.slices:
+                if slice_.lane in gone:
+                    # A record that was parked has a copy that the window does not know.
+                    slice_.chunk.drop(slice_.start, slice_.stop)
         return touched
+
+    def leases_of(self, lanes: Collection[LaneState]) -> list[Lease[Holder]]:
+        """The leases that hold records of these lanes."""
+        among = set(lanes)
+        return [lease for lease in self.leases.held() if any(slice_.lane in among for slice_ in lease.slices)]
 
     def _drop_waiting(self, lanes: Collection[LaneState]) -> None:
         # One pass over all that waits, however many lanes go.
@@ -132,8 +135,8 @@ class RecordTracker(Generic[Holder]):
         return lease
 
     def settle_lease(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, Sequence[SettledPart]]:
-        """Apply a settlement that has passed `Leases.check`. Returns the result, the lease, and the parts that took
-        effect; their records are in no place until the caller puts them somewhere."""
+        """Apply a settlement. Returns what `Leases.settle` returns; the records of the parts are in no place until the
+        caller puts them somewhere."""
         result, lease, parts = self.leases.settle(settlement)
         if lease is None:
             return result, None, parts

@@ -3,6 +3,7 @@
 | module | what it is for |
 |---|---|
 | `records` | lanes, records, chunks, outcomes, settlements, deliveries |
+| `reasons` | why calls and settlements are refused, for programs |
 | `errors` | all errors of the sidecar, as one tree |
 | `run_set` | a set of positions, stored as runs |
 | `wire` | records and batches as protobuf |

@@ -14,6 +14,7 @@ OfframpError
 │   └── Corrupt              what the broker has stored cannot be read
 └── ProtocolError            the client broke a rule of the protocol; carries the gRPC status
     ├── InvalidRequest       INVALID_ARGUMENT
+    │   └── TooManyEntries   a request is refused before it is parsed
     ├── Unauthenticated      UNAUTHENTICATED: no token, or a wrong one
     ├── Forbidden            PERMISSION_DENIED: a right is missing; names it
     ├── Unknown              NOT_FOUND
@@ -31,11 +32,21 @@ Adapters translate library errors into BrokerErrors with `raise ... from error`;
 from collections.abc import Collection
 from typing import ClassVar
 
+from sidecar.model.reasons import Reason
 from sidecar.model.records import Lane
 
 
 class OfframpError(Exception):
-    """Its text is for people: it names the thing, the value, and what is allowed."""
+    """Its text is for people: it names the thing, the value, and what is allowed. `reason` and `metadata` are for
+    programs, and reach the client of a call that ends with the error."""
+
+    reason: Reason = Reason.INTERNAL
+
+    def __init__(self, text: str, reason: Reason | None = None, **metadata: object) -> None:
+        super().__init__(text)
+        if reason is not None:
+            self.reason = reason
+        self.metadata = metadata
 
 
 class ConfigError(OfframpError):
@@ -51,37 +62,39 @@ class BrokerError(OfframpError):
 
 
 class Unavailable(BrokerError):
-    pass
+    reason = Reason.BROKER_UNAVAILABLE
 
 
 class OutOfRoom(Unavailable):
-    pass
+    reason = Reason.BROKER_FULL
 
 
 class Refused(BrokerError):
-    pass
+    reason = Reason.BROKER_REFUSED
 
 
 class TooLarge(Refused):
-    pass
+    reason = Reason.MESSAGE_TOO_LARGE
 
 
 class NotFound(BrokerError):
-    pass
+    reason = Reason.TOPIC_NOT_FOUND
 
 
 class LaneGone(BrokerError):
+    reason = Reason.LANE_MOVED
+
     def __init__(self, lanes: Collection[Lane]) -> None:
         super().__init__("moved to another sidecar: " + ", ".join(str(lane) for lane in sorted(lanes)))
         self.lanes = frozenset(lanes)
 
 
 class Fenced(BrokerError):
-    pass
+    reason = Reason.READER_REPLACED
 
 
 class Corrupt(BrokerError):
-    pass
+    reason = Reason.CORRUPT
 
 
 class ProtocolError(OfframpError):
@@ -91,34 +104,54 @@ class ProtocolError(OfframpError):
 
 class InvalidRequest(ProtocolError):
     status = "INVALID_ARGUMENT"
+    reason = Reason.INVALID_REQUEST
+
+
+class TooManyEntries(InvalidRequest):
+    reason = Reason.TOO_MANY_ENTRIES
 
 
 class Unauthenticated(ProtocolError):
     status = "UNAUTHENTICATED"
+    reason = Reason.UNAUTHENTICATED
 
 
 class Forbidden(ProtocolError):
     status = "PERMISSION_DENIED"
+    reason = Reason.FORBIDDEN
 
 
 class Unknown(ProtocolError):
+    """`reason` says what is unknown."""
+
     status = "NOT_FOUND"
+
+    def __init__(self, text: str, reason: Reason, **metadata: object) -> None:
+        super().__init__(text, reason, **metadata)
 
 
 class Unmet(ProtocolError):
+    """`reason` says what has to change."""
+
     status = "FAILED_PRECONDITION"
+
+    def __init__(self, text: str, reason: Reason, **metadata: object) -> None:
+        super().__init__(text, reason, **metadata)
 
 
 class OutOfTurn(Unmet):
-    pass
+    def __init__(self, text: str) -> None:
+        super().__init__(text, Reason.SEQ)
 
 
 class Superseded(ProtocolError):
     status = "ABORTED"
+    reason = Reason.SUPERSEDED
 
 
 class Removed(ProtocolError):
     status = "OUT_OF_RANGE"
+    reason = Reason.OUT_OF_RANGE
 
     def __init__(self, text: str, start: int, end: int) -> None:
         super().__init__(text)
@@ -127,12 +160,19 @@ class Removed(ProtocolError):
 
 
 class ResourceExhausted(ProtocolError):
+    """`reason` says which limit."""
+
     status = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, text: str, reason: Reason, **metadata: object) -> None:
+        super().__init__(text, reason, **metadata)
 
 
 class Stalled(ResourceExhausted):
-    pass
+    def __init__(self, text: str) -> None:
+        super().__init__(text, Reason.UNREAD_STREAM, limit="listen.unread")
 
 
 class Stopping(ProtocolError):
     status = "UNAVAILABLE"
+    reason = Reason.STOPPING

@@ -6,6 +6,8 @@ from enum import IntEnum, StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
+from sidecar.model.reasons import Reason
+
 
 class Lane(NamedTuple):
     """One ordered stream: a partition of Kafka or Pulsar, a lane of a local topic."""
@@ -134,6 +136,13 @@ class SettleStatus(IntEnum):
     SETTLED = 1
     STALE = 2
     UNKNOWN = 3
+    REFUSED = 4
+
+
+class ExtendStatus(IntEnum):
+    EXTENDED = 1
+    ENDED = 2
+    UNKNOWN = 3
 
 
 class ClosedBy(IntEnum):
@@ -179,6 +188,8 @@ class SettleResult(NamedTuple):
     status: SettleStatus
     stale: tuple[Range, ...] = ()
     detail: str = ""
+    #: with REFUSED
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +247,17 @@ class Notice:
     kind: NoticeKind
     leases: tuple[bytes, ...] = ()
     detail: str = ""
+    #: on the clock of the subscription: until when leases can still be settled; 0: it does not say
+    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """The result of an extension. `status` is None if it was granted."""
+    """The result of an extension."""
 
     lease: bytes
-    status: SettleStatus | None
-    #: seconds from now
+    status: ExtendStatus
+    #: seconds from now, if it was granted
     lease_for: float = 0.0
 
 

@@ -5,6 +5,8 @@ from importlib import metadata
 #: the package of the protocol, and the minor version that this sidecar speaks
 PROTOCOL = "offramp.v1"
 PROTOCOL_MINOR = 0
+#: what this sidecar can do beyond the first version of the protocol, as `Welcome.features` and docs/protocol.md name it
+FEATURES: tuple[str, ...] = ()
 
 
 def _installed(package: str) -> str:

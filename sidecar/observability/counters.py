@@ -38,9 +38,10 @@ class Counters:
     unparked: int = _counter("unparked_records_total", "Records that came back from the retry topic.")
     dead_lettered: int = _counter("dead_lettered_records_total", "Records written to the dead-letter topic.")
     dropped: int = _counter("dropped_records_total", "Records dropped because the settings say so.")
-    #: settlements with the result STALE, and UNKNOWN
+    #: settlements with the result STALE, UNKNOWN and REFUSED
     stale_settlements: int = _counter("stale_settlements_total", "Settlements that came too late.")
     unknown_settlements: int = _counter("unknown_settlements_total", "Settlements of unknown leases.")
+    refused_settlements: int = _counter("refused_settlements_total", "Settlements that broke a rule.")
     batches: int = _counter("batches_total", "Batches delivered.")
     splits: int = _counter("splits_total", "Failing batches that were split to find the record that fails.")
     commits: int = _counter("commits_total", "Commits that the broker stored.")

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from sidecar.model.records import Order
 from sidecar.observability.counters import Counters
+from sidecar.settings import SubscriptionMode
 
 
 class SubscriptionState(IntEnum):
@@ -86,7 +88,7 @@ class SubscriptionStatus:
     broker: str
     group: str
     topics: tuple[str, ...]
-    order: str
+    order: Order
     state: SubscriptionState
     #: the current problems, one sentence each
     trouble: tuple[str, ...] = ()
@@ -107,7 +109,7 @@ class SubscriptionStatus:
     oldest_unsettled: float = 0.0
     #: records that were delivered and are not committed
     would_be_replayed: int = 0
-    mode: str = "leases"
+    mode: SubscriptionMode = SubscriptionMode.LEASES
     reader: ReaderStatus | None = None
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, NotFound, Removed, ResourceExhausted, Unknown
+from sidecar.model.reasons import Reason
 from sidecar.model.records import Chunk, Lane, Run
 from sidecar.settings import SubscriptionSettings
 
@@ -146,12 +147,15 @@ class LogReader:
         if topic in (*settings.topics, *own) or topic in await self._broker.topics(settings.topics):
             return
         known = ", ".join([*settings.topics, *own])
-        raise Unknown(f'subscription {settings.name} has no topic "{topic}" to read; it has {known}')
+        raise Unknown(
+            f'subscription {settings.name} has no topic "{topic}" to read; it has {known}', Reason.TOPIC_NOT_FOUND
+        )
 
     async def _end(self, lane: Lane) -> LaneEnd:
         ends = await self._broker.lane_ends(lane.topic)
         if lane not in ends:
-            raise Unknown(f"topic {lane.topic} has no lane {lane.number}; it has {len(ends)}, counted from 0")
+            text = f"topic {lane.topic} has no lane {lane.number}; it has {len(ends)}, counted from 0"
+            raise Unknown(text, Reason.LANE_NOT_FOUND)
         return ends[lane]
 
     def _weigh(self, chunk: Chunk) -> None:
@@ -209,5 +213,8 @@ def _check_sizes(chunk: Chunk, max_bytes: int) -> None:
     if chunk.ends[-1] > max_bytes and len(chunk.frames) == 1:
         raise ResourceExhausted(
             f"the record at {chunk.positions[0]} of {chunk.lane} has {chunk.ends[-1]:,} bytes, which is more than "
-            f"max_message_bytes, {max_bytes:,}: raise it, and the limit of your gRPC library"
+            f"max_message_bytes, {max_bytes:,}: raise it, and the limit of your gRPC library",
+            Reason.RECORD_TOO_LARGE,
+            limit="max_message_bytes",
+            max=max_bytes,
         )

@@ -13,6 +13,7 @@ from sidecar.brokers.cursor import GroupState
 from sidecar.brokers.fencing import Attached
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, InvalidRequest, Refused, Removed, Stopping, Unavailable, Unknown
+from sidecar.model.reasons import Reason
 from sidecar.model.records import Lane, Run, Start
 from sidecar.observability.counters import Counters, Meters
 from sidecar.observability.logs import Log
@@ -238,8 +239,8 @@ class RangeSubscription:
             broker=self.settings.broker,
             group=self.settings.group_name,
             topics=self.settings.topics,
-            order=self.settings.order.value,
-            mode=self.settings.mode.value,
+            order=self.settings.order,
+            mode=self.settings.mode,
             state=self.state,
             trouble=tuple(self.troubles),
             lanes=tuple(
@@ -298,7 +299,9 @@ class RangeSubscription:
         unknown = sorted(lane for lane in positions if lane not in self._lanes)
         if unknown:
             known = ", ".join(map(str, sorted(self._lanes))) or "none"
-            raise Unknown(f"subscription {self.settings.name} has no lane {unknown[0]}; it has {known}")
+            raise Unknown(
+                f"subscription {self.settings.name} has no lane {unknown[0]}; it has {known}", Reason.LANE_NOT_FOUND
+            )
 
     async def _watch(self) -> None:
         """Updates the view for the status."""

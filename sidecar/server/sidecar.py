@@ -116,7 +116,7 @@ class Sidecar:
         self._started: list[AnySubscription] = []
         self._services = Services(
             ConsumerService(self._registry, settings.listen),
-            PublishService(self._registry, self._connections),
+            PublishService(self._registry, self._connections, settings.listen.max_request_bytes),
             LogService(self._registry, self._connections, settings.listen.unread),
             AdminService(self._registry, self._connections, self.status, Clock(), settings.listen.unread),
             HealthService(self.is_serving),

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from sidecar.brokers.base import SeekTarget
 from sidecar.model.errors import InvalidRequest, Unknown, Unmet
-from sidecar.model.records import Extended, Lane, Settlement, SettleResult, SettleStatus
+from sidecar.model.reasons import Reason
+from sidecar.model.records import Extended, ExtendStatus, Lane, Settlement, SettleResult, SettleStatus
 from sidecar.observability.counters import Counters, Meters
 from sidecar.observability.status import SubscriptionStatus
 from sidecar.ranges.subscription import RangeSubscription
@@ -87,7 +88,7 @@ class SubscriptionRegistry:
         known = ", ".join(sorted(one for one in self._by_name if current().may(right, one))) or "none"
         if not name:
             raise InvalidRequest(f"subscription must be given; there are: {known}")
-        raise Unknown(f'there is no subscription "{name}"; there are: {known}')
+        raise Unknown(f'there is no subscription "{name}"; there are: {known}', Reason.SUBSCRIPTION_NOT_FOUND)
 
     def get_leased(self, name: str, right: Right) -> Subscription:
         """Raises what `get` raises, and `Unmet` for a subscription with mode ranges."""
@@ -95,7 +96,9 @@ class SubscriptionRegistry:
         if name in self.leased:
             return self.leased[name]
         raise Unmet(
-            f"subscription {name} has `mode: ranges`: read it by LogService (Plan, ReadRange), or set `mode: leases`"
+            f"subscription {name} has `mode: ranges`: read it by LogService (Plan, ReadRange), or set `mode: leases`",
+            Reason.MODE,
+            mode="ranges",
         )
 
     def get_ranged(self, name: str) -> RangeSubscription:
@@ -105,13 +108,15 @@ class SubscriptionRegistry:
             return self.ranged[name]
         raise Unmet(
             f"subscription {name} has `mode: leases`: consume it by ConsumerService (Consume, or Open and Fetch), or "
-            "set `mode: ranges`"
+            "set `mode: ranges`",
+            Reason.MODE,
+            mode="leases",
         )
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
         """Returns results in the order of the settlements, whichever subscriptions they belong to.
 
-        Raises `InvalidRequest` and `Forbidden` before anything is applied.
+        Raises `Forbidden` before anything is applied.
         """
         owners = [self._owner(settlement.lease) for settlement in settlements]
         distinct = dict.fromkeys(owners)
@@ -123,18 +128,20 @@ class SubscriptionRegistry:
             owner: [settlement for settlement, its in zip(settlements, owners, strict=True) if its is owner]
             for owner in distinct
         }
-        # `settle` checks too, but by then another subscription may have applied its share.
-        for owner, group in groups.items():
-            if owner is not None:
-                owner.check(group)
         results = {owner: iter(_settle(owner, group)) for owner, group in groups.items()}
         return [next(results[owner]) for owner in owners]
+
+    def count_refused(self, lease: bytes) -> None:
+        """A settlement of this lease was refused before it came here."""
+        owner = self._owner(lease)
+        if owner is not None:
+            owner.counters.refused_settlements += 1
 
     def extend(self, lease: bytes, lease_for: float) -> Extended:
         """Raises `Forbidden`."""
         owner = self._owner(lease)
         _require_right(owner)
-        return Extended(lease, SettleStatus.UNKNOWN) if owner is None else owner.extend(lease, lease_for)
+        return Extended(lease, ExtendStatus.UNKNOWN) if owner is None else owner.extend(lease, lease_for)
 
     def _owner(self, lease: bytes) -> Subscription | None:
         return self._by_prefix.get(lease[:_PREFIX_BYTES]) if len(lease) == _LEASE_BYTES else None

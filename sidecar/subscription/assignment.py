@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from sidecar.brokers.base import Advanced, Lost, Polled, Revoked, Source, Trouble
 from sidecar.core.failures import retry_topic
 from sidecar.core.state.lane import LanePhase, LaneState
+from sidecar.core.state.leases import Lease
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, count
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
@@ -62,6 +63,7 @@ class AssignmentHandler:
                     lanes = self._known(event.lanes)
                     # Before the task starts: a lane that is lost meanwhile must stay GONE.
                     self._tracker.revoke_lanes(lanes)
+                    self._notify_revoked(self._tracker.leases_of(lanes), self._clock.now() + event.grace)
                     task = asyncio.create_task(self._leave(lanes, event))
                     self.leaving.add(task)
                     task.add_done_callback(self.leaving.discard)
@@ -85,13 +87,17 @@ class AssignmentHandler:
         """These epochs of lanes are over: their leases become stale, and nothing is committed for them."""
         # The broker may report it twice: by an event, and as the result of a commit.
         going = [lane for lane in lanes if lane.phase is not LanePhase.GONE]
-        revoked: dict[Session, list[bytes]] = {}
-        for lease in self._tracker.end_lanes(going):
-            revoked.setdefault(lease.holder, []).append(lease.id)
-        for session, leases in revoked.items():
-            session.consumer.notify(Notice(NoticeKind.REVOKED, tuple(leases)))
+        self._notify_revoked(self._tracker.end_lanes(going), until=0.0)
         self.progress.set()
         self._events.lanes_changed()
+
+    def _notify_revoked(self, leases: Iterable[Lease[Session]], until: float) -> None:
+        """Tell each session which of its leases are about to be lost, or are."""
+        revoked: dict[Session, list[bytes]] = {}
+        for lease in leases:
+            revoked.setdefault(lease.holder, []).append(lease.id)
+        for session, ids in revoked.items():
+            session.consumer.notify(Notice(NoticeKind.REVOKED, tuple(ids), until=until))
 
     async def wait_until_idle(self, ends: float, done: Callable[[], bool]) -> None:
         """Wait until `done`, which is asked whenever something was settled; at the latest until `ends`."""

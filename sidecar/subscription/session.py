@@ -7,8 +7,8 @@ from sidecar.core.state.leases import Lease
 from sidecar.model.records import ClientInfo, Credit, Delivery, Notice, SessionEnd
 from sidecar.subscription.events import SubscriptionEvents
 
-#: bytes of a response besides its batches
-_FRAME_OVERHEAD = 1024
+#: bytes of a response besides the records of its batch: most of it is for the name of a topic
+_FRAME_OVERHEAD = 1536
 
 
 class Consumer(Protocol):

@@ -67,7 +67,7 @@ class SettlementHandler:
         self._parks = settings.parking.enabled and settings.order is Order.NONE
 
     def settle(self, settlements: Iterable[Settlement], now: float) -> list[SettleResult]:
-        """Apply settlements that have passed `Leases.check`. Returns their results in order."""
+        """Apply settlements. Returns their results in order."""
         results = [self._settle(settlement, now) for settlement in settlements]
         self._events.records_settled()
         return results
@@ -154,7 +154,10 @@ class SettlementHandler:
         began = time_ns() if self._tracer is not None else 0
         result, lease, parts = tracker.settle_lease(settlement)
         if lease is None:
-            tracker.counters.unknown_settlements += 1
+            if result.status is SettleStatus.REFUSED:
+                tracker.counters.refused_settlements += 1
+            else:
+                tracker.counters.unknown_settlements += 1
             return result
         if self._tracer is not None:
             self._tracer.settled(began, lease, settlement, result)

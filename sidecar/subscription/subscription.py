@@ -119,6 +119,8 @@ class Subscription(SubscriptionEvents):
         self.fetcher = Fetcher(tracker, troubles, self._source, Memory(settings.memory), backoff, self, tracer)
         self.paused_because = ""
         self.draining = False
+        #: while it drains: until when leases can be settled
+        self.drains_until = 0.0
         #: a bug ended one of its loops: only a new process will help
         self.broken = ""
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,8 +139,9 @@ class Subscription(SubscriptionEvents):
         """Stop in order, within so many seconds: fetch no more, let workers settle, commit, close the source last."""
         ends = self.clock.now() + deadline
         self.draining = self._deliverer.stopped = True
+        self.drains_until = ends
         self.fetcher.stop()
-        self._notify(Notice(NoticeKind.DRAINING, detail="the sidecar is stopping"))
+        self._notify(Notice(NoticeKind.DRAINING, detail="the sidecar is stopping", until=ends))
         # Records that a topic refuses may be refused for good, so nobody waits for them.
         writers = self._writers.values()
         await self._assignment.wait_until_idle(
@@ -195,13 +198,8 @@ class Subscription(SubscriptionEvents):
         now = self._expire()
         return self.tracker.leases.extend(lease, lease_for, self.settings.lease.max, now)
 
-    def check(self, settlements: Sequence[Settlement]) -> None:
-        """Raises `InvalidRequest` if any of them does not fit its batch. Changes nothing."""
-        self.tracker.leases.check(settlements)
-
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
-        """Apply workers' settlements. Raises `InvalidRequest` before anything is applied."""
-        self.check(settlements)
+        """Apply workers' settlements."""
         return self._settlement.settle(settlements, self._expire())
 
     # Operators

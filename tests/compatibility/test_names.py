@@ -40,6 +40,10 @@ def included(old: Any, new: Any, path: str = "") -> list[str]:
     ]
 
 
+#: broke on purpose, once, before the first release of the protocol: words became enums
+BROKEN_BEFORE_THE_FIRST_RELEASE = {"offramp.v1.SubscriptionStatus.order", "offramp.v1.SubscriptionStatus.mode"}
+
+
 def test_every_metric_is_there_with_its_kind_and_its_labels() -> None:
     today = {metric.name: [metric.kind.value, list(metric.labels)] for metric in METRICS}
     assert included(NAMES["metrics"], today) == []
@@ -61,7 +65,8 @@ def test_every_field_value_and_method_of_the_protocol_is_there() -> None:
     methods = {
         method.full_name for file in FILES for service in file.services_by_name.values() for method in service.methods
     }
-    assert included(NAMES["fields"], fields) == []
+    kept = {name: field for name, field in NAMES["fields"].items() if name not in BROKEN_BEFORE_THE_FIRST_RELEASE}
+    assert included(kept, fields) == []
     assert included(NAMES["values"], values) == []
     assert set(NAMES["methods"]) <= methods
 

@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sidecar.core.state.leases import Lease, LeasePhase, Leases
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState, count
-from sidecar.model.errors import InvalidRequest
-from sidecar.model.records import Extended, Outcome, Part, Range, Settlement, SettleStatus
+from sidecar.model.records import Extended, ExtendStatus, Outcome, Part, Range, Settlement, SettleStatus
 from tests.kit import positions_of, slice_of
 
 LATE_WORDS_THAT_COUNT = (Outcome.ACK, Outcome.REJECT)
@@ -101,13 +100,13 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         known = self.one_of(data)
         answer = self.leases.extend(known.lease.id, asked, known.longest, self.now)
         if not known.is_held:
-            assert answer == Extended(known.lease.id, SettleStatus.STALE)
+            assert answer == Extended(known.lease.id, ExtendStatus.ENDED)
         elif not known.written:
             known.limit = min(max(known.limit, asked), known.longest)
-            assert answer == Extended(known.lease.id, None, known.limit)
+            assert answer == Extended(known.lease.id, ExtendStatus.EXTENDED, known.limit)
         else:
             known.deadline = max(known.deadline, min(self.now + asked, known.granted + known.longest))
-            assert answer.status is None
+            assert answer.status is ExtendStatus.EXTENDED
             assert answer.lease_for == pytest.approx(max(0.0, known.deadline - self.now))
 
     @precondition(lambda self: self.known)
@@ -116,7 +115,6 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         known = self.one_of(data)
         outcome, parts = data.draw(settlements(len(known.records)), "says")
         settlement = Settlement(known.lease.id, outcome, "the rest", None, parts)
-        self.leases.check([settlement])
 
         said: dict[int, tuple[Outcome, str]] = {}
         if outcome is not None:
@@ -273,11 +271,11 @@ def test_parts_are_refused_unless_they_ascend_within_the_batch(records: int, par
     named = [index for part in parts for index in range(part.first, part.first + part.count)]
     fits = named == sorted(set(named)) and all(part.count for part in parts) and all(i < records for i in named)
     settlement = Settlement(lease.id, Outcome.ACK, parts=tuple(parts))
-    if fits:
-        leases.check([settlement])
-    else:
-        with pytest.raises(InvalidRequest, match=f"the batch has {records} records"):
-            leases.check([settlement])
+    result, _, done = leases.settle(settlement)
+    assert (result.status is SettleStatus.REFUSED) is not fits
+    if not fits:
+        assert f"the batch has {records} records" in result.detail
+        assert (done, lease.outcomes, lease.settled) == ([], [], None)
 
 
 @given(st.binary(max_size=14), st.integers(0, 3), st.data())
@@ -287,7 +285,6 @@ def test_a_lease_that_never_was_is_unknown(id_: bytes, granted: int, data: Any) 
     outcome, parts = data.draw(settlements(9))
     if id_ not in ids:
         settlement = Settlement(id_, outcome, parts=parts)
-        leases.check([settlement])
         result, lease, done = leases.settle(settlement)
         assert (result.status, lease, done) == (SettleStatus.UNKNOWN, None, [])
-        assert leases.extend(id_, 1.0, 1.0, 0.0).status is SettleStatus.UNKNOWN
+        assert leases.extend(id_, 1.0, 1.0, 0.0).status is ExtendStatus.UNKNOWN

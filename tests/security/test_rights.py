@@ -36,6 +36,11 @@ def publish(channel: grpc.Channel, subscription: str) -> Any:
     return publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
 
 
+def limits(channel: grpc.Channel, subscription: str) -> Any:
+    request = publish_pb2.GetLimitsRequest(subscription=subscription)
+    return publish_pb2_grpc.PublishServiceStub(channel).GetLimits(request, timeout=WAIT_TIMEOUT)
+
+
 def publish_to_broker(channel: grpc.Channel, _: str) -> Any:
     request = publish_pb2.PublishRequest(broker="local", topic="x", messages=[publish_pb2.Message()])
     return publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
@@ -107,6 +112,7 @@ CALLS: dict[str, tuple[Call, str, bool]] = {
     "Fetch": (fetch, "consume", False),
     "Publish": (publish, "publish", False),
     "Publish to a broker": (publish_to_broker, "publish", True),
+    "GetLimits": (limits, "publish", False),
     "GetStatus": (status, "admin", False),
     "GetStatus of all": (status_of_all, "admin", True),
     "WatchStatus": (watch, "admin", False),

@@ -82,7 +82,6 @@ class CheckedSubscription(Subscription):
         return answer
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
-        self.tracker.leases.check(settlements)
         results = []
         # One by one, which is equivalent, to see what follows from each.
         for settlement in settlements:

@@ -21,6 +21,7 @@ from spark_bridge.errors import DataLoss
 from spark_bridge.positions import Lane
 from spark_bridge.range_reader import Range, RangeReader
 from spark_bridge.stream_reader import StreamReader
+from tests.error_details import error_details
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_
 from tests.spark.environment import CLICKS, on_kafka
@@ -49,22 +50,29 @@ class Log:
     def __init__(self, first: int, end: int) -> None:
         self.first, self.end = first, end
         self.breaking = 0
-        self.breaks_with = grpc.StatusCode.UNAVAILABLE
+        self.breaks_with = grpc.StatusCode.UNAVAILABLE, "STOPPING"
         self.tells = True
         self.asked: list[int] = []
 
     def read(self, request: pb.ReadRangeRequest, context: grpc.ServicerContext) -> Iterator[pb.ReadRangeResponse]:
         self.asked.append(request.start)
         ends = (("offramp-first-position", str(self.first)), ("offramp-end-position", str(self.end)))
-        context.set_trailing_metadata(ends if self.tells else ())
+        ends = ends if self.tells else ()
+
+        def abort(code: grpc.StatusCode, reason: str, text: str) -> None:
+            details = error_details(code, text, reason, retryable=code is grpc.StatusCode.UNAVAILABLE)
+            context.set_trailing_metadata((*ends, *details))
+            context.abort(code, text)
+
+        context.set_trailing_metadata(ends)
         if request.start > self.end:
-            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"{CLICKS}/0 ends at {self.end}")
+            abort(grpc.StatusCode.OUT_OF_RANGE, "OUT_OF_RANGE", f"{CLICKS}/0 ends at {self.end}")
         if request.start < self.first:
-            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"{CLICKS}/0 begins at {self.first}")
+            abort(grpc.StatusCode.OUT_OF_RANGE, "OUT_OF_RANGE", f"{CLICKS}/0 begins at {self.first}")
         for number, position in enumerate(range(request.start, min(request.until, self.end))):
             if self.breaking and number == 2:
                 self.breaking -= 1
-                context.abort(self.breaks_with, "stopping")
+                abort(*self.breaks_with, "stopping")
             yield pb.ReadRangeResponse(records=[record_pb2.Record(position=position, value=b"x")])
 
 
@@ -108,7 +116,7 @@ def test_a_read_that_breaks_goes_on_where_it_was() -> None:
 
 def test_a_task_that_was_too_slow_for_the_sidecar_goes_on_where_it_was() -> None:
     log = Log(0, 10)
-    log.breaking, log.breaks_with = 3, grpc.StatusCode.RESOURCE_EXHAUSTED
+    log.breaking, log.breaks_with = 3, (grpc.StatusCode.RESOURCE_EXHAUSTED, "UNREAD_STREAM")
     with serving(log) as address:
         assert positions(reader(address, fail=True), 0, 10) == list(range(10))
     assert log.asked == [0, 2, 4, 6]
@@ -116,7 +124,7 @@ def test_a_task_that_was_too_slow_for_the_sidecar_goes_on_where_it_was() -> None
 
 def test_a_loss_that_is_told_behind_what_was_read_is_named_or_read_on_from_there() -> None:
     log = Log(0, 10)
-    log.breaks_with = grpc.StatusCode.OUT_OF_RANGE
+    log.breaks_with = grpc.StatusCode.OUT_OF_RANGE, "OUT_OF_RANGE"
     with serving(log) as address:
         log.breaking = 1
         with pytest.raises(DataLoss, match=r"clicks/0: a part is gone: .*: stopping. Set failOnDataLoss to false"):

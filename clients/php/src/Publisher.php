@@ -11,12 +11,13 @@ use Offramp\Exception\Unavailable;
 use Offramp\Grpc\Address;
 use Offramp\Grpc\ConnectionFailed;
 use Offramp\Grpc\Channel;
-use Offramp\Grpc\Code;
 use Offramp\Grpc\ErrorStatus;
 use Offramp\Grpc\Credentials;
 use Offramp\Internal\Backoff;
 use Offramp\Internal\Log;
 use Offramp\Internal\Requirements;
+use Offramp\V1\GetLimitsRequest;
+use Offramp\V1\GetLimitsResponse;
 use Offramp\V1\Header as WireHeader;
 use Offramp\V1\Message as WireMessage;
 use Offramp\V1\PublishRequest;
@@ -31,10 +32,13 @@ use Offramp\V1\PublishResponse;
  */
 final class Publisher
 {
-    /** the details of the error that gRPC itself returns for such a request, before the sidecar sees it */
-    private const TOO_LARGE = 'SERVER: Received message larger than max';
+    /** bytes and messages that any sidecar accepts in one request */
+    private const SMALL_BYTES = 64 << 10;
+    private const SMALL_MESSAGES = 1_000;
 
     private readonly Channel $channel;
+    /** what the sidecar accepts in one request, once a large one was to be sent */
+    private ?GetLimitsResponse $limits = null;
 
     /**
      * @param string|null $address and those after it as in `Options`
@@ -87,20 +91,18 @@ final class Publisher
      */
     public function publishMany(string $topic, iterable $messages): array
     {
-        $request = new PublishRequest();
-        if (($this->subscription ?? '') !== '') {
-            $request->setSubscription($this->subscription);
-        } else {
-            $request->setBroker($this->broker);
-        }
+        $request = $this->target(new PublishRequest());
         $request->setTopic($topic);
         $encoded = [];
         foreach ($messages as $message) {
             $encoded[] = self::encode($message);
         }
         $request->setMessages($encoded);
+        $ends = microtime(true) + $this->timeout;
+        $bytes = $request->serializeToString();
+        $this->checkSize(strlen($bytes), count($encoded), $ends);
         $response = new PublishResponse();
-        $response->mergeFromString($this->call($request->serializeToString()));
+        $response->mergeFromString($this->call('Publish', $bytes, $ends));
         $places = [];
         foreach ($response->getPublished() as $one) {
             $places[] = new Place($one->getLane(), (int) $one->getPosition());
@@ -113,16 +115,57 @@ final class Publisher
         $this->channel->reset();
     }
 
-    private function call(string $request): string
+    /**
+     * @template T of PublishRequest|GetLimitsRequest
+     * @param T $request
+     * @return T
+     */
+    private function target(PublishRequest|GetLimitsRequest $request): PublishRequest|GetLimitsRequest
     {
-        $ends = microtime(true) + $this->timeout;
+        if (($this->subscription ?? '') !== '') {
+            $request->setSubscription($this->subscription);
+        } else {
+            $request->setBroker($this->broker);
+        }
+        return $request;
+    }
+
+    /** @throws OfframpException `InvalidRequest` for what the sidecar would refuse */
+    private function checkSize(int $bytes, int $messages, float $ends): void
+    {
+        if ($this->limits === null) {
+            if ($bytes <= self::SMALL_BYTES && $messages <= self::SMALL_MESSAGES) {
+                return;
+            }
+            $limits = new GetLimitsResponse();
+            $asked = $this->target(new GetLimitsRequest())->serializeToString();
+            $limits->mergeFromString($this->call('GetLimits', $asked, $ends));
+            $this->limits = $limits;
+        }
+        $sizes = [
+            'bytes (listen.max_request_bytes)' => [$bytes, (int) $this->limits->getMaxRequestBytes()],
+            'messages' => [$messages, $this->limits->getMaxMessages()],
+        ];
+        foreach ($sizes as $what => [$size, $most]) {
+            if ($size > $most) {
+                throw new InvalidRequest(
+                    "{$this->channel->address->text}: the request has $size $what, and the sidecar accepts $most: "
+                    . 'publish fewer or smaller messages at a time'
+                );
+            }
+        }
+    }
+
+    private function call(string $method, string $request, float $ends): string
+    {
         $backoff = new Backoff();
-        $cutShort = false;
         while (true) {
             try {
                 $left = max($ends - microtime(true), 0.001);
-                return $this->channel->call('PublishService/Publish', $request, $left);
+                return $this->channel->call("PublishService/$method", $request, $left);
             } catch (ErrorStatus $error) {
+                // The next call may reach another sidecar, with other limits.
+                $this->limits = null;
                 $refusal = $error->refusal();
                 if ($refusal !== null) {
                     throw $refusal;
@@ -132,21 +175,15 @@ final class Publisher
                 }
                 $to = $this->channel->address->text;
                 $details = $error->getMessage() === '' ? $error->status->name : $error->getMessage();
-                if ($error->status === Code::ResourceExhausted && str_contains($details, self::TOO_LARGE)) {
-                    throw $this->tooLarge($request, $error);
-                }
-                throw $error->status === Code::ResourceExhausted
+                $failure = $error->reason === 'BROKER_FULL'
                     ? new OutOfRoom("$to: $details", 0, $error)
                     : new Unavailable("$to: $details; some of it may have been published", 0, $error);
+                throw $failure->withReason($error->reason);
             } catch (ConnectionFailed $error) {
-                if ($cutShort && $error->cutShort) {
-                    throw $this->tooLarge($request, $error);
-                }
-                // Retried once, since the sidecar may have stopped at that moment.
-                $cutShort = $error->cutShort;
+                $this->limits = null;
                 // Retry only what the sidecar cannot have read: anything else may have published something.
                 $why = $this->channel->address->explain($error);
-                if (!$error->unsent && !$cutShort) {
+                if (!$error->unsent) {
                     throw new Unavailable("$why; some of it may have been published", 0, $error);
                 }
                 if (microtime(true) >= $ends) {
@@ -155,20 +192,6 @@ final class Publisher
                 $backoff->pause(static fn (): bool => microtime(true) >= $ends);
             }
         }
-    }
-
-    private function tooLarge(string $request, \Throwable $error): InvalidRequest
-    {
-        return new InvalidRequest(
-            sprintf(
-                "%s: a request of %d bytes is more than the sidecar's listen.max_request_bytes allows: publish fewer "
-                . 'or smaller messages at a time',
-                $this->channel->address->text,
-                strlen($request),
-            ),
-            0,
-            $error,
-        );
     }
 
     private static function encode(Message $message): WireMessage

@@ -13,6 +13,8 @@ final class SettleResult
         public readonly array $stale = [],
         /** an explanation to show or log */
         public readonly string $detail = '',
+        /** with status Refused, for programs: a name of `offramp.v1.ErrorReason`, such as UNKNOWN_OUTCOME */
+        public readonly string $reason = '',
     ) {
     }
 

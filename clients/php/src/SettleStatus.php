@@ -15,4 +15,6 @@ enum SettleStatus: int
     case Stale = 2;
     /** nothing was settled: the lease is from before a restart of the sidecar, or was settled long ago */
     case Unknown = 3;
+    /** nothing was settled: the sidecar does not accept this settlement, for the `reason`. The records stay leased */
+    case Refused = 4;
 }

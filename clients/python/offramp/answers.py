@@ -4,11 +4,12 @@ import asyncio
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from offramp._internal.signal_safe import Event
+from offramp.v1 import error_pb2
 from offramp.v1 import record_pb2 as pb
 
 T = TypeVar("T")
@@ -25,6 +26,8 @@ class SettleStatus(IntEnum):
     STALE = 2
     #: nothing was settled: the lease is from before a restart of the sidecar, or was settled long ago
     UNKNOWN = 3
+    #: nothing was settled: the sidecar does not accept this settlement, for the `reason`. The records stay leased
+    REFUSED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class SettleResult:
     stale: tuple[range, ...] = ()
     #: for people
     detail: str = ""
+    #: with status REFUSED, for programs: a name of `offramp.v1.ErrorReason`, such as UNKNOWN_OUTCOME
+    reason: str = ""
 
     @property
     def settled(self) -> bool:
@@ -55,13 +60,21 @@ def read_result(message: pb.SettleResult) -> SettleResult:
     except ValueError:
         status = SettleStatus.UNANSWERED
     stale = tuple(range(one.first, one.first + one.count) for one in message.stale)
-    return SettleResult(status, stale, message.detail)
+    return SettleResult(status, stale, message.detail, reason_name(message.reason))
+
+
+def reason_name(number: int) -> str:
+    """Without its prefix; empty for none; the number of one that this version does not know."""
+    if not number:
+        return ""
+    known = error_pb2.ErrorReason.DESCRIPTOR.values_by_number.get(number)
+    return known.name.removeprefix("ERROR_REASON_") if known is not None else str(number)
 
 
 def merge(results: Sequence[SettleResult]) -> SettleResult:
     """One result for a settlement that was sent in pieces: the worst."""
     worst = max(results, key=lambda result: (not result.settled, result.status))
-    return SettleResult(worst.status, tuple(one for result in results for one in result.stale), worst.detail)
+    return replace(worst, stale=tuple(one for result in results for one in result.stale))
 
 
 class Answer(Generic[T]):

@@ -17,11 +17,22 @@ Consumers and workers never raise `Unavailable`: they wait for the sidecar and g
 exceptions by which a handler settles its batch are no errors; see `offramp.outcomes`.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError
 from grpc import RpcError, StatusCode
+
+from offramp.v1 import error_pb2
 
 
 class OfframpError(Exception):
     """Its text names what is wrong, the value, and what is allowed."""
+
+    #: why, for programs: a name of `offramp.v1.ErrorReason`, such as SUBSCRIPTION_NOT_FOUND; empty if the sidecar did
+    #: not say it
+    reason = ""
 
 
 class Refused(OfframpError):
@@ -68,7 +79,26 @@ class ProtocolBroken(OfframpError):
     pass
 
 
-_REFUSALS: dict[StatusCode, type[Refused]] = {
+_DETAILS = "grpc-status-details-bin"
+_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+_DOMAIN = "offramp.v1"
+
+_REFUSALS: dict[str, type[Refused]] = {
+    "SUBSCRIPTION_NOT_FOUND": NotFound,
+    "BROKER_NOT_FOUND": NotFound,
+    "TOPIC_NOT_FOUND": NotFound,
+    "LANE_NOT_FOUND": NotFound,
+    "INVALID_REQUEST": InvalidRequest,
+    "TOO_MANY_ENTRIES": InvalidRequest,
+    "MESSAGE_TOO_LARGE": InvalidRequest,
+    "RECORD_TOO_LARGE": InvalidRequest,
+    "VERSION": Incompatible,
+    "UNAUTHENTICATED": Forbidden,
+    "FORBIDDEN": Forbidden,
+}
+
+#: of statuses without a reason, which something else than a sidecar has made
+_REFUSALS_BY_CODE: dict[StatusCode, type[Refused]] = {
     StatusCode.NOT_FOUND: NotFound,
     StatusCode.INVALID_ARGUMENT: InvalidRequest,
     StatusCode.FAILED_PRECONDITION: Incompatible,
@@ -78,17 +108,61 @@ _REFUSALS: dict[StatusCode, type[Refused]] = {
 }
 
 
-def refusal(code: StatusCode, details: str, address: str) -> Refused | None:
-    """The error for a status that no retry will change; None for one that may pass."""
-    kind = _REFUSALS.get(code)
-    if kind is None:
-        return None
-    if code is StatusCode.UNIMPLEMENTED:
-        details = f"what listens there is no Offramp sidecar, or one of another version: {details}"
-    return kind(f"{address}: {details or code.name}")
+E = TypeVar("E", bound=OfframpError)
 
 
-def status(error: RpcError) -> tuple[StatusCode, str]:
-    """Code and details of a failed call. Both kinds of gRPC client have them, but not in their common class."""
-    code, details = getattr(error, "code", None), getattr(error, "details", None)
-    return code() if code else StatusCode.UNKNOWN, (details() if details else "") or ""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The status of a failed call."""
+
+    code: StatusCode
+    text: str
+    #: empty: gRPC itself or something between has made the status
+    reason: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, error: RpcError) -> "Failure":
+        # Both kinds of gRPC client have these methods, but not in their common class.
+        call: Any = error
+        if not hasattr(call, "code"):
+            return cls(StatusCode.UNKNOWN, "")
+        code, text = call.code() or StatusCode.UNKNOWN, call.details() or ""
+        for name, value in call.trailing_metadata() or ():
+            if name == _DETAILS and (info := _error_info(value)) is not None:
+                return cls(code, text, info.reason, dict(info.metadata))
+        return cls(code, text)
+
+    @property
+    def retryable(self) -> bool:
+        """The same call may succeed later."""
+        if self.reason:
+            return self.metadata.get("retryable") == "true"
+        return self.code not in _REFUSALS_BY_CODE
+
+    def refusal(self, address: str) -> Refused | None:
+        """The error if no retry will help; None if one may."""
+        if self.retryable:
+            return None
+        text = self.text or self.code.name
+        kind = _REFUSALS.get(self.reason, Refused) if self.reason else _REFUSALS_BY_CODE[self.code]
+        if self.code is StatusCode.UNIMPLEMENTED:
+            text = f"what listens there is no Offramp sidecar, or one of another version: {text}"
+        return with_reason(kind(f"{address}: {text}"), self)
+
+
+def with_reason(error: E, failure: Failure) -> E:
+    """The error, with the reason of the failure that it stands for."""
+    error.reason = failure.reason
+    return error
+
+
+def _error_info(details: bytes) -> error_pb2.ErrorInfo | None:
+    try:
+        for detail in error_pb2.ErrorStatus.FromString(details).details:
+            if detail.type_url == _ERROR_INFO:
+                info = error_pb2.ErrorInfo.FromString(detail.value)
+                return info if info.domain == _DOMAIN else None
+    except DecodeError:
+        pass
+    return None

@@ -1,6 +1,7 @@
 """Publishing to a broker through the sidecar: the blocking publisher, and what both publishers share."""
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,10 +15,10 @@ from offramp.channel import Access, AccessOptions
 from offramp.v1 import publish_pb2 as pb
 from offramp.v1 import record_pb2
 
-METHOD = "/offramp.v1.PublishService/Publish"
-
-#: gRPC's own text for a request that the sidecar never gets to see
-_TOO_LARGE = "SERVER: Received message larger than max"
+PUBLISH = "/offramp.v1.PublishService/Publish"
+GET_LIMITS = "/offramp.v1.PublishService/GetLimits"
+#: bytes and messages that any sidecar accepts in one request
+_SMALL_BYTES, _SMALL_MESSAGES = 64 << 10, 1_000
 
 #: text is encoded as UTF-8
 Data = bytes | str | None
@@ -67,8 +68,12 @@ class Publisher:
         self._access = Access(**access)
         self._pid = os.getpid()
         self._channel = self._access.open()
+        self._limits = RequestLimits(self._access.target)
         self._publish = self._channel.unary_unary(
-            METHOD, pb.PublishRequest.SerializeToString, pb.PublishResponse.FromString
+            PUBLISH, pb.PublishRequest.SerializeToString, pb.PublishResponse.FromString
+        )
+        self._get_limits = self._channel.unary_unary(
+            GET_LIMITS, pb.GetLimitsRequest.SerializeToString, pb.GetLimitsResponse.FromString
         )
 
     def publish(
@@ -80,10 +85,18 @@ class Publisher:
     def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
         """Publish messages to one topic in one call. Returns their lanes and positions, in their order."""
         fork_safety.check_opened_here(self._pid)
+        request = self._target.request(topic, messages)
+        ends = time.monotonic() + self._timeout
         try:
-            response = self._publish(self._target.request(topic, messages), timeout=self._timeout, wait_for_ready=True)
+            if self._limits.needed(request):
+                self._limits.known = self._get_limits(
+                    self._target.limits_request(), timeout=self._timeout, wait_for_ready=True
+                )
+            self._limits.check(request)
+            left = max(ends - time.monotonic(), 0.001)
+            response = self._publish(request, timeout=left, wait_for_ready=True)
         except grpc.RpcError as error:
-            raise publish_error(error, self._access.target) from error
+            raise self._limits.failure(error) from error
         return read_places(response)
 
     def close(self) -> None:
@@ -112,30 +125,56 @@ class PublishTarget:
         if bool(self.subscription) == bool(self.broker):
             raise ValueError("either subscription (to publish to its broker) or broker must be given, and not both")
 
+    def limits_request(self) -> pb.GetLimitsRequest:
+        return pb.GetLimitsRequest(subscription=self.subscription, broker=self.broker)
+
     def request(self, topic: str, messages: Iterable[Message]) -> pb.PublishRequest:
         return pb.PublishRequest(
             subscription=self.subscription, broker=self.broker, topic=topic, messages=map(_encode, messages)
         )
 
 
+class RequestLimits:
+    """What the sidecar accepts in one request, once a large one was to be sent."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.known: pb.GetLimitsResponse | None = None
+
+    def needed(self, request: pb.PublishRequest) -> bool:
+        """Whether the sidecar must be asked before this request is checked."""
+        small = len(request.messages) <= _SMALL_MESSAGES and request.ByteSize() <= _SMALL_BYTES
+        return self.known is None and not small
+
+    def check(self, request: pb.PublishRequest) -> None:
+        """Raises `InvalidRequest` for one that the sidecar would refuse."""
+        if self.known is None:
+            return
+        for what, size, limit in (
+            ("bytes (listen.max_request_bytes)", request.ByteSize(), self.known.max_request_bytes),
+            ("messages", len(request.messages), self.known.max_messages),
+        ):
+            if size > limit:
+                raise errors.InvalidRequest(
+                    f"{self._address}: the request has {size:,} {what}, and the sidecar accepts {limit:,}: publish "
+                    "fewer or smaller messages at a time"
+                )
+
+    def failure(self, error: grpc.RpcError) -> errors.OfframpError:
+        """The error for a failed call. It may be another sidecar by the next one, with other limits."""
+        self.known = None
+        failure = errors.Failure.of(error)
+        refusal = failure.refusal(self._address)
+        if refusal is not None:
+            return refusal
+        text = f"{self._address}: {failure.text or failure.code.name}"
+        if failure.reason == "BROKER_FULL":
+            return errors.with_reason(errors.OutOfRoom(text), failure)
+        return errors.with_reason(errors.Unavailable(f"{text}; some of it may have been published"), failure)
+
+
 def read_places(response: pb.PublishResponse) -> list[Place]:
     return [Place(one.lane, one.position) for one in response.published]
-
-
-def publish_error(error: grpc.RpcError, address: str) -> errors.OfframpError:
-    """The error for a failed call."""
-    code, details = errors.status(error)
-    refusal = errors.refusal(code, details, address)
-    if refusal is not None:
-        return refusal
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
-        return errors.InvalidRequest(
-            f"{address}: one request holds more than the sidecar's listen.max_request_bytes allows: publish fewer or "
-            f"smaller messages at a time ({details})"
-        )
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return errors.OutOfRoom(f"{address}: {details}")
-    return errors.Unavailable(f"{address}: {details or code.name}; some of it may have been published")
 
 
 def _encode(message: Message) -> pb.Message:

@@ -25,6 +25,8 @@ from talk import (
 import offramp
 from offramp import Batch, Record, SettleStatus
 from offramp.aio import Consumer, Worker, connect
+from offramp.outcomes import Outcome
+from offramp.v1 import record_pb2 as pb
 
 #: seconds for an answer
 SOON = 60.0
@@ -368,7 +370,7 @@ async def unknown_subscription() -> None:
         async with connect("no-such-subscription") as consumer:
             await consumer.take(SOON)
     except offramp.errors.NotFound as error:
-        say("refused", " ".join(str(error).split()))
+        say("refused", error.reason, " ".join(str(error).split()))
     else:
         raise Failed("it was not refused")
 
@@ -379,9 +381,19 @@ async def version_mismatch() -> None:
         async with connect(SUBSCRIPTION) as consumer:
             await consumer.take(SOON)
     except offramp.errors.Incompatible as error:
-        say("refused", " ".join(str(error).split()))
+        say("refused", error.reason, " ".join(str(error).split()))
     else:
         raise Failed("it was not refused")
+
+
+async def refused_settlement() -> None:
+    async with connect(SUBSCRIPTION) as consumer:
+        batch = await take(consumer)
+        refused = await batch._settle(Outcome(pb.OUTCOME_UNSPECIFIED))
+        equal((refused.status, refused.reason), (SettleStatus.REFUSED, "UNKNOWN_OUTCOME"))
+        again = await take(consumer)
+        is_again(one(again), possibly_processed=False)
+        await settled(again)
 
 
 PLAYS = {
@@ -391,7 +403,7 @@ PLAYS = {
             plain_ack, nack_then_success, settle_per_record, partial_settle, reject, release, overloaded, chosen_delay,
             poison_isolated, lease_expiry, lease_extended, blocked, sidecar_comes_later, sidecar_killed,
             sidecar_drained, drain, record_too_large, publish_and_reply, order_by_key, two_subscriptions,
-            unknown_subscription, version_mismatch,
+            unknown_subscription, version_mismatch, refused_settlement,
         )
     },
     "killed_while_holding": partial(_hold_until_killed, child=False),

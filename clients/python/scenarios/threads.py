@@ -23,6 +23,8 @@ from talk import (
 
 import offramp
 from offramp import Batch, Consumer, Record, SettleStatus, Worker, connect
+from offramp.outcomes import Outcome
+from offramp.v1 import record_pb2 as pb
 
 #: seconds for an answer
 SOON = 60.0
@@ -374,7 +376,7 @@ def unknown_subscription() -> None:
         with connect("no-such-subscription") as consumer:
             consumer.take(SOON)
     except offramp.errors.NotFound as error:
-        say("refused", " ".join(str(error).split()))
+        say("refused", error.reason, " ".join(str(error).split()))
     else:
         raise Failed("it was not refused")
 
@@ -385,9 +387,19 @@ def version_mismatch() -> None:
         with connect(SUBSCRIPTION) as consumer:
             consumer.take(SOON)
     except offramp.errors.Incompatible as error:
-        say("refused", " ".join(str(error).split()))
+        say("refused", error.reason, " ".join(str(error).split()))
     else:
         raise Failed("it was not refused")
+
+
+def refused_settlement() -> None:
+    with connect(SUBSCRIPTION) as consumer:
+        batch = take(consumer)
+        refused = batch._settle(Outcome(pb.OUTCOME_UNSPECIFIED)).result(SOON)
+        equal((refused.status, refused.reason), (SettleStatus.REFUSED, "UNKNOWN_OUTCOME"))
+        again = take(consumer)
+        is_again(one(again), possibly_processed=False)
+        settled(again)
 
 
 SCENARIOS: dict[str, Callable[[], None]] = {
@@ -398,6 +410,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
             poison_isolated, lease_expiry, lease_extended, killed_while_holding, child_lives_on, blocked,
             sidecar_comes_later, sidecar_killed, sidecar_drained, drain, large_records, record_too_large,
             publish_and_reply, order_by_key, two_subscriptions, unknown_subscription, version_mismatch,
+            refused_settlement,
         )
     },
     "null_empty_and_binary": _echo,

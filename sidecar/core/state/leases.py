@@ -12,8 +12,18 @@ from typing import Generic, NamedTuple, TypeVar
 
 from sidecar.core.state.lane import LanePhase
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState, between, count, size
-from sidecar.model.errors import InvalidRequest
-from sidecar.model.records import Extended, Outcome, Part, Range, Run, Settlement, SettleResult, SettleStatus
+from sidecar.model.reasons import Reason
+from sidecar.model.records import (
+    Extended,
+    ExtendStatus,
+    Outcome,
+    Part,
+    Range,
+    Run,
+    Settlement,
+    SettleResult,
+    SettleStatus,
+)
 from sidecar.model.run_set import RunSet
 
 Holder = TypeVar("Holder")
@@ -202,15 +212,18 @@ def _positions_in(runs: Iterable[Run]) -> int:
     return sum(run.stop - run.start for run in runs)
 
 
-def _check_parts(records: int, settlement: Settlement) -> None:
+def _refuse_parts(records: int, settlement: Settlement) -> SettleResult | None:
+    """The result for a settlement whose parts do not fit the batch; None if they do."""
     after = 0
     for part in settlement.parts:
         if part.count < 1 or part.first < after or part.first + part.count > records:
-            raise InvalidRequest(
-                f"settlement of lease {settlement.lease.hex()}: the part of {part.count} records from {part.first} on "
-                f"does not fit: parts must ascend, must not overlap, and the batch has {records} records"
+            detail = (
+                f"the part of {part.count} records from {part.first} on does not fit: parts must ascend, must not "
+                f"overlap, and the batch has {records} records"
             )
+            return SettleResult(settlement.lease, SettleStatus.REFUSED, (), detail, Reason.INVALID_PARTS)
         after = part.first + part.count
+    return None
 
 
 def _expand_parts(records: int, settlement: Settlement) -> list[Part]:
@@ -273,16 +286,15 @@ class Leases(Generic[Holder]):
         """Move the deadline to so many seconds from now, if that is later; never past `longest` from the delivery."""
         lease = self._held.get(id_)
         if lease is None:
-            status = SettleStatus.STALE if id_ in self._finished else SettleStatus.UNKNOWN
-            return Extended(id_, status)
+            return Extended(id_, ExtendStatus.ENDED if id_ in self._finished else ExtendStatus.UNKNOWN)
         if not lease.written:
             # The requested time starts once the batch is written.
             lease.limit = min(max(lease.limit, seconds), longest)
-            return Extended(id_, None, lease.limit)
+            return Extended(id_, ExtendStatus.EXTENDED, lease.limit)
         deadline = min(now + seconds, lease.granted + longest)
         if deadline > lease.deadline:
             self._set_deadline(lease, deadline)
-        return Extended(id_, None, max(0.0, lease.deadline - now))
+        return Extended(id_, ExtendStatus.EXTENDED, max(0.0, lease.deadline - now))
 
     def next_deadline(self) -> float | None:
         """When the next lease expires."""
@@ -310,16 +322,9 @@ class Leases(Generic[Holder]):
         self._remember(lease)
         return lease.unsettled()
 
-    def check(self, settlements: Iterable[Settlement]) -> None:
-        """Raises `InvalidRequest` if the parts of any settlement do not fit its batch."""
-        for settlement in settlements:
-            if settlement.parts:
-                lease = self._held.get(settlement.lease) or self._finished.get(settlement.lease)
-                if lease is not None:
-                    _check_parts(lease.records, settlement)
-
     def settle(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[SettledPart]]:
-        """Apply a settlement that has passed `check`. Returns the result, the lease, and the parts that took effect."""
+        """Apply a settlement. Returns the result, the lease unless it is UNKNOWN or the settlement is REFUSED, and the
+        parts that took effect."""
         id_ = settlement.lease
         lease = self._held.get(id_)
         if lease is None:
@@ -334,6 +339,9 @@ class Leases(Generic[Holder]):
                 lease,
                 [SettledPart(lease.slices, part, False, lease.records)],
             )
+        refused = _refuse_parts(lease.records, settlement)
+        if refused is not None:
+            return refused, None, []
         settled = lease.settled if lease.settled is not None else RunSet()
         done: list[SettledPart] = []
         parts = _expand_parts(lease.records, settlement)
@@ -368,6 +376,9 @@ class Leases(Generic[Holder]):
         if lease is None:
             detail = "no such lease: it is from before a restart, was settled long ago, or never existed"
             return SettleResult(settlement.lease, SettleStatus.UNKNOWN, (), detail), None, []
+        refused = _refuse_parts(lease.records, settlement)
+        if refused is not None:
+            return refused, None, []
         parts = _expand_parts(lease.records, settlement)
         stale = RunSet(Run(part.first, part.first + part.count) for part in parts)
         for first, records, _ in lease.outcomes:

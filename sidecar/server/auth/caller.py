@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from sidecar.model.errors import Forbidden, Stopping
+from sidecar.model.reasons import Reason
 from sidecar.settings import ClientSettings, Right
 
 #: in place of a name: every subscription
@@ -45,14 +46,18 @@ class Caller:
             return
         which = "every subscription" if subscription == ALL_SUBSCRIPTIONS else f'subscription "{subscription}"'
         has = ", ".join(sorted(self._rights.get(right, ()))) or "none"
-        raise Forbidden(f"{self.who} lacks the right {right} for {which}; it has that right for: {has}")
+        raise Forbidden(
+            f"{self.who} lacks the right {right} for {which}; it has that right for: {has}",
+            right=right,
+            subscription=subscription,
+        )
 
     @contextmanager
     def calling(self) -> Iterator[None]:
         """Wraps a call. Raises `Stopping` in it if the caller is revoked meanwhile."""
         if self._revoked:
             # It was revoked between the guard and here.
-            raise Stopping(self._revoked)
+            raise Stopping(self._revoked, Reason.REVOKED)
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -62,7 +67,7 @@ class Caller:
             if not self._revoked:
                 raise
             task.uncancel()
-            raise Stopping(self._revoked) from None
+            raise Stopping(self._revoked, Reason.REVOKED) from None
         finally:
             self._calls.discard(task)
 

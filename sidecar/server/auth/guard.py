@@ -20,6 +20,7 @@ from sidecar.model.errors import Unauthenticated
 from sidecar.observability.logs import Log
 from sidecar.server.auth.caller import Caller, enter
 from sidecar.server.auth.tokens import Tokens
+from sidecar.server.grpc.statuses import abort
 
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SCHEME = "bearer "
@@ -62,7 +63,7 @@ class Guard(grpc.aio.ServerInterceptor):
             if details.method == _HEALTH:
                 return _without_request(self._respond_health)
             self._count_refused()
-            return _refusal(str(error))
+            return _refusal(error)
         return await continuation(details)
 
     def _identify(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
@@ -94,9 +95,9 @@ class Guard(grpc.aio.ServerInterceptor):
 Handle = Callable[[object, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
 
 
-def _refusal(why: str) -> "grpc.RpcMethodHandler[Any, Any]":
+def _refusal(error: Unauthenticated) -> "grpc.RpcMethodHandler[Any, Any]":
     async def refuse(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+        await abort(context, error)
 
     return _without_request(refuse)
 

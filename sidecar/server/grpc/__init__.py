@@ -1,9 +1,12 @@
 """The gRPC services: they translate between calls and subscriptions.
 
 listeners         each socket and port as a gRPC server, with its guard and its limits
-rpc               how a call begins and ends: bytes in, bytes out, errors as statuses
+rpc               how a call begins and ends: bytes in, bytes out
+statuses          errors as statuses, for people and for programs
+entries           how many entries a request may have
 slow_clients      limits on what clients leave unread
 requests          fields of requests, checked
+settling          settlements and extensions of a request, applied in pieces
 responses         fields of responses, encoded
 consumer_service  ConsumerService: admission, and which way a worker takes batches
 consume_stream    one stream for a process with many workers, and its outbox

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from sidecar.brokers.connections import Connections
 from sidecar.core.failures.dead_letter_topic import DeadLetterEntry
 from sidecar.model.clock import Clock
 from sidecar.model.errors import InvalidRequest, Unknown, Unmet
+from sidecar.model.reasons import Reason
 from sidecar.model.records import Lane, Record
 from sidecar.observability.logs import Log
 from sidecar.observability.status import Status
@@ -100,7 +102,7 @@ class AdminService:
         subscription = self._registry.get(request.subscription, Right.ADMIN)
         target = _read_target(request)
         if not subscription.can_seek:
-            raise Unmet(f"broker {subscription.settings.broker} cannot seek")
+            raise Unmet(f"broker {subscription.settings.broker} cannot seek", Reason.UNSUPPORTED)
         selected = _select_lanes(subscription, request)
         sought = await subscription.seek(dict.fromkeys(selected, target))
         for lane, position in sorted(sought.items()):
@@ -149,11 +151,13 @@ class AdminService:
         if not request.group:
             raise InvalidRequest("group must be given")
         if not broker.traits.deletes_groups:
-            raise Unmet(f"broker {request.broker} has no groups that Offramp could delete; local brokers have")
+            text = f"broker {request.broker} has no groups that Offramp could delete; local brokers have"
+            raise Unmet(text, Reason.UNSUPPORTED)
         for subscription in self._registry:
             settings = subscription.settings
             if (settings.broker, settings.group_name) == (request.broker, request.group):
-                raise Unmet(f"group {request.group} is in use by subscription {settings.name}")
+                text = f"group {request.group} is in use by subscription {settings.name}"
+                raise Unmet(text, Reason.GROUP_IN_USE)
         await broker.delete_group(request.group)
         log.info("a group was deleted", broker=request.broker, group=request.group)
         return pb.DeleteGroupResponse().SerializeToString()
@@ -190,7 +194,8 @@ def _select_lanes(subscription: AnySubscription, request: pb.SeekRequest) -> lis
         if request.topic in ("", lane.topic) and (not request.HasField("lane") or request.lane == lane.number)
     ]
     if not lanes:
-        raise Unknown(f"no such lane is assigned now; there are: {', '.join(map(str, known)) or 'none'}")
+        text = f"no such lane is assigned now; there are: {', '.join(map(str, known)) or 'none'}"
+        raise Unknown(text, Reason.LANE_NOT_FOUND)
     return lanes
 
 
@@ -209,6 +214,9 @@ def _message_fields(status: Any) -> dict[str, Any]:
             found[name] = _message_fields(value)
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
             found[name] = [_message_fields(one) for one in value]
+        elif isinstance(value, StrEnum):
+            # As protobuf names its values: ORDER_KEY for `order`.
+            found[name] = f"{name}_{value.name}".upper()
         else:
             found[name] = value
     return found

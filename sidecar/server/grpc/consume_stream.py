@@ -9,8 +9,8 @@ from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import InvalidRequest, ProtocolError, Stopping
 from sidecar.model.records import Delivery, Notice, SessionEnd
 from sidecar.model.wire import CONSUME_BATCH_TAG, encode_batch
-from sidecar.server.grpc import responses, sessions
-from sidecar.server.grpc.requests import read_credit, read_settlements
+from sidecar.server.grpc import responses, sessions, settling
+from sidecar.server.grpc.requests import read_credit
 from sidecar.server.grpc.rpc import Context, parse, read
 from sidecar.server.grpc.sessions import Terms
 from sidecar.server.grpc.slow_clients import Writer
@@ -40,6 +40,10 @@ async def read_hello(context: Context) -> pb.ConsumeRequest:
     return request
 
 
+def _first_credit(hello: pb.Hello) -> pb.Credit:
+    return hello.credit if hello.HasField("credit") else pb.Credit(batches=1)
+
+
 class ConsumeStream(Consumer):
     """One client's stream: one task reads it, one writes it, and both end with it."""
 
@@ -66,7 +70,8 @@ class ConsumeStream(Consumer):
             self._session.set_backpressure(True)
 
     def notify(self, notice: Notice) -> None:
-        self._outbox.add_answer(responses.notice(responses.CONSUME_NOTICES, notice))
+        for piece in responses.split_notice(notice, self._outbox.frame_bytes):
+            self._outbox.add_answer(responses.notice(responses.CONSUME_NOTICES, piece))
 
     def stop(self) -> None:
         """The sidecar stops: end the stream with UNAVAILABLE once every answer is written."""
@@ -80,7 +85,7 @@ class ConsumeStream(Consumer):
         try:
             welcomed = welcome(self._session.id).SerializeToString()
             self._outbox.add_answer(responses.field(responses.CONSUME_WELCOME, welcomed))
-            self._apply(first, first.credit if first.HasField("credit") else first.hello.credit)
+            await self._apply(first, first.credit if first.HasField("credit") else _first_credit(first.hello))
             tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
             await asyncio.gather(*tasks)
             how = SessionEnd.ORDERLY
@@ -105,7 +110,7 @@ class ConsumeStream(Consumer):
             request = parse(pb.ConsumeRequest, raw, METHOD)
             if request.HasField("hello"):
                 raise InvalidRequest(f"{METHOD}: only the first request may carry hello")
-            self._apply(request, request.credit if request.HasField("credit") else None)
+            await self._apply(request, request.credit if request.HasField("credit") else None)
             await self._outbox.room()
         self._leave()
         self._outbox.close()
@@ -124,14 +129,15 @@ class ConsumeStream(Consumer):
         # apart: it fails, or this task is cancelled, if the client is gone. An empty response changes nothing.
         await self._writer.write(b"")
 
-    def _apply(self, request: pb.ConsumeRequest, credit: pb.Credit | None) -> None:
+    async def _apply(self, request: pb.ConsumeRequest, credit: pb.Credit | None) -> None:
         answer = self._outbox.add_answer
         if request.settlements:
-            for result in self._registry.settle(read_settlements(request.settlements)):
-                answer(responses.settle_result(responses.CONSUME_RESULTS, result))
-        for extension in request.extensions:
-            extended = self._registry.extend(extension.lease, extension.lease_for_ms / 1_000)
-            answer(responses.extend_result(responses.CONSUME_EXTENDED, extended))
+            results = await settling.settle(self._registry, request.settlements)
+            for encoded in responses.settle_results(responses.CONSUME_RESULTS, results, MAX_ANSWER_BYTES):
+                answer(encoded)
+        if request.extensions:
+            for extended in await settling.extend(self._registry, request.extensions):
+                answer(responses.extend_result(responses.CONSUME_EXTENDED, extended))
         if request.draining:
             self._leave()
         elif credit is not None:
@@ -159,7 +165,8 @@ class Outbox:
     """
 
     def __init__(self, max_message_bytes: int) -> None:
-        self._frame_bytes = min(FRAME_BYTES, max_message_bytes)
+        #: no answer may be larger
+        self.frame_bytes = min(FRAME_BYTES, max_message_bytes)
         #: encoded fields, in the order in which they must arrive
         self._answers: deque[bytes] = deque()
         self._answers_bytes = 0
@@ -215,7 +222,7 @@ class Outbox:
         """The next frame, and the leases of the batches in it. Answers go first: workers wait for them."""
         pieces: list[bytes] = []
         size = 0
-        while self._answers and (not pieces or size + len(self._answers[0]) <= self._frame_bytes):
+        while self._answers and (not pieces or size + len(self._answers[0]) <= self.frame_bytes):
             answer = self._answers.popleft()
             pieces.append(answer)
             size += len(answer)
@@ -223,7 +230,7 @@ class Outbox:
         if self._answers_bytes <= MAX_ANSWER_BYTES:
             self._room.set()
         leases: list[bytes] = []
-        while self._batches and (not pieces or size + self._batches[0].size <= self._frame_bytes):
+        while self._batches and (not pieces or size + self._batches[0].size <= self.frame_bytes):
             batch = self._batches.popleft()
             leases.append(batch.lease)
             pieces.extend(batch.pieces)

@@ -5,17 +5,20 @@ from contextlib import contextmanager
 
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import ResourceExhausted, Stalled, Unknown
+from sidecar.model.reasons import Reason
 from sidecar.model.records import SessionEnd
-from sidecar.model.version import PROTOCOL_MINOR, VERSION
+from sidecar.model.version import FEATURES, PROTOCOL_MINOR, VERSION
 from sidecar.server.auth.caller import current
-from sidecar.server.grpc import responses
+from sidecar.server.grpc import responses, settling
 from sidecar.server.grpc.consume_stream import METHOD as CONSUME
 from sidecar.server.grpc.consume_stream import ConsumeStream, read_hello
+from sidecar.server.grpc.entries import MAX_ENTRIES
 from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
-from sidecar.server.grpc.requests import read_settlements
-from sidecar.server.grpc.rpc import Context, Handler, abort, both_stream, server_stream, unary
+from sidecar.server.grpc.requests import DEFAULT_MESSAGE_BYTES
+from sidecar.server.grpc.rpc import Context, Handler, both_stream, server_stream, unary
 from sidecar.server.grpc.sessions import read_terms
 from sidecar.server.grpc.slow_clients import UnreadResponses, Writer
+from sidecar.server.grpc.statuses import abort
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import ListenSettings, Right
 from sidecar.subscription.subscription import Subscription
@@ -78,7 +81,8 @@ class ConsumerService:
                 await writer.write(pb.OpenResponse(welcome=welcome).SerializeToString())
                 while True:
                     for notice in await session.events():
-                        await writer.write(responses.notice(responses.OPEN_NOTICES, notice))
+                        for piece in responses.split_notice(notice, terms.max_message_bytes):
+                            await writer.write(responses.notice(responses.OPEN_NOTICES, piece))
             finally:
                 del self._sessions[session.id]
                 session.end(SessionEnd.LOST)
@@ -90,7 +94,8 @@ class ConsumerService:
             if session is None:
                 raise Unknown(
                     f"there is no session {request.session.hex()}: its stream ended, or it is from before a restart; "
-                    "open a new one"
+                    "open a new one",
+                    Reason.SESSION_NOT_FOUND,
                 )
             current().require(Right.CONSUME, session.subscription)
             return await session.fetch(request, self._unread.check)
@@ -99,17 +104,22 @@ class ConsumerService:
             return await fetch_alone(request, subscription, self._registry, self._unread.check)
 
     async def _settle(self, request: pb.SettleRequest) -> bytes:
-        results = self._registry.settle(read_settlements(request.settlements))
-        return b"".join(responses.settle_result(responses.SETTLE_RESULTS, result) for result in results)
+        results = await settling.settle(self._registry, request.settlements)
+        return b"".join(responses.settle_results(responses.SETTLE_RESULTS, results, DEFAULT_MESSAGE_BYTES))
 
     async def _extend_lease(self, request: pb.ExtendLeaseRequest) -> bytes:
-        extended = [self._registry.extend(one.lease, one.lease_for_ms / 1_000) for one in request.extensions]
+        extended = await settling.extend(self._registry, request.extensions)
         return b"".join(responses.extend_result(responses.EXTEND_RESULTS, one) for one in extended)
 
     @contextmanager
     def _admission(self) -> Iterator[None]:
         if self._admitted >= self._settings.max_sessions:
-            raise ResourceExhausted(f"there are {self._admitted} sessions already (listen.max_sessions)")
+            raise ResourceExhausted(
+                f"there are {self._admitted} sessions already (listen.max_sessions)",
+                Reason.TOO_MANY_SESSIONS,
+                limit="listen.max_sessions",
+                max=self._settings.max_sessions,
+            )
         self._admitted += 1
         try:
             yield
@@ -128,5 +138,7 @@ class ConsumerService:
                 batch_bytes=settings.batch.bytes,
                 lease_max_ms=int(settings.lease.max * 1_000),
                 max_request_bytes=self._settings.max_request_bytes,
+                max_request_entries=MAX_ENTRIES,
             ),
+            features=FEATURES,
         )

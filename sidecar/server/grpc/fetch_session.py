@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.model.errors import InvalidRequest, OutOfTurn, ResourceExhausted, Stopping, Superseded
+from sidecar.model.errors import InvalidRequest, OutOfTurn, ResourceExhausted, Stopping, Superseded, TooManyEntries
 from sidecar.model.records import Credit, Delivery, Notice, NoticeKind, SessionEnd, SettleResult
 from sidecar.model.wire import FETCH_BATCH_TAG, encode_batch
-from sidecar.server.grpc import responses, sessions
-from sidecar.server.grpc.requests import read_credit, read_message_bytes, read_settlements
+from sidecar.server.grpc import responses, sessions, settling
+from sidecar.server.grpc.requests import read_credit, read_message_bytes
 from sidecar.server.grpc.sessions import NO_CREDIT, Terms, read_terms
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.session import Consumer
@@ -21,28 +21,29 @@ MAX_WAIT = 60.0
 _MAX_LEASES = 1_000
 STOPPING = "the sidecar is stopping"
 
-_DRAINING = Notice(NoticeKind.DRAINING, detail=STOPPING)
 #: a notice of the first kind makes an earlier one of the second pointless
 _SUPERSEDES = {NoticeKind.RESUMED: NoticeKind.PAUSED, NoticeKind.PAUSED: NoticeKind.RESUMED}
 
 
 class PendingNotices:
-    """Notices for a client that may not ask for them for a long time: at most one of each kind, oldest first."""
+    """Notices for a client that may not ask for them for a long time: at most one of each kind, oldest first. Leases
+    that are about to be lost are not those that are."""
 
     def __init__(self) -> None:
-        self._notices: dict[NoticeKind, Notice] = {}
+        self._notices: dict[tuple[NoticeKind, bool], Notice] = {}
 
     def __bool__(self) -> bool:
         return bool(self._notices)
 
     def add(self, notice: Notice) -> None:
-        earlier = self._notices.pop(notice.kind, None)
+        key = notice.kind, bool(notice.until)
+        earlier = self._notices.pop(key, None)
         if earlier is not None and notice.leases:
             leases = (*earlier.leases, *notice.leases)[-_MAX_LEASES:]
-            notice = Notice(notice.kind, leases, notice.detail)
+            notice = replace(notice, leases=leases, until=min(earlier.until, notice.until))
         if notice.kind in _SUPERSEDES:
-            self._notices.pop(_SUPERSEDES[notice.kind], None)
-        self._notices[notice.kind] = notice
+            self._notices.pop((_SUPERSEDES[notice.kind], False), None)
+        self._notices[key] = notice
 
     def take(self) -> list[Notice]:
         notices = list(self._notices.values())
@@ -119,11 +120,18 @@ class BatchWaiter(Consumer):
         """A FetchResponse of at most `batches` batches and `limit` bytes, and the leases in it.
 
         A batch alone goes in whatever its size: the subscription keeps it within the client's limit. Beside results it
-        goes in only if it fits; the caller gives back what is left over.
+        goes in only if it fits; the caller gives back what is left over. Notices that do not fit wait for the next one.
         """
-        pieces = _result_pieces(results)
-        pieces.extend(responses.notice(responses.FETCH_NOTICES, notice) for notice in self._notices.take())
+        pieces = responses.settle_results(responses.FETCH_RESULTS, results, limit)
         room = limit - sum(map(len, pieces))
+        for notice in self._notices.take():
+            for piece in responses.split_notice(notice, limit):
+                encoded = responses.notice(responses.FETCH_NOTICES, piece)
+                if len(encoded) <= room:
+                    pieces.append(encoded)
+                    room -= len(encoded)
+                else:
+                    self._notices.add(piece)
         leases: list[bytes] = []
         while self._deliveries and len(leases) < batches:
             batch, size = encode_batch(FETCH_BATCH_TAG, self._deliveries[0])
@@ -133,10 +141,6 @@ class BatchWaiter(Consumer):
             pieces.extend(batch)
             leases.append(self._deliveries.pop(0).lease)
         return b"".join(pieces), leases
-
-
-def _result_pieces(results: Sequence[SettleResult]) -> list[bytes]:
-    return [responses.settle_result(responses.FETCH_RESULTS, result) for result in results]
 
 
 class _Turn:
@@ -161,6 +165,8 @@ class FetchSession(BatchWaiter):
         self._registry = registry
         self._terms = terms
         self._turn = _Turn(0, ())
+        #: held while a call settles: another of its number must find its results
+        self._turning = asyncio.Lock()
         self._events = PendingNotices()
         self._eventful = asyncio.Event()
         self._stopping = False
@@ -182,7 +188,8 @@ class FetchSession(BatchWaiter):
     def idle(self) -> None:
         # Its client has the response, so all that a repeated call still wants are the results.
         if self._turn.response is not None:
-            self._turn.response = b"".join(_result_pieces(self._turn.results))
+            limit = self._session.max_message_bytes
+            self._turn.response = b"".join(responses.settle_results(responses.FETCH_RESULTS, self._turn.results, limit))
 
     def notify(self, notice: Notice) -> None:
         super().notify(notice)
@@ -220,7 +227,9 @@ class FetchSession(BatchWaiter):
             raise InvalidRequest(f'the session belongs to subscription "{name}", not to "{request.subscription}"')
         limit = read_message_bytes(request.max_message_bytes, self._terms.max_message_bytes)
         lease = request.lease_ms / 1_000 if request.lease_ms else self._terms.lease
-        turn = self._take_turn(request)
+        check_results(request, limit)
+        async with self._turning:
+            turn = await self._take_turn(request)
         if turn.response is not None:
             return turn.response
         want = FetchDemand.of(request)
@@ -237,19 +246,19 @@ class FetchSession(BatchWaiter):
         self._subscription.written(leases)
         return turn.response
 
-    def _take_turn(self, request: pb.FetchRequest) -> _Turn:
+    async def _take_turn(self, request: pb.FetchRequest) -> _Turn:
         last = self._turn
         if request.seq == last.seq and last.seq:
             return last
         if request.seq != last.seq + 1:
             allowed = f"{last.seq} or {last.seq + 1}" if last.seq else "1"
             raise OutOfTurn(f"seq {request.seq} is out of turn: it must be {allowed}")
-        settlements = read_settlements(request.settlements)
+        settlements = request.settlements
         if self.draining:
             if not settlements:
                 raise Stopping(STOPPING)
-            super().notify(_DRAINING)
-        turn = _Turn(request.seq, self._registry.settle(settlements))
+            super().notify(_draining(self._subscription))
+        turn = _Turn(request.seq, await settling.settle(self._registry, settlements))
         # The client has given up its last call, so nobody will see the batches of that one.
         last.caller = None
         sessions.release(self._subscription, self.take_back())
@@ -280,6 +289,22 @@ class FetchSession(BatchWaiter):
             raise Superseded(f"a later call took the place of this one (seq {turn.seq})")
 
 
+def check_results(request: pb.FetchRequest, limit: int) -> None:
+    """Raises `TooManyEntries` if the results of the settlements would be more than the client accepts."""
+    if len(request.settlements) * responses.SHORTEST_RESULT > limit:
+        most = limit // responses.SHORTEST_RESULT
+        raise TooManyEntries(
+            f"settlements: the results of {len(request.settlements):,} need more than max_message_bytes, which is "
+            f"{limit:,}; send at most {most:,} at a time",
+            limit="settlements",
+            max=most,
+        )
+
+
+def _draining(subscription: Subscription) -> Notice:
+    return Notice(NoticeKind.DRAINING, detail=STOPPING, until=subscription.drains_until)
+
+
 async def fetch_alone(
     request: pb.FetchRequest, subscription: Subscription, registry: SubscriptionRegistry, check: Callable[[], None]
 ) -> bytes:
@@ -292,8 +317,8 @@ async def fetch_alone(
         raise InvalidRequest(f"seq is {request.seq}, but without a session it must be 0")
     terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
     want = FetchDemand.of(request)
-    settlements = read_settlements(request.settlements)
-    results = registry.settle(settlements)
+    check_results(request, terms.max_message_bytes)
+    results = await settling.settle(registry, request.settlements)
     waiter = BatchWaiter()
     if not want.credit.batches:
         return waiter.respond(results, 0, terms.max_message_bytes)[0]
@@ -302,9 +327,9 @@ async def fetch_alone(
             subscription, waiter, replace(terms, lease=terms.lease or subscription.settings.lease.default), want.credit
         )
     except Stopping:
-        if not settlements:
+        if not results:
             raise
-        waiter.notify(_DRAINING)
+        waiter.notify(_draining(subscription))
         return waiter.respond(results, 0, terms.max_message_bytes)[0]
     how = SessionEnd.ORDERLY
     try:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from grpc_health.v1 import health_pb2 as pb
 
 from sidecar.model.errors import Unknown
+from sidecar.model.reasons import Reason
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
 
 NAME = "grpc.health.v1.Health"
@@ -42,7 +43,7 @@ class HealthService:
     async def _check(self, request: pb.HealthCheckRequest) -> bytes:
         serving = self._serving(request.service)
         if serving is None:
-            raise Unknown(f'there is no service "{request.service}" here')
+            raise Unknown(f'there is no service "{request.service}" here', Reason.SERVICE_NOT_FOUND)
         return _response(serving)
 
     async def _watch(self, request: pb.HealthCheckRequest, context: Context) -> None:

@@ -5,6 +5,7 @@ from sidecar.brokers.connections import Connections
 from sidecar.model.errors import InvalidRequest
 from sidecar.model.records import Header, Message
 from sidecar.server.auth.caller import ALL_SUBSCRIPTIONS, current
+from sidecar.server.grpc.entries import MAX_ENTRIES
 from sidecar.server.grpc.rpc import Handler, unary
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import Right
@@ -13,12 +14,21 @@ NAME: str = pb.DESCRIPTOR.services_by_name["PublishService"].full_name
 
 
 class PublishService:
-    def __init__(self, registry: SubscriptionRegistry, brokers: Connections) -> None:
+    def __init__(self, registry: SubscriptionRegistry, brokers: Connections, max_request_bytes: int) -> None:
         self._registry = registry
         self._brokers = brokers
+        self._max_request_bytes = max_request_bytes
 
     def methods(self) -> dict[str, Handler]:
-        return {"Publish": unary("Publish", pb.PublishRequest, self._publish)}
+        return {
+            "Publish": unary("Publish", pb.PublishRequest, self._publish),
+            "GetLimits": unary("GetLimits", pb.GetLimitsRequest, self._get_limits),
+        }
+
+    async def _get_limits(self, request: pb.GetLimitsRequest) -> bytes:
+        self._broker_name(request)
+        limits = pb.GetLimitsResponse(max_request_bytes=self._max_request_bytes, max_messages=MAX_ENTRIES)
+        return limits.SerializeToString()
 
     async def _publish(self, request: pb.PublishRequest) -> bytes:
         broker = self._brokers.usable(self._broker_name(request))
@@ -29,7 +39,7 @@ class PublishService:
         published = [pb.Published(lane=place.lane, position=place.position) for place in places]
         return pb.PublishResponse(published=published).SerializeToString()
 
-    def _broker_name(self, request: pb.PublishRequest) -> str:
+    def _broker_name(self, request: pb.PublishRequest | pb.GetLimitsRequest) -> str:
         match request.WhichOneof("target"):
             case "subscription":
                 return self._registry.get(request.subscription, Right.PUBLISH).settings.broker

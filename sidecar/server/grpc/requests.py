@@ -6,7 +6,9 @@ from offramp.v1 import consumer_pb2
 from offramp.v1 import record_pb2 as pb
 from sidecar.brokers.base import AtTime
 from sidecar.model.errors import InvalidRequest
+from sidecar.model.reasons import Reason
 from sidecar.model.records import Credit, Outcome, Part, Settlement
+from sidecar.server.grpc.entries import MAX_ENTRIES
 
 #: bytes of a reason that are kept
 MAX_REASON = 1_024
@@ -41,40 +43,43 @@ def read_time(timestamp_ms: int) -> AtTime:
     return AtTime(timestamp_ms)
 
 
-def read_settlements(messages: Iterable[pb.Settlement]) -> list[Settlement]:
-    """Raises `InvalidRequest`, which names the settlement, before any of them can be applied.
+class RefusedSettlement(Exception):
+    """One settlement breaks a rule. Its text is for people."""
 
-    Whether parts lie within their batch is checked by the subscription, which knows the batch.
-    """
-    return [_read_settlement(index, message) for index, message in enumerate(messages)]
+    def __init__(self, text: str, reason: Reason = Reason.INVALID_PARTS) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
-def _read_settlement(index: int, message: pb.Settlement) -> Settlement:
+def read_settlement(message: pb.Settlement) -> Settlement:
+    """Raises `RefusedSettlement`. Whether parts lie within their batch is known to the subscription only."""
     if message.outcome == pb.OUTCOME_ACK and not message.parts and not message.partial:
         # Nearly every settlement is this one, and a worker that takes batches of one sends thousands a second.
         return Settlement(message.lease, Outcome.ACK)
-    where = f"settlements[{index}] (lease {message.lease.hex()})"
+    if len(message.parts) > MAX_ENTRIES:
+        text = f"parts: there are more than {MAX_ENTRIES:,}; settle a part of the batch at a time (partial)"
+        raise RefusedSettlement(text, Reason.TOO_MANY_ENTRIES)
     if message.partial:
         if message.outcome:
-            raise InvalidRequest(f"{where}: partial is set, so outcome must not be: only the parts are settled")
+            raise RefusedSettlement("partial is set, so outcome must not be: only the parts are settled")
         if not message.parts:
-            raise InvalidRequest(f"{where}: partial is set, but there are no parts to settle")
-        return Settlement(message.lease, None, parts=_read_parts(where, message.parts))
-    outcome = _read_outcome(where, message.outcome)
+            raise RefusedSettlement("partial is set, but there are no parts to settle")
+        return Settlement(message.lease, None, parts=_read_parts(message.parts))
+    outcome = _read_outcome("", message.outcome)
     reason, retry_after = _read_reason(message.reason), _read_delay(outcome, message)
-    return Settlement(message.lease, outcome, reason, retry_after, _read_parts(where, message.parts))
+    return Settlement(message.lease, outcome, reason, retry_after, _read_parts(message.parts))
 
 
-def _read_parts(where: str, messages: Iterable[pb.Part]) -> tuple[Part, ...]:
+def _read_parts(messages: Iterable[pb.Part]) -> tuple[Part, ...]:
     parts = []
     free_from = 0
     for index, message in enumerate(messages):
-        here = f"{where}.parts[{index}]"
+        here = f"parts[{index}]: "
         if not message.count:
-            raise InvalidRequest(f"{here}: count is 0; a part names at least one record")
+            raise RefusedSettlement(f"{here}count is 0; a part names at least one record")
         if message.first < free_from:
-            raise InvalidRequest(
-                f"{here}: first is {message.first}, but the part before it goes up to {free_from - 1}; parts must be "
+            raise RefusedSettlement(
+                f"{here}first is {message.first}, but the part before it goes up to {free_from - 1}; parts must be "
                 "ascending and must not overlap"
             )
         free_from = message.first + message.count
@@ -88,7 +93,7 @@ def _read_parts(where: str, messages: Iterable[pb.Part]) -> tuple[Part, ...]:
 def _read_outcome(where: str, number: int) -> Outcome:
     outcome = _OUTCOMES.get(number)
     if outcome is None:
-        raise InvalidRequest(f"{where}: outcome {number} is not one of {_ALLOWED}")
+        raise RefusedSettlement(f"{where}outcome {number} is not one of {_ALLOWED}", Reason.UNKNOWN_OUTCOME)
     return outcome
 
 

@@ -1,7 +1,11 @@
 """Fields of the consumer service's responses, encoded. Batches are encoded in `sidecar.model.wire`."""
 
-from offramp.v1 import consumer_pb2, record_pb2
-from sidecar.model.records import Extended, Notice, SettleResult
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from offramp.v1 import consumer_pb2, error_pb2, record_pb2
+from sidecar.model.records import Extended, Notice, Range, SettleResult
 from sidecar.model.wire import varint
 
 #: length-delimited fields: number << 3 | 2
@@ -11,34 +15,77 @@ FETCH_RESULTS, FETCH_NOTICES = b"\x12", b"\x1a"
 SETTLE_RESULTS = b"\x0a"
 EXTEND_RESULTS = b"\x0a"
 
+#: bytes of any result in its shortest form: without a detail, and with one range
+SHORTEST_RESULT = 48
+#: ranges of a result; beyond this, neighbours are joined
+_MAX_RANGES = 100
+#: bytes of a notice without its leases, and of each lease
+_NOTICE_BYTES, _LEASE_BYTES = 1_100, 20
+#: characters of a notice's detail
+_MAX_DETAIL = 250
+
 
 def field(tag: bytes, body: bytes) -> bytes:
     return tag + varint(len(body)) + body
 
 
+def settle_results(tag: bytes, results: Sequence[SettleResult], limit: int) -> list[bytes]:
+    """The results of one response of at most `limit` bytes, which has room for the shortest form of each."""
+    encoded = [settle_result(tag, result) for result in results]
+    if sum(map(len, encoded)) > limit:
+        encoded = [settle_result(tag, result._replace(stale=_join(result.stale, 1), detail="")) for result in results]
+    return encoded
+
+
 def settle_result(tag: bytes, result: SettleResult) -> bytes:
     # Nearly every result is this short one, and a worker that takes batches of one gets thousands a second.
     body = b"\x0a%b%b\x10%b" % (varint(len(result.lease)), result.lease, varint(result.status))
-    if result.stale or result.detail:
+    if result.stale or result.detail or result.reason:
         body += record_pb2.SettleResult(
-            stale=[record_pb2.Range(first=stale.first, count=stale.count) for stale in result.stale],
+            stale=[
+                record_pb2.Range(first=stale.first, count=stale.count) for stale in _join(result.stale, _MAX_RANGES)
+            ],
             detail=result.detail,
+            reason=error_pb2.ErrorReason.Name(result.reason or 0),
         ).SerializeToString()
     return field(tag, body)
+
+
+def _join(ranges: tuple[Range, ...], limit: int) -> tuple[Range, ...]:
+    """The same ranges, or so many that contain them: each from the first of some neighbours to the last."""
+    if len(ranges) <= limit:
+        return ranges
+    together = -(-len(ranges) // limit)
+    joined: list[Range] = []
+    for at in range(0, len(ranges), together):
+        first, last = ranges[at], ranges[min(at + together, len(ranges)) - 1]
+        joined.append(Range(first.first, last.first + last.count - first.first))
+    return tuple(joined)
 
 
 def extend_result(tag: bytes, extended: Extended) -> bytes:
     body = record_pb2.ExtendResult(
         lease=extended.lease,
-        # UNSPECIFIED means that the lease was extended.
-        status=record_pb2.SettleStatus.Name(extended.status or 0),
+        status=record_pb2.ExtendStatus.Name(extended.status),
         lease_for_ms=int(extended.lease_for * 1_000),
     ).SerializeToString()
     return field(tag, body)
 
 
 def notice(tag: bytes, notice: Notice) -> bytes:
+    left = notice.until - asyncio.get_running_loop().time() if notice.until else 0.0
     body = consumer_pb2.Notice(
-        kind=consumer_pb2.NoticeKind.Name(notice.kind), leases=notice.leases, detail=notice.detail
+        kind=consumer_pb2.NoticeKind.Name(notice.kind),
+        leases=notice.leases,
+        detail=notice.detail[:_MAX_DETAIL],
+        settle_for_ms=max(0, int(left * 1_000)),
     ).SerializeToString()
     return field(tag, body)
+
+
+def split_notice(notice: Notice, limit: int) -> list[Notice]:
+    """The same as notices that take at most so many bytes each."""
+    most = max(1, (limit - _NOTICE_BYTES) // _LEASE_BYTES)
+    if len(notice.leases) <= most:
+        return [notice]
+    return [replace(notice, leases=notice.leases[at : at + most]) for at in range(0, len(notice.leases), most)]

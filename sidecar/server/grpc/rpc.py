@@ -6,8 +6,7 @@ leave as bytes, so that encoded records are never decoded again.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn, TypeAlias, TypeVar
-from urllib.parse import quote
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -16,6 +15,8 @@ from google.protobuf.message import DecodeError, Message
 from sidecar.model import errors
 from sidecar.observability.logs import Log
 from sidecar.server.auth.caller import admitted
+from sidecar.server.grpc.entries import check_entries
+from sidecar.server.grpc.statuses import abort
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 #: in quotes because gRPC's own class is not generic at run time
@@ -24,30 +25,10 @@ M = TypeVar("M", bound=Message)
 
 log = Log("service")
 
-#: the first match counts, so subclasses stand before their bases
-_STATUSES: tuple[tuple[type[errors.OfframpError], grpc.StatusCode], ...] = (
-    (errors.OutOfRoom, grpc.StatusCode.RESOURCE_EXHAUSTED),
-    (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
-    (errors.TooLarge, grpc.StatusCode.INVALID_ARGUMENT),
-    (errors.Refused, grpc.StatusCode.FAILED_PRECONDITION),
-    (errors.NotFound, grpc.StatusCode.NOT_FOUND),
-    (errors.LaneGone, grpc.StatusCode.ABORTED),
-    (errors.Fenced, grpc.StatusCode.ABORTED),
-    (errors.Corrupt, grpc.StatusCode.DATA_LOSS),
-)
-
-#: characters of a status text: it is sent in a header, and clients refuse large ones
-_MAX_DETAILS = 2_000
-
-
-def status_of(error: errors.OfframpError) -> grpc.StatusCode:
-    if isinstance(error, errors.ProtocolError):
-        return grpc.StatusCode[error.status]
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-
 
 def parse(kind: type[M], raw: bytes, method: str) -> M:
-    """Raises `InvalidRequest` for bytes that are not such a message."""
+    """Raises `InvalidRequest` for bytes that are not such a message, and `TooManyEntries`."""
+    check_entries(kind, raw)
     try:
         return kind.FromString(raw)
     except DecodeError as error:
@@ -67,20 +48,7 @@ async def answer_errors(context: Context, method: str) -> AsyncIterator[None]:
         raise
     except Exception as error:
         log.bug("unhandled exception in RPC", error, method=method)
-        await context.abort(grpc.StatusCode.INTERNAL, f"{method}: internal error; see the sidecar's log")
-
-
-async def abort(context: Context, error: errors.OfframpError) -> NoReturn:
-    """End the call with the status of this error. Raises once the client has read the status; never returns."""
-    await context.abort(status_of(error), _cut(str(error)))
-
-
-def _cut(text: str) -> str:
-    """Cut the text so that it stays short when encoded: a byte that is not plain ASCII takes three."""
-    text = text[:_MAX_DETAILS]
-    while len(quote(text, errors="replace")) > 3 * _MAX_DETAILS:
-        text = text[: len(text) // 2]
-    return text
+        await abort(context, errors.OfframpError(f"{method}: internal error; see the sidecar's log"))
 
 
 def unary(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import Unmet
+from sidecar.model.reasons import Reason
 from sidecar.model.records import ClientInfo, Credit, Outcome, SessionEnd, Settlement
 from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR
 from sidecar.observability.logs import Log
@@ -36,7 +37,10 @@ def read_terms(client: pb.Client, max_message_bytes: int, lease_ms: int) -> Term
     if client.needs_protocol_minor > PROTOCOL_MINOR:
         raise Unmet(
             f"the client needs {PROTOCOL} minor version {client.needs_protocol_minor}; this sidecar speaks "
-            f"{PROTOCOL_MINOR}"
+            f"{PROTOCOL_MINOR}",
+            Reason.VERSION,
+            needed=client.needs_protocol_minor,
+            spoken=PROTOCOL_MINOR,
         )
     return Terms(_read_client(client), read_message_bytes(max_message_bytes), lease_ms / 1_000 if lease_ms else None)
 

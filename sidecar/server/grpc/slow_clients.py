@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from sidecar.model.errors import ResourceExhausted, Stalled
+from sidecar.model.reasons import Reason
 from sidecar.model.units import show_duration, show_size
 from sidecar.server.auth.caller import Caller, current
 from sidecar.server.grpc.rpc import Context
@@ -83,7 +84,10 @@ class UnreadResponses:
         if self._bytes.get(current(), 0) > self._limit:
             raise ResourceExhausted(
                 f"more than {show_size(self._limit)} of responses are unread, which is more than all subscriptions may "
-                "hold (memory.bytes): read them before asking for more"
+                "hold (memory.bytes): read them before asking for more",
+                Reason.UNREAD_RESPONSES,
+                limit="memory.bytes",
+                max=self._limit,
             )
 
     def count(self, response: bytes, context: Context) -> None:

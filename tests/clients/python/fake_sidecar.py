@@ -15,6 +15,7 @@ import grpc.aio
 from offramp.v1 import consumer_pb2 as pb
 from offramp.v1 import consumer_pb2_grpc, publish_pb2, publish_pb2_grpc
 from offramp.v1 import record_pb2 as rec
+from tests.error_details import error_details
 
 #: seconds; far longer than anything here takes
 WAIT_TIMEOUT = 30.0
@@ -75,8 +76,10 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         self.outcomes: list[tuple[bytes, str, str, int | None]] = []
         self.violations: list[str] = []
         self.published: list[publish_pb2.PublishRequest] = []
-        #: aborts every call
+        #: aborts every call; with a reason, as a sidecar does
         self.refuse: tuple[grpc.StatusCode, str] | None = None
+        self.reason = ""
+        self.retryable = False
         #: answers instead of the truth
         self.answer: Callable[[rec.Settlement], Any] | None = None
         #: settlements are read but neither counted nor answered
@@ -86,6 +89,7 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         #: batches that are on their way when the client says that it drains
         self.crossing: list[PendingBatch] = []
         self.max_request_bytes = 4 << 20
+        self.limits_asked = 0
         self._leases: dict[bytes, Lease] = {}
         self._server: grpc.aio.Server | None = None
         self._boot = b""
@@ -148,19 +152,29 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         self, request: publish_pb2.PublishRequest, context: Any
     ) -> publish_pb2.PublishResponse:
         if self.refuse:
-            await context.abort(*self.refuse)
+            await self._abort(context, *self.refuse)
         self.published.append(request)
         places = [publish_pb2.Published(lane=1, position=place) for place, _ in enumerate(request.messages)]
         return publish_pb2.PublishResponse(published=places)
 
+    async def GetLimits(  # noqa: N802 - gRPC looks for this name
+        self, request: publish_pb2.GetLimitsRequest, context: Any
+    ) -> publish_pb2.GetLimitsResponse:
+        self.limits_asked += 1
+        return publish_pb2.GetLimitsResponse(max_request_bytes=self.max_request_bytes, max_messages=10_000)
+
+    async def _abort(self, context: Any, code: grpc.StatusCode, text: str) -> None:
+        details = error_details(code, text, self.reason, retryable=self.retryable) if self.reason else ()
+        await context.abort(code, text, details)
+
     async def Consume(self, requests: Any, context: Any) -> None:  # noqa: N802 - gRPC looks for this name
         if self.refuse:
-            await context.abort(*self.refuse)
+            await self._abort(context, *self.refuse)
         first = await context.read()
         if not first.HasField("hello") or first.hello.client.language != "python":
             self.violations.append("the first request has no proper hello")
         session = Session(first.hello, first.hello.credit.batches)
-        limits = pb.Limits(max_request_bytes=self.max_request_bytes)
+        limits = pb.Limits(max_request_bytes=self.max_request_bytes, max_request_entries=10_000)
         session.out.welcome.CopyFrom(
             pb.Welcome(session=os.urandom(16), boot=self._boot, sidecar_version="fake", limits=limits)
         )
@@ -229,11 +243,8 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
                 session.out.results.append(self._settle(settlement))
         for extension in request.extensions:
             known = extension.lease in self._leases
-            session.out.extended.add(
-                lease=extension.lease,
-                status=rec.SETTLE_STATUS_UNSPECIFIED if known else rec.SETTLE_STATUS_UNKNOWN,
-                lease_for_ms=extension.lease_for_ms if known else 0,
-            )
+            status = rec.EXTEND_STATUS_EXTENDED if known else rec.EXTEND_STATUS_UNKNOWN
+            session.out.extended.add(lease=extension.lease, status=status, lease_for_ms=extension.lease_for_ms)
         if request.draining:
             self.ready.extendleft(self.crossing)
             session.credit += len(self.crossing)

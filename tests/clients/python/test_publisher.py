@@ -53,35 +53,59 @@ def test_many_messages_travel_in_one_call_and_keep_their_order(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"),
+    ("code", "reason", "kind"),
     [
-        (grpc.StatusCode.NOT_FOUND, offramp.errors.NotFound),
-        (grpc.StatusCode.INVALID_ARGUMENT, offramp.errors.InvalidRequest),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, offramp.errors.OutOfRoom),
-        (grpc.StatusCode.UNAVAILABLE, offramp.errors.Unavailable),
+        (grpc.StatusCode.NOT_FOUND, "TOPIC_NOT_FOUND", offramp.errors.NotFound),
+        (grpc.StatusCode.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE", offramp.errors.InvalidRequest),
+        (grpc.StatusCode.FAILED_PRECONDITION, "BROKER_REFUSED", offramp.errors.Refused),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "BROKER_FULL", offramp.errors.OutOfRoom),
+        (grpc.StatusCode.UNAVAILABLE, "BROKER_UNAVAILABLE", offramp.errors.Unavailable),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "", offramp.errors.Unavailable),
     ],
 )
 def test_each_kind_of_failure_has_an_error_of_its_own(
-    sidecar: Blocking, code: grpc.StatusCode, kind: type[Exception]
+    sidecar: Blocking, code: grpc.StatusCode, reason: str, kind: type[offramp.OfframpError]
 ) -> None:
-    sidecar.fake.refuse = (code, "because")
+    sidecar.fake.refuse, sidecar.fake.reason = (code, "because"), reason
+    sidecar.fake.retryable = issubclass(kind, offramp.errors.Unavailable)
     with (
         offramp.Publisher(broker="local", address=sidecar.address) as publisher,
         pytest.raises(kind, match="because") as caught,
     ):
         publisher.publish("orders", b"x")
-    assert type(caught.value) is kind
+    assert (type(caught.value), caught.value.reason) == (kind, reason)
 
 
-def test_a_request_that_the_sidecar_can_never_take_is_no_matter_of_room(sidecar: Blocking) -> None:
+def test_a_request_that_the_sidecar_does_not_take_is_not_sent(sidecar: Blocking) -> None:
     with offramp.Publisher(broker="local", address=sidecar.address) as publisher:
         for size in (5 << 20, 4 << 20):
             with pytest.raises(
                 offramp.errors.InvalidRequest, match=r"listen\.max_request_bytes.*publish fewer or smaller"
             ):
                 publisher.publish("orders", b"x" * size)
-        publisher.publish("orders", b"small")
+        with pytest.raises(offramp.errors.InvalidRequest, match="10,001 messages"):
+            publisher.publish_many("orders", [offramp.Message(b"x")] * 10_001)
+        publisher.publish("orders", b"x" * 4_000_000)
     assert len(sidecar.fake.published) == 1
+    assert sidecar.fake.limits_asked == 1
+
+
+def test_a_small_request_asks_nothing(sidecar: Blocking) -> None:
+    with offramp.Publisher(broker="local", address=sidecar.address) as publisher:
+        publisher.publish_many("orders", [offramp.Message(b"x" * 50)] * 1_000)
+    assert sidecar.fake.limits_asked == 0
+
+
+def test_limits_are_asked_for_again_of_a_sidecar_that_has_changed(sidecar: Blocking) -> None:
+    with offramp.Publisher(broker="local", address=sidecar.address) as publisher:
+        publisher.publish("orders", b"x" * 100_000)
+        # As gRPC itself refuses what is too large: without a reason.
+        sidecar.fake.refuse = (grpc.StatusCode.RESOURCE_EXHAUSTED, "too large")
+        with pytest.raises(offramp.errors.Unavailable):
+            publisher.publish("orders", b"x" * 100_000)
+        sidecar.fake.max_request_bytes = 65_536
+        with pytest.raises(offramp.errors.InvalidRequest, match="65,536"):
+            publisher.publish("orders", b"x" * 100_000)
 
 
 def test_the_same_failures_come_out_of_asyncio(tmp_path: Path) -> None:

@@ -198,11 +198,18 @@ def test_a_batch_that_is_settled_after_its_consumer_is_closed_does_no_harm(tmp_p
     asyncio.run(body())
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED])
-def test_a_refusal_that_may_pass_is_waited_out(tmp_path: Path, code: grpc.StatusCode) -> None:
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, ""),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS"),
+        (grpc.StatusCode.FAILED_PRECONDITION, "OF_A_NEWER_SIDECAR"),
+    ],
+)
+def test_a_refusal_that_may_pass_is_waited_out(tmp_path: Path, code: grpc.StatusCode, reason: str) -> None:
     async def body() -> None:
         async with fake_sidecar(tmp_path) as sidecar:
-            sidecar.refuse = (code, "not now")
+            sidecar.refuse, sidecar.reason, sidecar.retryable = (code, "not now"), reason, True
             await sidecar.offer([b"1"])
             async with aio.connect("orders", address=sidecar.address) as consumer:
                 assert await consumer.take(timeout=0.2) is None
@@ -213,26 +220,32 @@ def test_a_refusal_that_may_pass_is_waited_out(tmp_path: Path, code: grpc.Status
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"),
+    ("code", "reason", "kind"),
     [
-        (grpc.StatusCode.NOT_FOUND, offramp.errors.NotFound),
-        (grpc.StatusCode.INVALID_ARGUMENT, offramp.errors.InvalidRequest),
-        (grpc.StatusCode.FAILED_PRECONDITION, offramp.errors.Incompatible),
-        (grpc.StatusCode.UNIMPLEMENTED, offramp.errors.Incompatible),
-        (grpc.StatusCode.PERMISSION_DENIED, offramp.errors.Forbidden),
+        (grpc.StatusCode.NOT_FOUND, "SUBSCRIPTION_NOT_FOUND", offramp.errors.NotFound),
+        (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", offramp.errors.InvalidRequest),
+        (grpc.StatusCode.FAILED_PRECONDITION, "VERSION", offramp.errors.Incompatible),
+        (grpc.StatusCode.FAILED_PRECONDITION, "MODE", offramp.errors.Refused),
+        (grpc.StatusCode.PERMISSION_DENIED, "FORBIDDEN", offramp.errors.Forbidden),
+        (grpc.StatusCode.UNAVAILABLE, "OF_A_NEWER_SIDECAR", offramp.errors.Refused),
+        # What something between has made has no reason.
+        (grpc.StatusCode.NOT_FOUND, "", offramp.errors.NotFound),
+        (grpc.StatusCode.UNIMPLEMENTED, "", offramp.errors.Incompatible),
     ],
 )
-def test_a_refusal_that_will_not_pass_is_raised_with_the_sidecars_own_words(
-    tmp_path: Path, code: grpc.StatusCode, kind: type[Exception]
+def test_a_refusal_that_will_not_pass_is_raised_with_the_sidecars_own_words_and_reason(
+    tmp_path: Path, code: grpc.StatusCode, reason: str, kind: type[Exception]
 ) -> None:
     async def body() -> None:
         async with fake_sidecar(tmp_path) as sidecar:
             sidecar.refuse = (code, 'no "ordrs"; there are: orders')
+            sidecar.reason = reason
             async with aio.connect("ordrs", address=sidecar.address) as consumer:
                 for _ in range(2):
                     with pytest.raises(kind, match="there are: orders") as caught:
                         await anext(consumer)
                 assert sidecar.address in str(caught.value)
+                assert (type(caught.value), caught.value.reason) == (kind, reason)
 
             async def handle(batch: offramp.Batch) -> None: ...
 

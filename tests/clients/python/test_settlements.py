@@ -65,15 +65,16 @@ def test_records_that_are_settled_already_are_not_named_again(
     assert read(settlement, count) == {index: marks.get(index, outcome) for index in left}
 
 
-@given(st.data(), records, outcomes, st.integers(80, 400))
+@given(st.data(), records, outcomes, st.integers(80, 400), st.integers(1, 9))
 def test_a_settlement_in_pieces_says_the_same_and_each_piece_is_small(
-    data: st.DataObject, count: int, outcome: Outcome, most: int
+    data: st.DataObject, count: int, outcome: Outcome, most: int, parts: int
 ) -> None:
     settlement = settlements.whole(LEASE, outcome, data.draw(marks_of(count)))
-    pieces = settlements.split(settlement, count, most)
+    pieces = settlements.split(settlement, count, most, parts)
     together: dict[int, Outcome] = {}
     for piece in pieces:
         assert piece.ByteSize() <= most
+        assert len(piece.parts) <= parts
         said = read(piece, count)
         assert not said.keys() & together.keys()
         together.update(said)

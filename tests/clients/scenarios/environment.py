@@ -152,7 +152,7 @@ class ScenarioEnvironment:
 
 _COUNTERS = (
     "acked", "nacked", "rejected", "released", "overloaded", "expired", "abandoned", "dead_lettered", "dropped",
-    "parked", "stale_settlements", "unknown_settlements",
+    "parked", "stale_settlements", "unknown_settlements", "refused_settlements",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sidecar.model.records import ClosedBy, Outcome
+from sidecar.model.records import ClosedBy, ExtendStatus, Outcome
 from sidecar.settings import ParkingSettings, WindowSettings
 from tests.promises.adjustable_time import advance, fast_forward, until
 from tests.promises.environment import Environment, batches_of, needs, numbered, promise, retry, values
@@ -96,7 +96,7 @@ class NackReplays:
         batch = await worker.next()
         for _ in range(3):
             await advance(5.0)
-            assert subscription.extend(batch.lease, 10.0).status is None
+            assert subscription.extend(batch.lease, 10.0).status is ExtendStatus.EXTENDED
         batch.ack()
         await env.wait_committed(topic, position + 1)
         assert not subscription.counters.expired

@@ -2,10 +2,8 @@
 
 import os
 
-import pytest
-
 from sidecar.brokers.base import SeekTo
-from sidecar.model.errors import InvalidRequest, Unavailable
+from sidecar.model.errors import Unavailable
 from sidecar.model.records import Lane, Outcome, Part, Range, Settlement, SettleStatus
 from tests.promises.adjustable_time import advance, until
 from tests.promises.environment import Environment, batches_of, needs, numbered, promise
@@ -170,7 +168,7 @@ class SettleIsTruthful:
         await env.wait_committed(topic, position + 1)
 
     @promise
-    async def test_a_request_that_breaks_a_rule_settles_nothing_at_all(self, env: Environment) -> None:
+    async def test_a_settlement_that_breaks_a_rule_is_refused_alone_and_settles_nothing(self, env: Environment) -> None:
         _, _, subscription = await env.backlog(*numbered(4), batch=batches_of(2))
         first, second = await env.worker(subscription, credit=2).take(2)
         for parts in (
@@ -180,10 +178,11 @@ class SettleIsTruthful:
             [Part(0, 0, Outcome.ACK)],
         ):
             wrong = Settlement(second.lease, None, parts=tuple(parts))
-            with pytest.raises(InvalidRequest):
-                subscription.settle([Settlement(first.lease, Outcome.ACK), wrong])
-        assert not subscription.counters.acked
-        assert subscription.status().in_flight_records == 4
+            results = subscription.settle([wrong, Settlement(first.lease, Outcome.ACK)])
+            assert [result.status for result in results] == [SettleStatus.REFUSED, SettleStatus.SETTLED]
+        assert subscription.counters.acked == 2
+        assert subscription.status().in_flight_records == 2
+        assert second.ack().status is SettleStatus.SETTLED
 
     @promise
     @needs("seeks")

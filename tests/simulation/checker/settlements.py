@@ -1,9 +1,19 @@
 """Checks the results of settlements, and tracks what follows from settlements, expiries and ended sessions."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sidecar.model.records import Extended, Order, Outcome, SessionEnd, Settlement, SettleResult, SettleStatus
+from sidecar.model.records import (
+    Extended,
+    ExtendStatus,
+    Order,
+    Outcome,
+    SessionEnd,
+    Settlement,
+    SettleResult,
+    SettleStatus,
+)
 from sidecar.settings import Exhausted, SubscriptionSettings
 from tests.simulation.checker.deliveries import DeliveryChecks
 from tests.simulation.checker.promises import Promise
@@ -88,14 +98,14 @@ class SettlementChecks(DeliveryChecks):
         grant = self.grants.get(lease)
         now = self.world.now
         if grant is None:
-            if answer.status is not SettleStatus.UNKNOWN:
+            if answer.status is not ExtendStatus.UNKNOWN:
                 self.world.broken(Promise.TRUTHFUL, f"an unknown lease was extended: {answer}")
             return
         if not grant.live or grant.deadline <= now:
-            if answer.status is not SettleStatus.STALE:
+            if answer.status is not ExtendStatus.ENDED:
                 self.world.broken(Promise.TRUTHFUL, f"{grant}, which ended, was extended: {answer}")
             return
-        if answer.status is not None:
+        if answer.status is not ExtendStatus.EXTENDED:
             self.world.broken(Promise.TRUTHFUL, f"{grant} is live and was not extended: {answer}")
         self.exercised("a lease is extended")
         longest = float(self.settings.lease.max)
@@ -123,6 +133,12 @@ class SettlementChecks(DeliveryChecks):
             return
         if result.status is SettleStatus.UNKNOWN:
             world.broken(Promise.TRUTHFUL, f"{grant} was answered {result}")
+        if (result.status is SettleStatus.REFUSED) is not _is_nonsense(len(grant.items), settlement):
+            world.broken(Promise.TRUTHFUL, f"{grant}: {_said(settlement)} was answered {result}")
+        if result.status is SettleStatus.REFUSED:
+            # All that it says is as before.
+            self.exercised("an invalid settlement")
+            return
         if (result.status is SettleStatus.STALE) is not bool(result.stale):
             world.broken(
                 Promise.TRUTHFUL, f"{grant}: {result} says stale and does not say what, or the other way round"
@@ -354,6 +370,14 @@ class SettlementChecks(DeliveryChecks):
         retry = self.settings.retry
         full = min(float(retry.max), float(retry.first) * retry.factor ** max(0, failures - 1))
         return full * (1.0 - retry.jitter)
+
+
+def _is_nonsense(records: int, settlement: Settlement) -> bool:
+    """Whether its parts do not fit a batch of so many records."""
+    indexes = [index for part in settlement.parts for index in range(part.first, part.first + part.count)]
+    return any(after <= before for before, after in pairwise(indexes)) or any(
+        not part.count or part.first + part.count > records for part in settlement.parts
+    )
 
 
 def _statements(records: int, settlement: Settlement) -> list[Statement]:

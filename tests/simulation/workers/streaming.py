@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from sidecar.model.errors import InvalidRequest, Stopping
+from sidecar.model.errors import Stopping
 from sidecar.model.records import ClientInfo, Credit, Delivery, Notice, NoticeKind, SessionEnd, Settlement, SettleResult
 from sidecar.subscription.session import Consumer, Session
 from tests.simulation.broker.storage import StoredRecord
@@ -109,9 +109,5 @@ class Worker(Consumer):
         subscription = self._current()
         if subscription is None:
             return None
-        try:
-            (result,) = subscription.settle([settlement])
-        except InvalidRequest:
-            self.world.exercised("an invalid settlement")
-            return None
+        (result,) = subscription.settle([settlement])
         return result

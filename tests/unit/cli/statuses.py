@@ -11,7 +11,7 @@ def status(
         for n in range(lanes)
     ]
     orders = admin.SubscriptionStatus(
-        name="orders", broker="local", topics=["orders"], order="none", state=admin.SUBSCRIPTION_STATE_RUNNING,
+        name="orders", broker="local", topics=["orders"], order="ORDER_NONE", state=admin.SUBSCRIPTION_STATE_RUNNING,
         lanes=rows, sessions=[admin.SessionStatus()] * 2, buffered_bytes=32, buffered_bytes_limit=64,
         in_flight_records=12_345, would_be_replayed=99, oldest_unsettled_ms=61_000,
         counters=admin.Counters(delivered=delivered, acked=delivered, dead_lettered=3), **more,

@@ -22,7 +22,7 @@ def test_rates_come_from_counters_and_the_sidecars_own_clock() -> None:
 def test_a_subscription_that_is_read_by_ranges_shows_its_reader() -> None:
     reader = admin.ReaderStatus(name="sessions", age_ms=61_000)
     now, before = (
-        status(uptime, delivered=delivered, mode="ranges", reader=reader)
+        status(uptime, delivered=delivered, mode="MODE_RANGES", reader=reader)
         for uptime, delivered in ((3000, 30_000), (1000, 10_000))
     )
     text = "\n".join(screen_lines(now, before, PLAIN))
@@ -88,7 +88,7 @@ def test_no_frame_leaves_its_screen(
 ) -> None:
     now = status(lanes=lanes, delivered=number, trouble=[name])
     now.subscriptions[0].name = name
-    now.subscriptions[0].mode = "ranges" if ranged else "leases"
+    now.subscriptions[0].mode = admin.MODE_RANGES if ranged else admin.MODE_LEASES
     for lane in now.subscriptions[0].lanes:
         lane.topic, lane.lag, lane.held_by = name, number - 1, name
     lines = screen_lines(now, status(0), View(width, height, Ink(enabled=False)), scroll)

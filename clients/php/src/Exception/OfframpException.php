@@ -26,4 +26,16 @@ namespace Offramp\Exception;
  */
 class OfframpException extends \RuntimeException
 {
+    /**
+     * Why, for programs: a name of `offramp.v1.ErrorReason`, such as SUBSCRIPTION_NOT_FOUND; empty if the sidecar did
+     * not say it.
+     */
+    public string $reason = '';
+
+    /** @internal */
+    public function withReason(string $reason): static
+    {
+        $this->reason = $reason;
+        return $this;
+    }
 }

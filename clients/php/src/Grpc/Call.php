@@ -13,13 +13,12 @@ use Offramp\Exception\ProtocolBroken;
  */
 final class Call
 {
-    /** CURLE_HTTP2_STREAM, for which PHP has no constant */
-    private const STREAM_ENDED = 92;
-
     /** what has arrived and was not read as a message yet */
     private string $body = '';
     private ?int $status = null;
     private string $message = '';
+    /** the status for programs, in base64 */
+    private string $details = '';
     private int $httpStatus = 0;
     /** why this call was made with an earlier token; null: it was not */
     private ?string $tokenFileError = null;
@@ -99,17 +98,17 @@ final class Call
     /**
      * Checks the status of a call that has ended.
      *
-     * @param bool $sentAll the whole request was sent
      * @throws ErrorStatus|ConnectionFailed
      */
-    public function check(int $curlError, string $curlMessage, bool $sentAll = true): void
+    public function check(int $curlError, string $curlMessage): void
     {
         if ($this->status === Code::Ok->value) {
             return;
         }
         if ($this->status !== null) {
             $status = Code::tryFrom($this->status) ?? Code::Unknown;
-            throw new ErrorStatus($status, $this->message, $this->address->text, $this->tokenFileError);
+            $info = ErrorInfo::parse($this->details);
+            throw new ErrorStatus($status, $this->message, $this->address->text, $this->tokenFileError, $info);
         }
         if ($curlError === CURLE_OK && $this->httpStatus === 200 && $this->isComplete()) {
             // A sidecar that stops sends GOAWAY together with its last answers, and libcurl 7.88 then ends the call
@@ -118,10 +117,8 @@ final class Call
         }
         if ($curlError !== CURLE_OK) {
             $unsent = in_array($curlError, [CURLE_COULDNT_CONNECT, CURLE_COULDNT_RESOLVE_HOST], true);
-            // libcurl 7.88 drops an answer that comes before the whole request was sent.
-            $cutShort = $curlError === self::STREAM_ENDED && !$sentAll;
             $message = $curlMessage === '' ? (string) curl_strerror($curlError) : $curlMessage;
-            throw new ConnectionFailed($message, $unsent, $cutShort);
+            throw new ConnectionFailed($message, $unsent);
         }
         if ($this->httpStatus !== 200 && $this->httpStatus !== 0) {
             $what = "what listens there answers with HTTP status $this->httpStatus, as no Offramp sidecar does";
@@ -144,6 +141,8 @@ final class Call
             $this->status = (int) trim(substr($line, 12));
         } elseif (strncasecmp($line, 'grpc-message:', 13) === 0) {
             $this->message = rawurldecode(trim(substr($line, 13)));
+        } elseif (strncasecmp($line, 'grpc-status-details-bin:', 24) === 0) {
+            $this->details = trim(substr($line, 24));
         }
         return strlen($line);
     }

@@ -129,8 +129,7 @@ final class Channel
         $healthy = false;
         try {
             $error = $this->perform($this->multi, $call, $stopped, $before);
-            $sent = (int) curl_getinfo($this->handle, CURLINFO_SIZE_UPLOAD);
-            $call->check($error, curl_error($this->handle), $sent >= strlen($request));
+            $call->check($error, curl_error($this->handle));
             $healthy = true;
             return $call->message() ?? throw new ProtocolBroken("the sidecar answered $method with no message");
         } catch (ErrorStatus $error) {

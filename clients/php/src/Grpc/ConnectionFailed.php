@@ -11,15 +11,9 @@ namespace Offramp\Grpc;
  */
 final class ConnectionFailed extends \RuntimeException
 {
-    /**
-     * @param bool $unsent no connection was made, so the sidecar cannot have seen the request
-     * @param bool $cutShort the sidecar ended the call before it had the whole request, so it has done nothing
-     */
-    public function __construct(
-        string $message,
-        public readonly bool $unsent = false,
-        public readonly bool $cutShort = false,
-    ) {
+    /** @param bool $unsent no connection was made, so the sidecar cannot have seen the request */
+    public function __construct(string $message, public readonly bool $unsent = false)
+    {
         parent::__construct($message);
     }
 }

@@ -14,13 +14,14 @@ use Offramp\Grpc\Interrupted;
 use Offramp\Options;
 use Offramp\SettleResult;
 use Offramp\SettleStatus;
+use Offramp\V1\ExtendStatus;
 use Offramp\V1\Extension;
 use Offramp\V1\ExtendLeaseRequest;
 use Offramp\V1\ExtendLeaseResponse;
 use Offramp\V1\Notice;
 use Offramp\V1\NoticeKind;
+use Offramp\V1\Outcome as WireOutcome;
 use Offramp\V1\SettleResponse;
-use Offramp\V1\SettleStatus as WireStatus;
 
 /**
  * The connection to a sidecar, across its restarts: opens sessions, and repeats settlements that were not answered.
@@ -38,6 +39,7 @@ final class Connection implements Settler
     /** bytes of a request besides its settlements */
     private const ENVELOPE_BYTES = 4_096;
     private const REQUEST_BYTES = 4 << 20;
+    private const REQUEST_ENTRIES = 1_000;
     /** batches in hand from which on dropped ones are removed from the list */
     private const PRUNE_FROM = 100;
 
@@ -120,10 +122,11 @@ final class Connection implements Settler
             }
             $this->setAvailable(null);
             [$delivered, $results, $notices] = Wire::fetchResponse($bytes);
-            foreach ($pending as $index => [$batch]) {
+            foreach ($pending as $index => [$batch, $settlement]) {
                 unset($this->held[$batch->lease]);
-                $result = $results[$index] ?? null;
-                $this->report($batch, $result === null ? Results::unanswered() : Results::parse($result));
+                $result = isset($results[$index]) ? Results::parse($results[$index]) : Results::unanswered();
+                $this->report($batch, $result);
+                $this->nackIfRefused($batch, $settlement, $result, $this->stopDeadline);
             }
             $pending = [];
             $taken = array_map(fn (string $one): Batch => $this->hold($one, $session), $delivered);
@@ -168,7 +171,7 @@ final class Connection implements Settler
         $response = new ExtendLeaseResponse();
         $response->mergeFromString($bytes);
         foreach ($response->getResults() as $result) {
-            if ($result->getStatus() === WireStatus::SETTLE_STATUS_UNSPECIFIED) {
+            if ($result->getStatus() === ExtendStatus::EXTEND_STATUS_EXTENDED) {
                 return $result->getLeaseForMs() / 1_000;
             }
         }
@@ -218,7 +221,7 @@ final class Connection implements Settler
         $most = $this->maxSettlementBytes();
         $fit = [];
         foreach ($pending as [$batch, $settlement]) {
-            if (strlen($settlement->encode()) > $most / count($pending)) {
+            if (strlen($settlement->encode()) > $most / count($pending) || $settlement->parts() > $this->maxEntries()) {
                 $this->settleWithin($this->stopDeadline, $batch, $settlement);
             } else {
                 $fit[] = [$batch, $settlement];
@@ -231,14 +234,28 @@ final class Connection implements Settler
     {
         $result = $this->send($batch, $settlement, $deadline);
         $this->report($batch, $result);
+        $this->nackIfRefused($batch, $settlement, $result, $deadline);
         return $result;
+    }
+
+    /** What the sidecar refuses stays leased, and nobody else will settle it. */
+    private function nackIfRefused(
+        Batch $batch,
+        Settlement $settlement,
+        SettleResult $result,
+        StopDeadline $deadline,
+    ): void {
+        if ($result->status === SettleStatus::Refused) {
+            $nack = Outcome::of(WireOutcome::OUTCOME_NACK, "REFUSED: $result->detail");
+            $this->send($batch, $settlement->with($nack), $deadline);
+        }
     }
 
     private function send(Batch $batch, Settlement $settlement, StopDeadline $deadline): SettleResult
     {
         unset($this->held[$batch->lease]);
         $results = [];
-        foreach ($settlement->pieces(count($batch), $this->maxSettlementBytes()) as $piece) {
+        foreach ($settlement->pieces(count($batch), $this->maxSettlementBytes(), $this->maxEntries()) as $piece) {
             $request = Wire::settleRequest($piece->encode());
             $bytes = $this->callUntilAnswered('ConsumerService/Settle', $request, $deadline);
             if ($bytes === null) {
@@ -294,6 +311,13 @@ final class Connection implements Settler
     {
         $limit = (int) ($this->session?->welcome->getLimits()?->getMaxRequestBytes() ?? 0);
         return ($limit === 0 ? self::REQUEST_BYTES : $limit) - self::ENVELOPE_BYTES;
+    }
+
+    /** parts of one settlement that the sidecar accepts */
+    private function maxEntries(): int
+    {
+        $limit = (int) ($this->session?->welcome->getLimits()?->getMaxRequestEntries() ?? 0);
+        return $limit === 0 ? self::REQUEST_ENTRIES : $limit;
     }
 
     // Sessions
@@ -387,8 +411,14 @@ final class Connection implements Settler
         $notice = new Notice();
         $notice->mergeFromString($bytes);
         $detail = $notice->getDetail() === '' ? '' : ": {$notice->getDetail()}";
+        $seconds = (int) $notice->getSettleForMs() / 1_000;
+        $left = $seconds > 0 ? sprintf('; %g seconds are left to settle', $seconds) : '';
         switch ($notice->getKind()) {
             case NoticeKind::NOTICE_KIND_REVOKED:
+                if ($seconds > 0) {
+                    $this->log->info("$this->subscription: lanes move to another sidecar$left$detail");
+                    break;
+                }
                 foreach ($notice->getLeases() as $lease) {
                     ($this->held[$lease] ?? null)?->get()?->revoke();
                 }
@@ -396,7 +426,7 @@ final class Connection implements Settler
                 break;
             case NoticeKind::NOTICE_KIND_DRAINING:
                 $this->log->info(
-                    "$this->subscription: the sidecar is stopping; batches in hand can still be settled$detail"
+                    "$this->subscription: the sidecar is stopping; batches in hand can still be settled$left$detail"
                 );
                 break;
             case NoticeKind::NOTICE_KIND_PAUSED:

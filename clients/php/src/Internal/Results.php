@@ -6,6 +6,7 @@ namespace Offramp\Internal;
 
 use Offramp\SettleResult;
 use Offramp\SettleStatus;
+use Offramp\V1\ErrorReason;
 use Offramp\V1\SettleResult as Message;
 
 /**
@@ -35,7 +36,7 @@ final class Results
             }
         }
         $status = SettleStatus::tryFrom($message->getStatus()) ?? SettleStatus::Unanswered;
-        return new SettleResult($status, $stale, $message->getDetail());
+        return new SettleResult($status, $stale, $message->getDetail(), self::reason($message->getReason()));
     }
 
     public static function unanswered(string $why = 'the sidecar did not answer it'): SettleResult
@@ -65,6 +66,16 @@ final class Results
             }
         }
         $worst ??= self::unanswered();
-        return new SettleResult($worst->status, $stale, $worst->detail);
+        return new SettleResult($worst->status, $stale, $worst->detail, $worst->reason);
+    }
+
+    /** Without its prefix; empty for none; the number of one that this version does not know. */
+    private static function reason(int $number): string
+    {
+        try {
+            return $number === 0 ? '' : substr(ErrorReason::name($number), strlen('ERROR_REASON_'));
+        } catch (\UnexpectedValueException) {
+            return (string) $number;
+        }
     }
 }

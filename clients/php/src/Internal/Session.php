@@ -29,8 +29,10 @@ final class Session
     private const WELCOME_TIMEOUT = 10.0;
     /** seconds that a call may take beyond the time that it waits for a batch */
     private const FETCH_GRACE = 30.0;
-    /** statuses of a call whose session has ended */
-    private const SESSION_ENDED = [Code::NotFound, Code::Unavailable, Code::FailedPrecondition];
+    /** reasons of a call whose session has ended */
+    private const SESSION_ENDED = ['SESSION_NOT_FOUND', 'SEQ'];
+    /** statuses of a call that was cut off on its way */
+    private const CUT_OFF = [Code::DeadlineExceeded, Code::Cancelled];
 
     private int $seq = 0;
     private readonly string $name;
@@ -127,7 +129,7 @@ final class Session
                 // Repeated with the same number, so a lost answer costs nothing.
                 $deadline->pause($backoff);
             } catch (ErrorStatus $error) {
-                if (in_array($error->status, [Code::Aborted, Code::DeadlineExceeded, Code::Cancelled], true)) {
+                if ($error->reason === 'SUPERSEDED' || in_array($error->status, self::CUT_OFF, true)) {
                     $deadline->pause($backoff);
                 } elseif ($error->status === Code::Unavailable && $this->isAlive() && !$deadline->stopping()) {
                     // The sidecar is stopping. Until it has, the session lives and its batches can be settled.
@@ -135,7 +137,7 @@ final class Session
                         return '';
                     }
                     $deadline->pause($backoff);
-                } elseif (in_array($error->status, self::SESSION_ENDED, true)) {
+                } elseif ($error->status === Code::Unavailable || in_array($error->reason, self::SESSION_ENDED, true)) {
                     return null;
                 } else {
                     throw $error;

@@ -35,7 +35,7 @@ final class Settlement
     public static function whole(string $lease, Outcome $rest, array $marks): self
     {
         $others = array_filter($marks, static fn (Outcome $one): bool => !$one->equals($rest));
-        return new self($lease, $rest, self::parts($others));
+        return new self($lease, $rest, self::toParts($others));
     }
 
     /**
@@ -45,7 +45,7 @@ final class Settlement
      */
     public static function only(string $lease, array $marks): self
     {
-        return new self($lease, null, self::parts($marks));
+        return new self($lease, null, self::toParts($marks));
     }
 
     /** An `offramp.v1.Settlement`. */
@@ -57,21 +57,34 @@ final class Settlement
             . ($this->rest === null ? "\x30\x01" : '');
     }
 
+    /** The same records with this outcome instead. */
+    public function with(Outcome $outcome): self
+    {
+        $parts = array_map(static fn (array $one): array => [$one[0], $one[1], $outcome], $this->parts);
+        return $this->rest === null ? new self($this->lease, null, $parts) : new self($this->lease, $outcome, []);
+    }
+
+    /** How many parts it has. */
+    public function parts(): int
+    {
+        return count($this->parts);
+    }
+
     /**
      * The same settlement in pieces that are each within the limit, for a request that would be too large.
      *
      * @return non-empty-list<self>
      */
-    public function pieces(int $records, int $mostBytes): array
+    public function pieces(int $records, int $mostBytes, int $mostParts): array
     {
-        if (strlen($this->encode()) <= $mostBytes) {
+        if (strlen($this->encode()) <= $mostBytes && count($this->parts) <= $mostParts) {
             return [$this];
         }
         $pieces = $parts = [];
         $size = $envelope = strlen($this->lease) + 16;
         foreach ($this->allParts($records) as $part) {
             $more = strlen(self::part($part));
-            if ($parts !== [] && $size + $more > $mostBytes) {
+            if ($parts !== [] && ($size + $more > $mostBytes || count($parts) === $mostParts)) {
                 $pieces[] = new self($this->lease, null, $parts);
                 $parts = [];
                 $size = $envelope;
@@ -89,7 +102,7 @@ final class Settlement
      * @param array<int, Outcome> $marks
      * @return list<array{int, int, Outcome}>
      */
-    private static function parts(array $marks): array
+    private static function toParts(array $marks): array
     {
         ksort($marks);
         $parts = [];

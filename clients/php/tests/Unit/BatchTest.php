@@ -154,8 +154,8 @@ final class BatchTest extends TestCase
             $marks[$index] = Outcome::of(WireOutcome::OUTCOME_NACK, "$index " . str_repeat('x', 200), 1.0);
         }
         $whole = Settlement::whole('lease', Outcome::of(WireOutcome::OUTCOME_REJECT, 'rest'), $marks);
-        self::assertSame([$whole], $whole->pieces(100, 100_000));
-        $pieces = $whole->pieces(100, 2_000);
+        self::assertSame([$whole], $whole->pieces(100, 100_000, 10_000));
+        $pieces = $whole->pieces(100, 2_000, 10_000);
         self::assertGreaterThan(5, count($pieces));
         $covered = [];
         foreach ($pieces as $piece) {

@@ -12,6 +12,7 @@ use Offramp\Batch;
 use Offramp\Consumer;
 use Offramp\Exception\Incompatible;
 use Offramp\Exception\NotFound;
+use Offramp\Internal\Outcome;
 use Offramp\Message;
 use Offramp\Options;
 use Offramp\Overloaded;
@@ -156,7 +157,7 @@ function expectRefusal(string $subscription, string $kind, mixed ...$options): v
         (new Consumer($subscription, new Options(...$options)))->take(BATCH_TIMEOUT);
     } catch (\Throwable $error) {
         expect($error instanceof $kind, $error::class . " instead of $kind: {$error->getMessage()}");
-        say('refused', (string) preg_replace('/\s+/', ' ', $error->getMessage()));
+        say('refused', $error->reason, (string) preg_replace('/\s+/', ' ', $error->getMessage()));
         return;
     }
     throw new Failed('it was not refused');
@@ -439,6 +440,17 @@ $scenarios = [
 
     'unknown_subscription' => static fn () => expectRefusal('no-such-subscription', NotFound::class),
     'version_mismatch' => static fn () => expectRefusal(setting('SUBSCRIPTION'), Incompatible::class, needsProtocolMinor: 999),
+
+    'refused_settlement' => static function (): void {
+        $consumer = consumer();
+        $batch = take($consumer);
+        $refused = \Closure::bind(fn () => $this->settle(Outcome::of(0)), $batch, Batch::class)();
+        equal([$refused->status, $refused->reason], [SettleStatus::Refused, 'UNKNOWN_OUTCOME']);
+        $again = take($consumer);
+        equal([$again[0]->attempt, $again[0]->possiblyProcessed], [2, false]);
+        ackAndCheck($again);
+        $consumer->close();
+    },
 ];
 
 $name = $argv[1] ?? '';

@@ -160,10 +160,11 @@ class Connection:
                 await session.run()
                 reason = "the sidecar ended the stream"
             except grpc.aio.AioRpcError as error:
-                refusal = errors.refusal(error.code(), error.details() or "", self._options.target)
+                status = errors.Failure.of(error)
+                refusal = status.refusal(self._options.target)
                 if refusal is not None:
                     raise refusal from error
-                reason = error.details() or error.code().name
+                reason = status.text or status.code.name
             except errors.Unavailable as error:
                 reason = str(error)
             finally:

@@ -13,6 +13,7 @@ from offramp.answers import Answer, SettleResult, SettleStatus, merge, read_resu
 from offramp.batch import Batch
 from offramp.errors import ProtocolBroken
 from offramp.options import OnResult
+from offramp.outcomes import reason_text
 from offramp.v1 import consumer_pb2 as pb
 from offramp.v1 import record_pb2
 
@@ -69,8 +70,8 @@ class PendingSettlement:
         self.pieces = 1
         self.results: list[SettleResult] | None = None
 
-    def split(self, max_bytes: int) -> "list[PendingSettlement]":
-        pieces = settlements.split(self.settlement, len(self.batch), max_bytes)
+    def split(self, max_bytes: int, max_parts: int) -> "list[PendingSettlement]":
+        pieces = settlements.split(self.settlement, len(self.batch), max_bytes, max_parts)
         self.results = []
         out = []
         for piece in pieces:
@@ -111,8 +112,8 @@ class Outbox:
     def answered_all(self) -> bool:
         return not (self._settlements or self._sent_settlements)
 
-    def next_request(self, max_bytes: int, on_settled: Callable[[Batch], None]) -> pb.ConsumeRequest | None:
-        """One request, for a sidecar that accepts `max_bytes`; None if there is nothing to send.
+    def next_request(self, limits: pb.Limits, on_settled: Callable[[Batch], None]) -> pb.ConsumeRequest | None:
+        """One request within the sidecar's limits; None if there is nothing to send.
 
         Calls `on_settled` with each batch that is settled to its last record.
         """
@@ -120,16 +121,17 @@ class Outbox:
             return None
         request = pb.ConsumeRequest()
         # The other half is more than enough for tags and extensions.
-        limit = min(_MAX_SETTLEMENT_BYTES, max_bytes // 2)
+        limit = min(_MAX_SETTLEMENT_BYTES, limits.max_request_bytes // 2)
+        entries = limits.max_request_entries
         room = limit
         while self._settlements:
             pending = self._settlements[0]
             size = pending.settlement.ByteSize()
-            if size > limit:
+            if size > limit or len(pending.settlement.parts) > entries:
                 self._settlements.popleft()
-                self._settlements.extendleft(reversed(pending.split(limit)))
+                self._settlements.extendleft(reversed(pending.split(limit, entries)))
                 continue
-            if size > room:
+            if size > room or len(request.settlements) == entries:
                 break
             room -= size
             self._settlements.popleft()
@@ -153,9 +155,21 @@ class Outbox:
             result = read_result(message)
             if not result.settled and not pending.automatic:
                 uncounted.append((pending, result))
+                if result.status is SettleStatus.REFUSED:
+                    self._nack_instead(pending, result)
             self._resolve(pending, result)
         if uncounted:
             _warn(uncounted)
+
+    def _nack_instead(self, pending: PendingSettlement, result: SettleResult) -> None:
+        """What the sidecar refuses stays leased, and nobody else will settle it."""
+        nack = settlements.nacked(pending.settlement, reason_text(f"REFUSED: {result.detail}"))
+        self.settle(PendingSettlement(pending.batch, nack, automatic=True))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits to be sent."""
+        return not (self._settlements or self._extensions)
 
     def on_extended(self, messages: Iterable[record_pb2.ExtendResult]) -> None:
         """Raises `ProtocolBroken` for a result that is not that of the oldest unanswered extension."""
@@ -163,9 +177,10 @@ class Outbox:
             if not self._sent_extensions or self._sent_extensions[0].extension.lease != message.lease:
                 raise ProtocolBroken(f"the sidecar extended lease {message.lease.hex()}, which was not next")
             answer = self._sent_extensions.popleft().answer
-            if message.status:
+            extended = message.status == record_pb2.EXTEND_STATUS_EXTENDED
+            if not extended:
                 logger.warning("the lease %s could not be extended: it is lost", message.lease.hex())
-            answer.resolve(0.0 if message.status else message.lease_for_ms / 1_000)
+            answer.resolve(message.lease_for_ms / 1_000 if extended else 0.0)
 
     def on_disconnect(self) -> None:
         """The connection broke. Settlements are sent again; leases of the lost session cannot be extended."""

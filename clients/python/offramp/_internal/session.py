@@ -21,8 +21,8 @@ from offramp.v1 import record_pb2
 logger = logging.getLogger("offramp")
 
 _METHOD = "/offramp.v1.ConsumerService/Consume"
-#: bytes of a request, for a sidecar that does not say what it accepts
-_DEFAULT_REQUEST_BYTES = 4 << 20
+#: for a sidecar that does not say what it accepts
+_DEFAULT_LIMITS = pb.Limits(max_request_bytes=4 << 20, max_request_entries=1_000)
 #: seconds between requests, in which settlements of other workers gather: a request costs as much as many settlements
 _GATHER_INTERVAL = 0.001
 #: with less credit than this, too few settlements gather to be worth the wait
@@ -30,7 +30,7 @@ _GATHER_CREDIT = 64
 
 _NOTICES = {
     pb.NOTICE_KIND_DRAINING: "the sidecar is stopping; what is in hand can still be settled",
-    pb.NOTICE_KIND_REVOKED: "lanes moved to another sidecar; batches of theirs are lost",
+    pb.NOTICE_KIND_REVOKED: "lanes move to another sidecar",
     pb.NOTICE_KIND_PAUSED: "the subscription is paused",
     pb.NOTICE_KIND_RESUMED: "the subscription is resumed",
 }
@@ -67,7 +67,7 @@ class Session:
         self._welcomed = asyncio.Event()
         #: on the monotonic clock
         self._welcomed_at = 0.0
-        self._max_request_bytes = _DEFAULT_REQUEST_BYTES
+        self._limits = _DEFAULT_LIMITS
         #: the credit that the sidecar was last given
         self._sent_credit = self._control.credit
         self._draining = False
@@ -200,7 +200,7 @@ class Session:
         if self._sent_credit != self._control.credit and not self._draining:
             self._sent_credit = self._control.credit
             return pb.ConsumeRequest(credit=self._options.as_credit(self._sent_credit))
-        return self._outbox.next_request(self._max_request_bytes, self._on_settled)
+        return self._outbox.next_request(self._limits, self._on_settled)
 
     def _on_settled(self, batch: Batch) -> None:
         if self._unsettled.pop(batch.lease, None) is not None and batch.taken_at:
@@ -210,12 +210,16 @@ class Session:
 
     def _on_response(self, response: pb.ConsumeResponse) -> None:
         if response.HasField("welcome"):
-            self._max_request_bytes = response.welcome.limits.max_request_bytes or _DEFAULT_REQUEST_BYTES
+            limits = response.welcome.limits
+            self._limits = limits if limits.max_request_bytes and limits.max_request_entries else _DEFAULT_LIMITS
             self._welcomed_at = time.monotonic()
             self._welcomed.set()
             self._on_welcome(response.welcome)
         if response.results:
             self._outbox.on_results(response.results)
+            if not self._outbox.empty:
+                # What was refused is settled in another way.
+                self._wakeup.wake()
             self._cut_if_answered()
         if response.extended:
             self._outbox.on_extended(response.extended)
@@ -238,13 +242,17 @@ class Session:
 
     def _on_notice(self, notice: pb.Notice) -> None:
         if notice.kind == pb.NOTICE_KIND_REVOKED:
-            for lease in notice.leases:
-                if (batch := self._unsettled.get(lease)) is not None:
-                    batch.lost = True
+            if not notice.settle_for_ms:
+                for lease in notice.leases:
+                    if (batch := self._unsettled.get(lease)) is not None:
+                        batch.lost = True
+            # Those that no worker has taken are not started any more.
             self._give_back(self._inbox.take_back(notice.leases))
         what = _NOTICES.get(notice.kind)
         if what is not None:
-            logger.info("%s: %s%s", self._options.subscription, what, f": {notice.detail}" if notice.detail else "")
+            left = f"; {notice.settle_for_ms / 1_000:g} seconds are left to settle" if notice.settle_for_ms else ""
+            detail = f": {notice.detail}" if notice.detail else ""
+            logger.info("%s: %s%s%s", self._options.subscription, what, left, detail)
 
     # Credit
 

@@ -29,16 +29,27 @@ def rest(
     return pb.Settlement(lease=lease, partial=True, parts=_parts(left))
 
 
-def split(settlement: pb.Settlement, records: int, max_bytes: int) -> list[pb.Settlement]:
-    """The same as several settlements of at most about `max_bytes` each; a single one if it is small enough."""
-    if settlement.ByteSize() <= max_bytes:
+def nacked(settlement: pb.Settlement, reason: str) -> pb.Settlement:
+    """The same records with a NACK instead."""
+    if not settlement.partial:
+        return pb.Settlement(lease=settlement.lease, outcome=pb.OUTCOME_NACK, reason=reason)
+    parts = [
+        pb.Part(first=one.first, count=one.count, outcome=pb.OUTCOME_NACK, reason=reason) for one in settlement.parts
+    ]
+    return pb.Settlement(lease=settlement.lease, partial=True, parts=parts)
+
+
+def split(settlement: pb.Settlement, records: int, max_bytes: int, max_parts: int) -> list[pb.Settlement]:
+    """The same as several settlements of at most about `max_bytes` and `max_parts` each; a single one if it is small
+    enough."""
+    if settlement.ByteSize() <= max_bytes and len(settlement.parts) <= max_parts:
         return [settlement]
     pieces: list[pb.Settlement] = []
     size = max_bytes
     for part in settlement.parts if settlement.partial else _all_parts(settlement, records):
         # Plus the tag and the length of the part.
         added = part.ByteSize() + 4
-        if size + added > max_bytes:
+        if size + added > max_bytes or len(pieces[-1].parts) == max_parts:
             pieces.append(pb.Settlement(lease=settlement.lease, partial=True))
             size = pieces[-1].ByteSize()
         pieces[-1].parts.append(part)

@@ -1,5 +1,6 @@
 """Publishing to a broker through the sidecar, for asyncio."""
 
+import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self, Unpack
@@ -7,7 +8,17 @@ from typing import Self, Unpack
 import grpc.aio
 
 from offramp.channel import Access, AccessOptions
-from offramp.publisher import METHOD, Data, Headers, Message, Place, PublishTarget, publish_error, read_places
+from offramp.publisher import (
+    GET_LIMITS,
+    PUBLISH,
+    Data,
+    Headers,
+    Message,
+    Place,
+    PublishTarget,
+    RequestLimits,
+    read_places,
+)
 from offramp.v1 import publish_pb2 as pb
 
 
@@ -31,8 +42,12 @@ class Publisher:
         self._timeout = timeout
         self._access = Access(**access)
         self._channel = self._access.open_aio()
+        self._limits = RequestLimits(self._access.target)
         self._publish = self._channel.unary_unary(
-            METHOD, pb.PublishRequest.SerializeToString, pb.PublishResponse.FromString
+            PUBLISH, pb.PublishRequest.SerializeToString, pb.PublishResponse.FromString
+        )
+        self._get_limits = self._channel.unary_unary(
+            GET_LIMITS, pb.GetLimitsRequest.SerializeToString, pb.GetLimitsResponse.FromString
         )
 
     async def publish(
@@ -45,12 +60,18 @@ class Publisher:
     async def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
         """Publish messages to one topic in one call. Returns their lanes and positions, in their order."""
         request = self._target.request(topic, messages)
+        ends = time.monotonic() + self._timeout
+        metadata = self._access.metadata()
         try:
-            response = await self._publish(
-                request, timeout=self._timeout, wait_for_ready=True, metadata=self._access.metadata()
-            )
+            if self._limits.needed(request):
+                self._limits.known = await self._get_limits(
+                    self._target.limits_request(), timeout=self._timeout, wait_for_ready=True, metadata=metadata
+                )
+            self._limits.check(request)
+            left = max(ends - time.monotonic(), 0.001)
+            response = await self._publish(request, timeout=left, wait_for_ready=True, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise publish_error(error, self._access.target) from error
+            raise self._limits.failure(error) from error
         return read_places(response)
 
     async def close(self) -> None:

@@ -17,6 +17,19 @@ class SubscriptionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUBSCRIPTION_STATE_PROBING: _ClassVar[SubscriptionState]
     SUBSCRIPTION_STATE_DRAINING: _ClassVar[SubscriptionState]
     SUBSCRIPTION_STATE_FAILED: _ClassVar[SubscriptionState]
+
+class Order(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ORDER_UNSPECIFIED: _ClassVar[Order]
+    ORDER_NONE: _ClassVar[Order]
+    ORDER_KEY: _ClassVar[Order]
+    ORDER_LANE: _ClassVar[Order]
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_UNSPECIFIED: _ClassVar[Mode]
+    MODE_LEASES: _ClassVar[Mode]
+    MODE_RANGES: _ClassVar[Mode]
 SUBSCRIPTION_STATE_UNSPECIFIED: SubscriptionState
 SUBSCRIPTION_STATE_STARTING: SubscriptionState
 SUBSCRIPTION_STATE_RUNNING: SubscriptionState
@@ -24,6 +37,13 @@ SUBSCRIPTION_STATE_PAUSED: SubscriptionState
 SUBSCRIPTION_STATE_PROBING: SubscriptionState
 SUBSCRIPTION_STATE_DRAINING: SubscriptionState
 SUBSCRIPTION_STATE_FAILED: SubscriptionState
+ORDER_UNSPECIFIED: Order
+ORDER_NONE: Order
+ORDER_KEY: Order
+ORDER_LANE: Order
+MODE_UNSPECIFIED: Mode
+MODE_LEASES: Mode
+MODE_RANGES: Mode
 
 class GetStatusRequest(_message.Message):
     __slots__ = ("subscription",)
@@ -115,7 +135,7 @@ class SubscriptionStatus(_message.Message):
     broker: str
     group: str
     topics: _containers.RepeatedScalarFieldContainer[str]
-    order: str
+    order: Order
     state: SubscriptionState
     trouble: _containers.RepeatedScalarFieldContainer[str]
     lanes: _containers.RepeatedCompositeFieldContainer[LaneStatus]
@@ -130,9 +150,9 @@ class SubscriptionStatus(_message.Message):
     concurrency_limit: int
     oldest_unsettled_ms: int
     would_be_replayed: int
-    mode: str
+    mode: Mode
     reader: ReaderStatus
-    def __init__(self, name: _Optional[str] = ..., broker: _Optional[str] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ..., state: _Optional[_Union[SubscriptionState, str]] = ..., trouble: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., waiting_records: _Optional[int] = ..., buffered_bytes: _Optional[int] = ..., buffered_bytes_limit: _Optional[int] = ..., buffered_records: _Optional[int] = ..., concurrency_limit: _Optional[int] = ..., oldest_unsettled_ms: _Optional[int] = ..., would_be_replayed: _Optional[int] = ..., mode: _Optional[str] = ..., reader: _Optional[_Union[ReaderStatus, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., broker: _Optional[str] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., order: _Optional[_Union[Order, str]] = ..., state: _Optional[_Union[SubscriptionState, str]] = ..., trouble: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., waiting_records: _Optional[int] = ..., buffered_bytes: _Optional[int] = ..., buffered_bytes_limit: _Optional[int] = ..., buffered_records: _Optional[int] = ..., concurrency_limit: _Optional[int] = ..., oldest_unsettled_ms: _Optional[int] = ..., would_be_replayed: _Optional[int] = ..., mode: _Optional[_Union[Mode, str]] = ..., reader: _Optional[_Union[ReaderStatus, _Mapping]] = ...) -> None: ...
 
 class ReaderStatus(_message.Message):
     __slots__ = ("name", "token", "age_ms")
@@ -209,7 +229,7 @@ class SessionStatus(_message.Message):
     def __init__(self, session: _Optional[bytes] = ..., name: _Optional[str] = ..., language: _Optional[str] = ..., library: _Optional[str] = ..., pid: _Optional[int] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., credit_batches: _Optional[int] = ..., age_ms: _Optional[int] = ..., oldest_lease_ms: _Optional[int] = ...) -> None: ...
 
 class Counters(_message.Message):
-    __slots__ = ("fetched", "delivered", "redelivered", "acked", "nacked", "released", "rejected", "overloaded", "expired", "abandoned", "parked", "unparked", "dead_lettered", "dropped", "stale_settlements", "unknown_settlements", "batches", "splits", "commits", "failed_commits", "removed")
+    __slots__ = ("fetched", "delivered", "redelivered", "acked", "nacked", "released", "rejected", "overloaded", "expired", "abandoned", "parked", "unparked", "dead_lettered", "dropped", "stale_settlements", "unknown_settlements", "refused_settlements", "batches", "splits", "commits", "failed_commits", "removed")
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     REDELIVERED_FIELD_NUMBER: _ClassVar[int]
@@ -226,6 +246,7 @@ class Counters(_message.Message):
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     STALE_SETTLEMENTS_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_SETTLEMENTS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_SETTLEMENTS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
@@ -247,12 +268,13 @@ class Counters(_message.Message):
     dropped: int
     stale_settlements: int
     unknown_settlements: int
+    refused_settlements: int
     batches: int
     splits: int
     commits: int
     failed_commits: int
     removed: int
-    def __init__(self, fetched: _Optional[int] = ..., delivered: _Optional[int] = ..., redelivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., released: _Optional[int] = ..., rejected: _Optional[int] = ..., overloaded: _Optional[int] = ..., expired: _Optional[int] = ..., abandoned: _Optional[int] = ..., parked: _Optional[int] = ..., unparked: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., dropped: _Optional[int] = ..., stale_settlements: _Optional[int] = ..., unknown_settlements: _Optional[int] = ..., batches: _Optional[int] = ..., splits: _Optional[int] = ..., commits: _Optional[int] = ..., failed_commits: _Optional[int] = ..., removed: _Optional[int] = ...) -> None: ...
+    def __init__(self, fetched: _Optional[int] = ..., delivered: _Optional[int] = ..., redelivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., released: _Optional[int] = ..., rejected: _Optional[int] = ..., overloaded: _Optional[int] = ..., expired: _Optional[int] = ..., abandoned: _Optional[int] = ..., parked: _Optional[int] = ..., unparked: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., dropped: _Optional[int] = ..., stale_settlements: _Optional[int] = ..., unknown_settlements: _Optional[int] = ..., refused_settlements: _Optional[int] = ..., batches: _Optional[int] = ..., splits: _Optional[int] = ..., commits: _Optional[int] = ..., failed_commits: _Optional[int] = ..., removed: _Optional[int] = ...) -> None: ...
 
 class PauseRequest(_message.Message):
     __slots__ = ("subscription", "reason")

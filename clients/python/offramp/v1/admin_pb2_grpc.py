@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class AdminServiceStub(object):
     """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error (INVALID_ARGUMENT).
-    An unknown one is NOT_FOUND, and the message lists the existing ones.
+    An unknown one is NOT_FOUND (SUBSCRIPTION_NOT_FOUND), and the message lists the existing ones.
     """
 
     def __init__(self, channel):
@@ -80,7 +80,7 @@ class AdminServiceStub(object):
 
 class AdminServiceServicer(object):
     """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error (INVALID_ARGUMENT).
-    An unknown one is NOT_FOUND, and the message lists the existing ones.
+    An unknown one is NOT_FOUND (SUBSCRIPTION_NOT_FOUND), and the message lists the existing ones.
     """
 
     def GetStatus(self, request, context):
@@ -194,7 +194,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
     """An empty `subscription` in GetStatus and WatchStatus means all of them; elsewhere it is an error (INVALID_ARGUMENT).
-    An unknown one is NOT_FOUND, and the message lists the existing ones.
+    An unknown one is NOT_FOUND (SUBSCRIPTION_NOT_FOUND), and the message lists the existing ones.
     """
 
     @staticmethod

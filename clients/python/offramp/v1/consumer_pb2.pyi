@@ -90,40 +90,46 @@ class ConsumeResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[_record_pb2.Batch, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[_record_pb2.SettleResult, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[_record_pb2.ExtendResult, _Mapping]]] = ..., notices: _Optional[_Iterable[_Union[Notice, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session", "boot", "protocol_minor", "sidecar_version", "limits")
+    __slots__ = ("session", "boot", "protocol_minor", "sidecar_version", "limits", "features")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MINOR_FIELD_NUMBER: _ClassVar[int]
     SIDECAR_VERSION_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     session: bytes
     boot: bytes
     protocol_minor: int
     sidecar_version: str
     limits: Limits
-    def __init__(self, session: _Optional[bytes] = ..., boot: _Optional[bytes] = ..., protocol_minor: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session: _Optional[bytes] = ..., boot: _Optional[bytes] = ..., protocol_minor: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("batch_records", "batch_bytes", "lease_max_ms", "max_request_bytes")
+    __slots__ = ("batch_records", "batch_bytes", "lease_max_ms", "max_request_bytes", "max_request_entries")
     BATCH_RECORDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
     LEASE_MAX_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_REQUEST_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     batch_records: int
     batch_bytes: int
     lease_max_ms: int
     max_request_bytes: int
-    def __init__(self, batch_records: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., lease_max_ms: _Optional[int] = ..., max_request_bytes: _Optional[int] = ...) -> None: ...
+    max_request_entries: int
+    def __init__(self, batch_records: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., lease_max_ms: _Optional[int] = ..., max_request_bytes: _Optional[int] = ..., max_request_entries: _Optional[int] = ...) -> None: ...
 
 class Notice(_message.Message):
-    __slots__ = ("kind", "leases", "detail")
+    __slots__ = ("kind", "leases", "detail", "settle_for_ms")
     KIND_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_FOR_MS_FIELD_NUMBER: _ClassVar[int]
     kind: NoticeKind
     leases: _containers.RepeatedScalarFieldContainer[bytes]
     detail: str
-    def __init__(self, kind: _Optional[_Union[NoticeKind, str]] = ..., leases: _Optional[_Iterable[bytes]] = ..., detail: _Optional[str] = ...) -> None: ...
+    settle_for_ms: int
+    def __init__(self, kind: _Optional[_Union[NoticeKind, str]] = ..., leases: _Optional[_Iterable[bytes]] = ..., detail: _Optional[str] = ..., settle_for_ms: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("subscription", "client", "max_message_bytes", "lease_ms")

@@ -33,12 +33,12 @@ class ConsumerServiceStub(object):
     not read it, and gets its batches by Fetch.
     - Fetch alone: no session; a lease ends when its time is over.
 
-    Statuses that every method may return:
-    NOT_FOUND            no such subscription (the message lists the existing ones) or no such session
-    INVALID_ARGUMENT     the request breaks a rule of this file; nothing of it was done
-    FAILED_PRECONDITION  the client needs a newer protocol than the sidecar speaks, or `seq` is out of turn
-    UNAVAILABLE          the sidecar is stopping, or has not started yet; try again
-    RESOURCE_EXHAUSTED   too many sessions, or a request over the size limit
+    Statuses that every method may return, with the reasons of their ErrorInfo (see error.proto):
+    NOT_FOUND            SUBSCRIPTION_NOT_FOUND (the message lists the existing ones), SESSION_NOT_FOUND
+    INVALID_ARGUMENT     INVALID_REQUEST, TOO_MANY_ENTRIES: the request breaks a rule; nothing of it was done
+    FAILED_PRECONDITION  VERSION, SEQ, MODE
+    UNAVAILABLE          STOPPING: try again
+    RESOURCE_EXHAUSTED   TOO_MANY_SESSIONS, UNREAD_RESPONSES, UNREAD_STREAM; without a reason: over the size limit
     """
 
     def __init__(self, channel):
@@ -82,12 +82,12 @@ class ConsumerServiceServicer(object):
     not read it, and gets its batches by Fetch.
     - Fetch alone: no session; a lease ends when its time is over.
 
-    Statuses that every method may return:
-    NOT_FOUND            no such subscription (the message lists the existing ones) or no such session
-    INVALID_ARGUMENT     the request breaks a rule of this file; nothing of it was done
-    FAILED_PRECONDITION  the client needs a newer protocol than the sidecar speaks, or `seq` is out of turn
-    UNAVAILABLE          the sidecar is stopping, or has not started yet; try again
-    RESOURCE_EXHAUSTED   too many sessions, or a request over the size limit
+    Statuses that every method may return, with the reasons of their ErrorInfo (see error.proto):
+    NOT_FOUND            SUBSCRIPTION_NOT_FOUND (the message lists the existing ones), SESSION_NOT_FOUND
+    INVALID_ARGUMENT     INVALID_REQUEST, TOO_MANY_ENTRIES: the request breaks a rule; nothing of it was done
+    FAILED_PRECONDITION  VERSION, SEQ, MODE
+    UNAVAILABLE          STOPPING: try again
+    RESOURCE_EXHAUSTED   TOO_MANY_SESSIONS, UNREAD_RESPONSES, UNREAD_STREAM; without a reason: over the size limit
     """
 
     def Consume(self, request_iterator, context):
@@ -192,12 +192,12 @@ class ConsumerService(object):
     not read it, and gets its batches by Fetch.
     - Fetch alone: no session; a lease ends when its time is over.
 
-    Statuses that every method may return:
-    NOT_FOUND            no such subscription (the message lists the existing ones) or no such session
-    INVALID_ARGUMENT     the request breaks a rule of this file; nothing of it was done
-    FAILED_PRECONDITION  the client needs a newer protocol than the sidecar speaks, or `seq` is out of turn
-    UNAVAILABLE          the sidecar is stopping, or has not started yet; try again
-    RESOURCE_EXHAUSTED   too many sessions, or a request over the size limit
+    Statuses that every method may return, with the reasons of their ErrorInfo (see error.proto):
+    NOT_FOUND            SUBSCRIPTION_NOT_FOUND (the message lists the existing ones), SESSION_NOT_FOUND
+    INVALID_ARGUMENT     INVALID_REQUEST, TOO_MANY_ENTRIES: the request breaks a rule; nothing of it was done
+    FAILED_PRECONDITION  VERSION, SEQ, MODE
+    UNAVAILABLE          STOPPING: try again
+    RESOURCE_EXHAUSTED   TOO_MANY_SESSIONS, UNREAD_RESPONSES, UNREAD_STREAM; without a reason: over the size limit
     """
 
     @staticmethod

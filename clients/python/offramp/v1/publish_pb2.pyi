@@ -7,6 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class GetLimitsRequest(_message.Message):
+    __slots__ = ("subscription", "broker")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    subscription: str
+    broker: str
+    def __init__(self, subscription: _Optional[str] = ..., broker: _Optional[str] = ...) -> None: ...
+
+class GetLimitsResponse(_message.Message):
+    __slots__ = ("max_request_bytes", "max_messages")
+    MAX_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    max_request_bytes: int
+    max_messages: int
+    def __init__(self, max_request_bytes: _Optional[int] = ..., max_messages: _Optional[int] = ...) -> None: ...
+
 class Message(_message.Message):
     __slots__ = ("key", "value", "headers", "lane", "timestamp_ms")
     KEY_FIELD_NUMBER: _ClassVar[int]

@@ -39,6 +39,11 @@ class PublishServiceStub(object):
                 request_serializer=offramp_dot_v1_dot_publish__pb2.PublishRequest.SerializeToString,
                 response_deserializer=offramp_dot_v1_dot_publish__pb2.PublishResponse.FromString,
                 _registered_method=True)
+        self.GetLimits = channel.unary_unary(
+                '/offramp.v1.PublishService/GetLimits',
+                request_serializer=offramp_dot_v1_dot_publish__pb2.GetLimitsRequest.SerializeToString,
+                response_deserializer=offramp_dot_v1_dot_publish__pb2.GetLimitsResponse.FromString,
+                _registered_method=True)
 
 
 class PublishServiceServicer(object):
@@ -48,12 +53,21 @@ class PublishServiceServicer(object):
         """Sends messages to one topic. Returns once the broker has all of them durably, with their places in the order of the
         messages.
 
-        NOT_FOUND            no such broker, subscription or topic
-        INVALID_ARGUMENT     no topic, no target, or a message that the broker can never accept
-        FAILED_PRECONDITION  the broker refuses it: credentials or rights
-        RESOURCE_EXHAUSTED   the broker has no space (a full disk under the local broker)
-        UNAVAILABLE          the broker cannot be reached now
+        NOT_FOUND            BROKER_NOT_FOUND, SUBSCRIPTION_NOT_FOUND, TOPIC_NOT_FOUND
+        INVALID_ARGUMENT     INVALID_REQUEST, TOO_MANY_ENTRIES; MESSAGE_TOO_LARGE: the broker can never accept it
+        FAILED_PRECONDITION  BROKER_REFUSED: credentials or rights
+        RESOURCE_EXHAUSTED   BROKER_FULL: no space (a full disk under the local broker); without a reason: a request over
+        the size limit, of which nothing was read
+        UNAVAILABLE          BROKER_UNAVAILABLE: it cannot be reached now
         After any error some messages may have been written: sending again may duplicate them, but loses nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLimits(self, request, context):
+        """What one Publish may hold. Any sidecar accepts requests of 64 KiB with 1,000 messages: ask before larger ones, once
+        for each connection.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -66,6 +80,11 @@ def add_PublishServiceServicer_to_server(servicer, server):
                     servicer.Publish,
                     request_deserializer=offramp_dot_v1_dot_publish__pb2.PublishRequest.FromString,
                     response_serializer=offramp_dot_v1_dot_publish__pb2.PublishResponse.SerializeToString,
+            ),
+            'GetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLimits,
+                    request_deserializer=offramp_dot_v1_dot_publish__pb2.GetLimitsRequest.FromString,
+                    response_serializer=offramp_dot_v1_dot_publish__pb2.GetLimitsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -95,6 +114,33 @@ class PublishService(object):
             '/offramp.v1.PublishService/Publish',
             offramp_dot_v1_dot_publish__pb2.PublishRequest.SerializeToString,
             offramp_dot_v1_dot_publish__pb2.PublishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offramp.v1.PublishService/GetLimits',
+            offramp_dot_v1_dot_publish__pb2.GetLimitsRequest.SerializeToString,
+            offramp_dot_v1_dot_publish__pb2.GetLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,3 +1,4 @@
+from offramp.v1 import error_pb2 as _error_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -31,6 +32,14 @@ class SettleStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SETTLE_STATUS_SETTLED: _ClassVar[SettleStatus]
     SETTLE_STATUS_STALE: _ClassVar[SettleStatus]
     SETTLE_STATUS_UNKNOWN: _ClassVar[SettleStatus]
+    SETTLE_STATUS_REFUSED: _ClassVar[SettleStatus]
+
+class ExtendStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXTEND_STATUS_UNSPECIFIED: _ClassVar[ExtendStatus]
+    EXTEND_STATUS_EXTENDED: _ClassVar[ExtendStatus]
+    EXTEND_STATUS_ENDED: _ClassVar[ExtendStatus]
+    EXTEND_STATUS_UNKNOWN: _ClassVar[ExtendStatus]
 CLOSED_BY_UNSPECIFIED: ClosedBy
 CLOSED_BY_RECORDS: ClosedBy
 CLOSED_BY_BYTES: ClosedBy
@@ -47,6 +56,11 @@ SETTLE_STATUS_UNSPECIFIED: SettleStatus
 SETTLE_STATUS_SETTLED: SettleStatus
 SETTLE_STATUS_STALE: SettleStatus
 SETTLE_STATUS_UNKNOWN: SettleStatus
+SETTLE_STATUS_REFUSED: SettleStatus
+EXTEND_STATUS_UNSPECIFIED: ExtendStatus
+EXTEND_STATUS_EXTENDED: ExtendStatus
+EXTEND_STATUS_ENDED: ExtendStatus
+EXTEND_STATUS_UNKNOWN: ExtendStatus
 
 class Header(_message.Message):
     __slots__ = ("name", "value")
@@ -143,16 +157,18 @@ class Range(_message.Message):
     def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class SettleResult(_message.Message):
-    __slots__ = ("lease", "status", "stale", "detail")
+    __slots__ = ("lease", "status", "stale", "detail", "reason")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     lease: bytes
     status: SettleStatus
     stale: _containers.RepeatedCompositeFieldContainer[Range]
     detail: str
-    def __init__(self, lease: _Optional[bytes] = ..., status: _Optional[_Union[SettleStatus, str]] = ..., stale: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., detail: _Optional[str] = ...) -> None: ...
+    reason: _error_pb2.ErrorReason
+    def __init__(self, lease: _Optional[bytes] = ..., status: _Optional[_Union[SettleStatus, str]] = ..., stale: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., detail: _Optional[str] = ..., reason: _Optional[_Union[_error_pb2.ErrorReason, str]] = ...) -> None: ...
 
 class Extension(_message.Message):
     __slots__ = ("lease", "lease_for_ms")
@@ -168,6 +184,6 @@ class ExtendResult(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FOR_MS_FIELD_NUMBER: _ClassVar[int]
     lease: bytes
-    status: SettleStatus
+    status: ExtendStatus
     lease_for_ms: int
-    def __init__(self, lease: _Optional[bytes] = ..., status: _Optional[_Union[SettleStatus, str]] = ..., lease_for_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, lease: _Optional[bytes] = ..., status: _Optional[_Union[ExtendStatus, str]] = ..., lease_for_ms: _Optional[int] = ...) -> None: ...

@@ -33,7 +33,7 @@ def busy() -> admin.Status:
         session=b"\x01" * 16, name="web-1", language="php", pid=77, leases=1, age_ms=90_000, oldest_lease_ms=12_000
     )
     orders = admin.SubscriptionStatus(
-        name="orders", broker="local", group="orders", topics=["orders"], order="none",
+        name="orders", broker="local", group="orders", topics=["orders"], order="ORDER_NONE",
         state=admin.SUBSCRIPTION_STATE_RUNNING, lanes=lanes, sessions=[session], leases=1, in_flight_records=50,
         waiting_records=3, buffered_bytes=1 << 20, buffered_bytes_limit=64 << 20, buffered_records=2000,
         oldest_unsettled_ms=1234, would_be_replayed=60, trouble=["commits fail: the disk is full"],
@@ -72,7 +72,7 @@ def read_by_ranges() -> admin.Status:
         admin.LaneStatus(topic="clicks", lane=1, committed=-1, end=7, lag=7),
     ]
     clicks = admin.SubscriptionStatus(
-        name="clicks", broker="local", group="clicks", topics=["clicks"], order="none", mode="ranges",
+        name="clicks", broker="local", group="clicks", topics=["clicks"], order="ORDER_NONE", mode="MODE_RANGES",
         state=admin.SUBSCRIPTION_STATE_RUNNING, lanes=lanes, counters=admin.Counters(delivered=1500, commits=3),
         reader=admin.ReaderStatus(name="sessions", token=77, age_ms=192_000),
     )  # fmt: skip

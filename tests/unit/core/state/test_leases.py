@@ -1,11 +1,13 @@
 """Leases: granted, extended, settled, ended."""
 
+import re
+
 import pytest
 
-from sidecar.core.state.leases import REMEMBERED, Lease, Leases, SettledPart
+from sidecar.core.state.leases import REMEMBERED, Lease, LeasePhase, Leases, SettledPart
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState
-from sidecar.model.errors import InvalidRequest
-from sidecar.model.records import Outcome, Part, Range, Settlement, SettleResult, SettleStatus
+from sidecar.model.reasons import Reason
+from sidecar.model.records import ExtendStatus, Outcome, Part, Range, Settlement, SettleResult, SettleStatus
 from tests.kit import positions_of, slice_of
 
 NOW = 100.0
@@ -191,8 +193,8 @@ def test_an_extension_never_shortens_it(leases: Leases[str]) -> None:
 def test_an_extension_of_what_ended_is_stale_and_of_what_never_was_unknown(leases: Leases[str]) -> None:
     lease = granted(leases)
     ended(leases, lease)
-    assert leases.extend(lease.id, 1.0, LONGEST, NOW).status is SettleStatus.STALE
-    assert leases.extend(b"never", 1.0, LONGEST, NOW).status is SettleStatus.UNKNOWN
+    assert leases.extend(lease.id, 1.0, LONGEST, NOW).status is ExtendStatus.ENDED
+    assert leases.extend(b"never", 1.0, LONGEST, NOW).status is ExtendStatus.UNKNOWN
 
 
 def test_a_lease_expires_once(leases: Leases[str]) -> None:
@@ -211,8 +213,15 @@ def test_a_settled_lease_does_not_expire(leases: Leases[str]) -> None:
 
 def test_parts_that_do_not_fit_are_refused_with_what_is_allowed(leases: Leases[str]) -> None:
     lease = granted(leases, 3)
-    with pytest.raises(InvalidRequest, match=r"the part of 2 records from 2 on .* the batch has 3 records"):
-        leases.check([Settlement(lease.id, Outcome.ACK, parts=(Part(2, 2, Outcome.NACK),))])
+    wrong = Settlement(lease.id, Outcome.ACK, parts=(Part(2, 2, Outcome.NACK),))
+    for phase in (LeasePhase.HELD, LeasePhase.ENDED):
+        assert lease.phase is phase
+        result, no_lease, parts = leases.settle(wrong)
+        assert (result.status, result.reason) == (SettleStatus.REFUSED, Reason.INVALID_PARTS)
+        assert re.match(r"the part of 2 records from 2 on .* the batch has 3 records$", result.detail)
+        assert (no_lease, parts, lease.outcomes) == (None, [], [])
+        if lease.phase is LeasePhase.HELD:
+            leases.end(lease)
 
 
 def test_a_lease_that_cannot_be_settled_any_more_keeps_no_records(leases: Leases[str]) -> None:

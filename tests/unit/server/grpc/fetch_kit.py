@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from offramp.v1 import consumer_pb2, record_pb2
-from tests.unit.server.grpc.service_kit import Kit
+from tests.unit.server.grpc.service_kit import Kit, error_info
 
 LONG = 10_000
 
@@ -43,7 +43,9 @@ def alone(kit: Kit, *settlements: record_pb2.Settlement, **fields: Any) -> Any:
 async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await call
-    return raised.value.code(), raised.value.details() or ""
+    error = raised.value
+    error_info(error.code(), error.details() or "", error.trailing_metadata() or ())
+    return error.code(), error.details() or ""
 
 
 def values(response: consumer_pb2.FetchResponse) -> list[bytes]:

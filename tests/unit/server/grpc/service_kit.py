@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc.aio
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 
 from offramp.v1 import (
     admin_pb2,
@@ -92,6 +94,25 @@ def settlement(batch: record_pb2.Batch, outcome: Any = ACK, **more: Any) -> reco
     return record_pb2.Settlement(lease=batch.lease, outcome=outcome, **more)
 
 
+def error_info(code: grpc.StatusCode, text: str, metadata: Iterable[tuple[str, str | bytes]]) -> ErrorInfo:
+    """What a status says to programs, read with gRPC's own types. Fails if the sidecar has sent none."""
+    details = [value for name, value in metadata if name == "grpc-status-details-bin"]
+    assert len(details) == 1, f"{code}: {text}: without details"
+    status = Status.FromString(bytes(details[0]))
+    assert (status.code, status.message) == (code.value[0], text)
+    info = ErrorInfo()
+    (detail,) = status.details
+    assert detail.Unpack(info)
+    assert info.domain == "offramp.v1"
+    assert info.metadata["retryable"] in ("true", "false")
+    return info
+
+
+async def error_of(call: Any) -> ErrorInfo:
+    """The same of a call that has ended with an error."""
+    return error_info(await call.code(), await call.details(), await call.trailing_metadata())
+
+
 async def ended(call: Any) -> grpc.StatusCode:
     """The status of a stream of responses, once they are all read."""
     async with asyncio.timeout(WAIT_TIMEOUT):
@@ -99,6 +120,8 @@ async def ended(call: Any) -> grpc.StatusCode:
             while await call.read() is not grpc.aio.EOF:
                 pass
         code: grpc.StatusCode = await call.code()
+        if code not in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED):
+            await error_of(call)
         return code
 
 
@@ -140,11 +163,14 @@ class Stream:
     async def notice(self) -> consumer_pb2.Notice:
         return await self._next(self._notices)
 
-    async def end(self) -> grpc.StatusCode:
-        """The status with which the stream ends."""
+    async def end(self, *, by_grpc: bool = False) -> grpc.StatusCode:
+        """The status with which the stream ends; what gRPC itself says has no reason."""
         async with asyncio.timeout(WAIT_TIMEOUT):
             await self._reader
-            return await self.call.code()
+            code: grpc.StatusCode = await self.call.code()
+            if code is not grpc.StatusCode.OK and not by_grpc:
+                await error_of(self.call)
+            return code
 
     async def no_batch(self, seconds: float = 0.05) -> None:
         """Fails if a response arrives within this time."""

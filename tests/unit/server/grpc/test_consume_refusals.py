@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from offramp.v1 import consumer_pb2, record_pb2
+from offramp.v1 import consumer_pb2, error_pb2, record_pb2
 from tests.unit.server.grpc.service_kit import (
     ACK,
     NACK,
@@ -33,22 +33,26 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
 @with_sidecar(batch=ONE)
-async def test_a_settlement_that_breaks_a_rule_ends_the_stream_and_nothing_of_its_request_is_done(
+async def test_a_settlement_that_breaks_a_rule_is_refused_and_the_others_of_its_request_count(
     kit: Kit, broken: record_pb2.Settlement
 ) -> None:
     await kit.publish([b"a", b"b"])
-    bystander = await kit.stream(batches=0)
     stream = await kit.stream(batches=2)
     good, bad = await stream.batch(), await stream.batch()
     wrong = record_pb2.Settlement()
     wrong.CopyFrom(broken)
     wrong.lease = bad.lease
-    await stream.settle(settlement(good), wrong)
-    assert await stream.end() == grpc.StatusCode.INVALID_ARGUMENT
-    assert bad.lease.hex() in await stream.call.details()
-    assert (await kit.status()).counters.acked == 0
-    await bystander.send(credit=consumer_pb2.Credit(batches=2))
-    await bystander.batch()
+    await stream.settle(wrong, settlement(good))
+    refused, settled = await stream.result(), await stream.result()
+    assert (refused.lease, refused.status) == (bad.lease, record_pb2.SETTLE_STATUS_REFUSED)
+    assert refused.reason in (error_pb2.ERROR_REASON_UNKNOWN_OUTCOME, error_pb2.ERROR_REASON_INVALID_PARTS)
+    assert refused.detail
+    assert (settled.lease, settled.status) == (good.lease, record_pb2.SETTLE_STATUS_SETTLED)
+    status = await kit.status()
+    assert (status.counters.acked, status.counters.refused_settlements, status.leases) == (1, 1, 1)
+    # Its records are still in hand.
+    await stream.settle(settlement(bad))
+    assert (await stream.result()).status == record_pb2.SETTLE_STATUS_SETTLED
 
 
 FIRST_REQUESTS = {
@@ -148,7 +152,7 @@ async def test_garbage_in_the_middle_of_a_stream_ends_that_stream_only(kit: Kit)
 async def test_a_request_over_the_size_limit_ends_the_stream(kit: Kit) -> None:
     stream = await kit.stream()
     await stream.settle(record_pb2.Settlement(lease=bytes(16), outcome=NACK, reason="x" * 70_000))
-    assert await stream.end() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert await stream.end(by_grpc=True) == grpc.StatusCode.RESOURCE_EXHAUSTED
     await kit.until(lambda status: not status.sessions)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from offramp.v1 import consumer_pb2
+from offramp.v1 import consumer_pb2, record_pb2
 from sidecar.model.errors import ResourceExhausted
+from sidecar.model.reasons import Reason
 from sidecar.server.grpc.slow_clients import UnreadResponses
 from tests.unit.server.grpc.fetch_kit import Session, refused, values
 from tests.unit.server.grpc.service_kit import ONE, SETTLED, Kit, in_loop, serving, settlement, with_sidecar
@@ -102,11 +103,25 @@ async def test_a_call_given_up_by_its_client_is_settled_and_its_repetition_bring
 
 
 @with_sidecar(batch=ONE)
-async def test_a_refused_settlement_does_not_use_up_its_number(kit: Kit) -> None:
+async def test_a_refused_settlement_is_a_result_beside_the_next_batch(kit: Kit) -> None:
     await kit.publish([b"a", b"b"])
     session = await Session.open(kit)
     batch = (await session.fetch()).batches[0]
-    assert (await refused(session.fetch(settlement(batch, 0))))[0] == grpc.StatusCode.INVALID_ARGUMENT
+    response = await session.fetch(settlement(batch, 0))
+    (result,) = response.results
+    assert (result.lease, result.status) == (batch.lease, record_pb2.SETTLE_STATUS_REFUSED)
+    assert values(response) == [b"b"]
+
+
+@with_sidecar(batch=ONE)
+async def test_a_refused_call_has_settled_nothing_and_does_not_use_up_its_number(kit: Kit) -> None:
+    await kit.publish([b"a", b"b"])
+    session = await Session.open(kit, max_message_bytes=4_096)
+    batch = (await session.fetch()).batches[0]
+    code, text = await refused(session.fetch(*[settlement(batch)] * 100))
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "send at most 85 at a time" in text
+    assert (await kit.status()).counters.acked == 0
     assert values(await session.fetch(settlement(batch), seq=2)) == [b"b"]
 
 
@@ -122,7 +137,7 @@ async def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_t
         nonlocal asked
         asked += 1
         if asked == 2:
-            raise ResourceExhausted("read first")
+            raise ResourceExhausted("read first", Reason.UNREAD_RESPONSES)
 
     monkeypatch.setattr(UnreadResponses, "check", check)
 

@@ -10,6 +10,7 @@ import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
 from sidecar.model.errors import ResourceExhausted
+from sidecar.model.reasons import Reason
 from sidecar.model.records import Notice, NoticeKind
 from sidecar.server.grpc.fetch_session import FetchSession, PendingNotices
 from sidecar.server.grpc.slow_clients import UnreadResponses
@@ -214,10 +215,6 @@ WRONG: dict[str, tuple[dict[str, Any], grpc.StatusCode]] = {
     "an unknown subscription": ({"subscription": "nope"}, grpc.StatusCode.NOT_FOUND),
     "neither session nor subscription": ({}, grpc.StatusCode.INVALID_ARGUMENT),
     "an unknown session": ({"session": bytes(16), "seq": 1}, grpc.StatusCode.NOT_FOUND),
-    "an unspecified outcome": (
-        {"subscription": "orders", "settlements": [record_pb2.Settlement(lease=bytes(16))]},
-        grpc.StatusCode.INVALID_ARGUMENT,
-    ),
     "a newer protocol": (
         {"subscription": "orders", "client": consumer_pb2.Client(needs_protocol_minor=99)},
         grpc.StatusCode.FAILED_PRECONDITION,
@@ -302,7 +299,10 @@ async def test_settle_and_extend_work_from_any_connection(kit: Kit) -> None:
     extension = record_pb2.Extension(lease=held[0].lease, lease_for_ms=5_000)
     never = record_pb2.Extension(lease=bytes(16), lease_for_ms=5_000)
     extended = await elsewhere.consumer.ExtendLease(consumer_pb2.ExtendLeaseRequest(extensions=[extension, never]))
-    assert [one.status for one in extended.results] == [0, UNKNOWN]
+    assert [one.status for one in extended.results] == [
+        record_pb2.EXTEND_STATUS_EXTENDED,
+        record_pb2.EXTEND_STATUS_UNKNOWN,
+    ]
     said = [settlement(held[1]), record_pb2.Settlement(lease=b"never", outcome=ACK), settlement(held[0], NACK)]
     settled = await elsewhere.consumer.Settle(consumer_pb2.SettleRequest(settlements=said))
     assert [one.status for one in settled.results] == [SETTLED, UNKNOWN, SETTLED]
@@ -322,7 +322,7 @@ async def test_a_call_alone_that_may_have_no_answer_now_gives_its_batch_back_at_
         nonlocal asked
         asked += 1
         if asked == 2:
-            raise ResourceExhausted("read first")
+            raise ResourceExhausted("read first", Reason.UNREAD_RESPONSES)
 
     monkeypatch.setattr(UnreadResponses, "check", check)
 

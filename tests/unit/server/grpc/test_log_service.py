@@ -228,7 +228,8 @@ async def test_the_status_tells_of_the_reader_and_the_lag(kit: Kit, reader: Read
     await kit.publish(numbered(9))
     await kit.until(lambda status: len(status.lanes) == 1)
     status = await kit.status()
-    assert (status.mode, status.HasField("reader"), status.lanes[0].committed) == ("ranges", False, -1)
+    mode = admin_pb2.MODE_RANGES
+    assert (status.mode, status.HasField("reader"), status.lanes[0].committed) == (mode, False, -1)
     await reader.attach("clicks")
     await reader.commit({0: 4})
     await kit.publish(numbered(1))

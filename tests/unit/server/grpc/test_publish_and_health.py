@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from offramp.v1 import publish_pb2, record_pb2
 from sidecar.model import errors
 from sidecar.model.records import Lane
-from sidecar.server.grpc.rpc import status_of
+from sidecar.server.grpc.statuses import code_of
 from tests.unit.server.grpc.service_kit import Kit, ended, with_sidecar
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -85,7 +85,7 @@ async def test_what_cannot_be_published_is_refused_with_a_reason(
     ],
 )
 def test_every_error_has_its_status(error: errors.OfframpError, code: grpc.StatusCode) -> None:
-    assert status_of(error) == code
+    assert code_of(error) == code
 
 
 @with_sidecar()

@@ -1,18 +1,24 @@
-"""Settlements are checked before any of them is applied."""
+"""A settlement that breaks a rule is refused by itself."""
 
 import pytest
 
 from offramp.v1 import record_pb2 as pb
-from sidecar.model.errors import InvalidRequest
+from sidecar.model.reasons import Reason
 from sidecar.model.records import Outcome, Part, Settlement
-from sidecar.server.grpc.requests import MAX_REASON, MAX_RETRY_AFTER, read_settlements
+from sidecar.server.grpc.entries import MAX_ENTRIES
+from sidecar.server.grpc.requests import MAX_REASON, MAX_RETRY_AFTER, RefusedSettlement, read_settlement
 
 LEASE = bytes(range(16))
 
 
 def read(**fields: object) -> Settlement:
-    (settlement,) = read_settlements([pb.Settlement(lease=LEASE, **fields)])
-    return settlement
+    return read_settlement(pb.Settlement(lease=LEASE, **fields))
+
+
+def refused(match: str, **fields: object) -> Reason:
+    with pytest.raises(RefusedSettlement, match=match) as raised:
+        read(**fields)
+    return raised.value.reason
 
 
 def part(first: int, count: int, outcome: int = pb.OUTCOME_NACK, **more: object) -> pb.Part:
@@ -27,12 +33,9 @@ def test_every_outcome_of_the_protocol_is_known(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("number", [0, 6, 99, -1])
 def test_an_unspecified_or_unknown_outcome_is_never_an_ack(number: int) -> None:
-    with pytest.raises(
-        InvalidRequest, match=rf"settlements\[0\] \(lease {LEASE.hex()}\).*outcome {number} is not one of"
-    ):
-        read(outcome=number)
-    with pytest.raises(InvalidRequest, match=rf"parts\[0\]: outcome {number} is not one of"):
-        read(outcome=1, parts=[part(0, 1, number)])
+    assert refused(rf"^outcome {number} is not one of", outcome=number) is Reason.UNKNOWN_OUTCOME
+    parts = [part(0, 1, number)]
+    assert refused(rf"parts\[0\]: outcome {number} is not one of", outcome=1, parts=parts) is Reason.UNKNOWN_OUTCOME
 
 
 def test_parts_keep_their_own_outcome_reason_and_delay() -> None:
@@ -47,22 +50,18 @@ def test_parts_keep_their_own_outcome_reason_and_delay() -> None:
     ids=["empty", "descending", "overlapping", "twice"],
 )
 def test_parts_must_ascend_and_must_not_overlap(parts: list[pb.Part]) -> None:
-    with pytest.raises(InvalidRequest, match=r"parts\["):
-        read(outcome=pb.OUTCOME_ACK, parts=parts)
+    assert refused(r"parts\[", outcome=pb.OUTCOME_ACK, parts=parts) is Reason.INVALID_PARTS
 
 
 def test_a_partial_settlement_has_parts_and_no_outcome() -> None:
     assert read(partial=True, parts=[part(0, 1)]) == Settlement(LEASE, None, parts=(Part(0, 1, Outcome.NACK),))
-    with pytest.raises(InvalidRequest, match="outcome must not be"):
-        read(partial=True, outcome=pb.OUTCOME_ACK, parts=[part(0, 1)])
-    with pytest.raises(InvalidRequest, match="no parts"):
-        read(partial=True)
+    refused("outcome must not be", partial=True, outcome=pb.OUTCOME_ACK, parts=[part(0, 1)])
+    refused("no parts", partial=True)
 
 
-def test_one_that_breaks_a_rule_is_named_among_many() -> None:
-    good = pb.Settlement(lease=LEASE, outcome=pb.OUTCOME_ACK)
-    with pytest.raises(InvalidRequest, match=r"settlements\[2\]"):
-        read_settlements([good, good, pb.Settlement(lease=LEASE)])
+def test_a_settlement_with_too_many_parts_is_refused_before_they_are_read() -> None:
+    parts = [pb.Part()] * (MAX_ENTRIES + 1)
+    assert refused("more than 10,000", outcome=pb.OUTCOME_ACK, parts=parts) is Reason.TOO_MANY_ENTRIES
 
 
 @pytest.mark.parametrize("text", ["x" * 5_000, "ö" * 5_000, "😀" * 5_000])

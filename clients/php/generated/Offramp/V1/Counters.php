@@ -74,7 +74,7 @@ class Counters extends \Google\Protobuf\Internal\Message
      */
     protected $dropped = 0;
     /**
-     * Settlements answered STALE or UNKNOWN.
+     * Settlements answered STALE, UNKNOWN or REFUSED.
      *
      * Generated from protobuf field <code>uint64 stale_settlements = 15;</code>
      */
@@ -83,6 +83,10 @@ class Counters extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 unknown_settlements = 16;</code>
      */
     protected $unknown_settlements = 0;
+    /**
+     * Generated from protobuf field <code>uint64 refused_settlements = 22;</code>
+     */
+    protected $refused_settlements = 0;
     /**
      * Batches, and how often a failing one was split.
      *
@@ -130,8 +134,9 @@ class Counters extends \Google\Protobuf\Internal\Message
      *     @type int|string $dead_lettered
      *     @type int|string $dropped
      *     @type int|string $stale_settlements
-     *           Settlements answered STALE or UNKNOWN.
+     *           Settlements answered STALE, UNKNOWN or REFUSED.
      *     @type int|string $unknown_settlements
+     *     @type int|string $refused_settlements
      *     @type int|string $batches
      *           Batches, and how often a failing one was split.
      *     @type int|string $splits
@@ -459,7 +464,7 @@ class Counters extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Settlements answered STALE or UNKNOWN.
+     * Settlements answered STALE, UNKNOWN or REFUSED.
      *
      * Generated from protobuf field <code>uint64 stale_settlements = 15;</code>
      * @return int|string
@@ -470,7 +475,7 @@ class Counters extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Settlements answered STALE or UNKNOWN.
+     * Settlements answered STALE, UNKNOWN or REFUSED.
      *
      * Generated from protobuf field <code>uint64 stale_settlements = 15;</code>
      * @param int|string $var
@@ -502,6 +507,28 @@ class Counters extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->unknown_settlements = $var;
+
+        return $this;
+    }
+
+    /**
+     * Generated from protobuf field <code>uint64 refused_settlements = 22;</code>
+     * @return int|string
+     */
+    public function getRefusedSettlements()
+    {
+        return $this->refused_settlements;
+    }
+
+    /**
+     * Generated from protobuf field <code>uint64 refused_settlements = 22;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setRefusedSettlements($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->refused_settlements = $var;
 
         return $this;
     }

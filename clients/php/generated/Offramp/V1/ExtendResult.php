@@ -20,13 +20,11 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
      */
     protected $lease = '';
     /**
-     * UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
-     *
-     * Generated from protobuf field <code>.offramp.v1.SettleStatus status = 2;</code>
+     * Generated from protobuf field <code>.offramp.v1.ExtendStatus status = 2;</code>
      */
     protected $status = 0;
     /**
-     * How long the lease lasts from now.
+     * With EXTENDED: how long the lease lasts from now.
      *
      * Generated from protobuf field <code>uint64 lease_for_ms = 3;</code>
      */
@@ -40,9 +38,8 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
      *
      *     @type string $lease
      *     @type int $status
-     *           UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
      *     @type int|string $lease_for_ms
-     *           How long the lease lasts from now.
+     *           With EXTENDED: how long the lease lasts from now.
      * }
      */
     public function __construct($data = NULL) {
@@ -73,9 +70,7 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
-     *
-     * Generated from protobuf field <code>.offramp.v1.SettleStatus status = 2;</code>
+     * Generated from protobuf field <code>.offramp.v1.ExtendStatus status = 2;</code>
      * @return int
      */
     public function getStatus()
@@ -84,22 +79,20 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * UNSPECIFIED: the lease was extended. STALE: it had ended. UNKNOWN: it never existed. SETTLED is not used here.
-     *
-     * Generated from protobuf field <code>.offramp.v1.SettleStatus status = 2;</code>
+     * Generated from protobuf field <code>.offramp.v1.ExtendStatus status = 2;</code>
      * @param int $var
      * @return $this
      */
     public function setStatus($var)
     {
-        GPBUtil::checkEnum($var, \Offramp\V1\SettleStatus::class);
+        GPBUtil::checkEnum($var, \Offramp\V1\ExtendStatus::class);
         $this->status = $var;
 
         return $this;
     }
 
     /**
-     * How long the lease lasts from now.
+     * With EXTENDED: how long the lease lasts from now.
      *
      * Generated from protobuf field <code>uint64 lease_for_ms = 3;</code>
      * @return int|string
@@ -110,7 +103,7 @@ class ExtendResult extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * How long the lease lasts from now.
+     * With EXTENDED: how long the lease lasts from now.
      *
      * Generated from protobuf field <code>uint64 lease_for_ms = 3;</code>
      * @param int|string $var

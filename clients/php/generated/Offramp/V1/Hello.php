@@ -22,6 +22,8 @@ class Hello extends \Google\Protobuf\Internal\Message
      */
     protected $client = null;
     /**
+     * Absent: one batch.
+     *
      * Generated from protobuf field <code>.offramp.v1.Credit credit = 3;</code>
      */
     protected $credit = null;
@@ -49,6 +51,7 @@ class Hello extends \Google\Protobuf\Internal\Message
      *     @type string $subscription
      *     @type \Offramp\V1\Client $client
      *     @type \Offramp\V1\Credit $credit
+     *           Absent: one batch.
      *     @type int|string $max_message_bytes
      *           The largest gRPC message that the client accepts, at least 4,096 bytes. 0: 4 MiB, the default of gRPC clients. No
      *           response is larger. A record that no connected client can accept is dead-lettered or holds its lane, as the
@@ -117,6 +120,8 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * Absent: one batch.
+     *
      * Generated from protobuf field <code>.offramp.v1.Credit credit = 3;</code>
      * @return \Offramp\V1\Credit|null
      */
@@ -136,6 +141,8 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * Absent: one batch.
+     *
      * Generated from protobuf field <code>.offramp.v1.Credit credit = 3;</code>
      * @param \Offramp\V1\Credit $var
      * @return $this

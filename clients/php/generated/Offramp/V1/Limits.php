@@ -35,6 +35,12 @@ class Limits extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 max_request_bytes = 4;</code>
      */
     protected $max_request_bytes = 0;
+    /**
+     * The most settlements, the most extensions, and the most parts of one settlement that a request may have.
+     *
+     * Generated from protobuf field <code>uint32 max_request_entries = 5;</code>
+     */
+    protected $max_request_entries = 0;
 
     /**
      * Constructor.
@@ -48,6 +54,8 @@ class Limits extends \Google\Protobuf\Internal\Message
      *           No lease outlives this.
      *     @type int|string $max_request_bytes
      *           The largest request that the sidecar accepts.
+     *     @type int $max_request_entries
+     *           The most settlements, the most extensions, and the most parts of one settlement that a request may have.
      * }
      */
     public function __construct($data = NULL) {
@@ -147,6 +155,32 @@ class Limits extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->max_request_bytes = $var;
+
+        return $this;
+    }
+
+    /**
+     * The most settlements, the most extensions, and the most parts of one settlement that a request may have.
+     *
+     * Generated from protobuf field <code>uint32 max_request_entries = 5;</code>
+     * @return int
+     */
+    public function getMaxRequestEntries()
+    {
+        return $this->max_request_entries;
+    }
+
+    /**
+     * The most settlements, the most extensions, and the most parts of one settlement that a request may have.
+     *
+     * Generated from protobuf field <code>uint32 max_request_entries = 5;</code>
+     * @param int $var
+     * @return $this
+     */
+    public function setMaxRequestEntries($var)
+    {
+        GPBUtil::checkUint32($var);
+        $this->max_request_entries = $var;
 
         return $this;
     }

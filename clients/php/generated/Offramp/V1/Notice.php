@@ -32,6 +32,13 @@ class Notice extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>string detail = 3;</code>
      */
     protected $detail = '';
+    /**
+     * How long leases can still be settled, from the moment the notice is sent: with DRAINING until the sidecar ends, with
+     * REVOKED until the lanes are gone; there 0 means that they are gone already.
+     *
+     * Generated from protobuf field <code>uint64 settle_for_ms = 4;</code>
+     */
+    protected $settle_for_ms = 0;
 
     /**
      * Constructor.
@@ -45,6 +52,9 @@ class Notice extends \Google\Protobuf\Internal\Message
      *           returns STALE.
      *     @type string $detail
      *           For people.
+     *     @type int|string $settle_for_ms
+     *           How long leases can still be settled, from the moment the notice is sent: with DRAINING until the sidecar ends, with
+     *           REVOKED until the lanes are gone; there 0 means that they are gone already.
      * }
      */
     public function __construct($data = NULL) {
@@ -124,6 +134,34 @@ class Notice extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkString($var, True);
         $this->detail = $var;
+
+        return $this;
+    }
+
+    /**
+     * How long leases can still be settled, from the moment the notice is sent: with DRAINING until the sidecar ends, with
+     * REVOKED until the lanes are gone; there 0 means that they are gone already.
+     *
+     * Generated from protobuf field <code>uint64 settle_for_ms = 4;</code>
+     * @return int|string
+     */
+    public function getSettleForMs()
+    {
+        return $this->settle_for_ms;
+    }
+
+    /**
+     * How long leases can still be settled, from the moment the notice is sent: with DRAINING until the sidecar ends, with
+     * REVOKED until the lanes are gone; there 0 means that they are gone already.
+     *
+     * Generated from protobuf field <code>uint64 settle_for_ms = 4;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setSettleForMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->settle_for_ms = $var;
 
         return $this;
     }

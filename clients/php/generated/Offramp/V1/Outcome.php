@@ -7,8 +7,8 @@ namespace Offramp\V1;
 use UnexpectedValueException;
 
 /**
- * How the processing of records ended. The zero value and values unknown to the sidecar are refused with
- * INVALID_ARGUMENT; they never count as an ack.
+ * How the processing of records ended. A settlement with the zero value, or with a value that the sidecar does not know,
+ * is REFUSED; it never counts as an ack.
  *
  * Protobuf type <code>offramp.v1.Outcome</code>
  */

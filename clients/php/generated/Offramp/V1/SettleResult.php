@@ -33,6 +33,12 @@ class SettleResult extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>string detail = 4;</code>
      */
     protected $detail = '';
+    /**
+     * With REFUSED: UNKNOWN_OUTCOME, INVALID_PARTS or TOO_MANY_ENTRIES.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ErrorReason reason = 5;</code>
+     */
+    protected $reason = 0;
 
     /**
      * Constructor.
@@ -45,6 +51,8 @@ class SettleResult extends \Google\Protobuf\Internal\Message
      *     @type array<\Offramp\V1\Range>|\Google\Protobuf\Internal\RepeatedField $stale
      *     @type string $detail
      *           For people.
+     *     @type int $reason
+     *           With REFUSED: UNKNOWN_OUTCOME, INVALID_PARTS or TOO_MANY_ENTRIES.
      * }
      */
     public function __construct($data = NULL) {
@@ -140,6 +148,32 @@ class SettleResult extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkString($var, True);
         $this->detail = $var;
+
+        return $this;
+    }
+
+    /**
+     * With REFUSED: UNKNOWN_OUTCOME, INVALID_PARTS or TOO_MANY_ENTRIES.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ErrorReason reason = 5;</code>
+     * @return int
+     */
+    public function getReason()
+    {
+        return $this->reason;
+    }
+
+    /**
+     * With REFUSED: UNKNOWN_OUTCOME, INVALID_PARTS or TOO_MANY_ENTRIES.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ErrorReason reason = 5;</code>
+     * @param int $var
+     * @return $this
+     */
+    public function setReason($var)
+    {
+        GPBUtil::checkEnum($var, \Offramp\V1\ErrorReason::class);
+        $this->reason = $var;
 
         return $this;
     }

@@ -37,12 +37,20 @@ class SettleStatus
      * Generated from protobuf enum <code>SETTLE_STATUS_UNKNOWN = 3;</code>
      */
     const SETTLE_STATUS_UNKNOWN = 3;
+    /**
+     * The settlement breaks a rule, or has an outcome that this sidecar does not know; `reason` says which. Nothing of it
+     * was settled, and the records stay leased: settle them in another way.
+     *
+     * Generated from protobuf enum <code>SETTLE_STATUS_REFUSED = 4;</code>
+     */
+    const SETTLE_STATUS_REFUSED = 4;
 
     private static $valueToName = [
         self::SETTLE_STATUS_UNSPECIFIED => 'SETTLE_STATUS_UNSPECIFIED',
         self::SETTLE_STATUS_SETTLED => 'SETTLE_STATUS_SETTLED',
         self::SETTLE_STATUS_STALE => 'SETTLE_STATUS_STALE',
         self::SETTLE_STATUS_UNKNOWN => 'SETTLE_STATUS_UNKNOWN',
+        self::SETTLE_STATUS_REFUSED => 'SETTLE_STATUS_REFUSED',
     ];
 
     public static function name($value)

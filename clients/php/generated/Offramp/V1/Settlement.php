@@ -12,7 +12,7 @@ use Google\Protobuf\Internal\GPBUtil;
  * The outcome of a leased batch.
  * `outcome` holds for every record that no part contains. Parts must be ascending, must not overlap, and must lie
  * within the batch. With `partial`, only the parts are settled, of which there must be at least one; `outcome` must be
- * unspecified, and the other records stay leased.
+ * unspecified, and the other records stay leased. A settlement that breaks a rule is REFUSED; others are not affected.
  *
  * Generated from protobuf message <code>offramp.v1.Settlement</code>
  */

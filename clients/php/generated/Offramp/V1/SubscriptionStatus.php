@@ -30,9 +30,9 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      */
     private $topics;
     /**
-     * Generated from protobuf field <code>string order = 5;</code>
+     * Generated from protobuf field <code>.offramp.v1.Order order = 5;</code>
      */
-    protected $order = '';
+    protected $order = 0;
     /**
      * Generated from protobuf field <code>.offramp.v1.SubscriptionState state = 6;</code>
      */
@@ -107,11 +107,9 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      */
     protected $would_be_replayed = 0;
     /**
-     * `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
-     *
-     * Generated from protobuf field <code>string mode = 20;</code>
+     * Generated from protobuf field <code>.offramp.v1.Mode mode = 20;</code>
      */
-    protected $mode = '';
+    protected $mode = 0;
     /**
      * The reader of ranges; absent if none has attached yet.
      *
@@ -129,7 +127,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      *     @type string $broker
      *     @type string $group
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $topics
-     *     @type string $order
+     *     @type int $order
      *     @type int $state
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $trouble
      *           Current problems, one sentence each: a dead letter that cannot be written, a commit that fails, a record that is
@@ -153,8 +151,7 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
      *           Time since the oldest unsettled record was fetched.
      *     @type int|string $would_be_replayed
      *           Delivered and not committed: would be delivered again if the sidecar were killed now.
-     *     @type string $mode
-     *           `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
+     *     @type int $mode
      *     @type \Offramp\V1\ReaderStatus $reader
      *           The reader of ranges; absent if none has attached yet.
      * }
@@ -253,8 +250,8 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Generated from protobuf field <code>string order = 5;</code>
-     * @return string
+     * Generated from protobuf field <code>.offramp.v1.Order order = 5;</code>
+     * @return int
      */
     public function getOrder()
     {
@@ -262,13 +259,13 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Generated from protobuf field <code>string order = 5;</code>
-     * @param string $var
+     * Generated from protobuf field <code>.offramp.v1.Order order = 5;</code>
+     * @param int $var
      * @return $this
      */
     public function setOrder($var)
     {
-        GPBUtil::checkString($var, True);
+        GPBUtil::checkEnum($var, \Offramp\V1\Order::class);
         $this->order = $var;
 
         return $this;
@@ -627,10 +624,8 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
-     *
-     * Generated from protobuf field <code>string mode = 20;</code>
-     * @return string
+     * Generated from protobuf field <code>.offramp.v1.Mode mode = 20;</code>
+     * @return int
      */
     public function getMode()
     {
@@ -638,15 +633,13 @@ class SubscriptionStatus extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * `leases` or `ranges`. With ranges there are no sessions, and nothing is held in memory.
-     *
-     * Generated from protobuf field <code>string mode = 20;</code>
-     * @param string $var
+     * Generated from protobuf field <code>.offramp.v1.Mode mode = 20;</code>
+     * @param int $var
      * @return $this
      */
     public function setMode($var)
     {
-        GPBUtil::checkString($var, True);
+        GPBUtil::checkEnum($var, \Offramp\V1\Mode::class);
         $this->mode = $var;
 
         return $this;

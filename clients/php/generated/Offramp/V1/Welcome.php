@@ -41,6 +41,12 @@ class Welcome extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>.offramp.v1.Limits limits = 5;</code>
      */
     protected $limits = null;
+    /**
+     * What this sidecar can do beyond the first version of the protocol, by name; docs/protocol.md lists them.
+     *
+     * Generated from protobuf field <code>repeated string features = 6;</code>
+     */
+    private $features;
 
     /**
      * Constructor.
@@ -57,6 +63,8 @@ class Welcome extends \Google\Protobuf\Internal\Message
      *     @type string $sidecar_version
      *           For people.
      *     @type \Offramp\V1\Limits $limits
+     *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $features
+     *           What this sidecar can do beyond the first version of the protocol, by name; docs/protocol.md lists them.
      * }
      */
     public function __construct($data = NULL) {
@@ -196,6 +204,32 @@ class Welcome extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkMessage($var, \Offramp\V1\Limits::class);
         $this->limits = $var;
+
+        return $this;
+    }
+
+    /**
+     * What this sidecar can do beyond the first version of the protocol, by name; docs/protocol.md lists them.
+     *
+     * Generated from protobuf field <code>repeated string features = 6;</code>
+     * @return \Google\Protobuf\Internal\RepeatedField
+     */
+    public function getFeatures()
+    {
+        return $this->features;
+    }
+
+    /**
+     * What this sidecar can do beyond the first version of the protocol, by name; docs/protocol.md lists them.
+     *
+     * Generated from protobuf field <code>repeated string features = 6;</code>
+     * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var
+     * @return $this
+     */
+    public function setFeatures($var)
+    {
+        $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::STRING);
+        $this->features = $arr;
 
         return $this;
     }

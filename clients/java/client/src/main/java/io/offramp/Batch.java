@@ -227,7 +227,7 @@ public final class Batch implements Iterable<BatchRecord> {
         marks[index] = outcome;
     }
 
-    private synchronized CompletableFuture<SettleResult> settle(Outcome outcome) {
+    synchronized CompletableFuture<SettleResult> settle(Outcome outcome) {
         checkOpen();
         if (settled()) {
             // All records were flushed.

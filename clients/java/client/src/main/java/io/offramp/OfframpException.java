@@ -23,8 +23,19 @@ import io.grpc.Status;
  * outcome of a batch is not an error; see {@link SettleAs}.
  */
 public class OfframpException extends RuntimeException {
+    /** Set before it is thrown. */
+    String reason = "";
+
     OfframpException(String text, Throwable cause) {
         super(text, cause);
+    }
+
+    /**
+     * Why, for programs: a name of {@code offramp.v1.ErrorReason}, such as {@code SUBSCRIPTION_NOT_FOUND}; empty if the
+     * sidecar did not say it.
+     */
+    public final String reason() {
+        return reason;
     }
 
     public static class Refused extends OfframpException {
@@ -89,19 +100,7 @@ public class OfframpException extends RuntimeException {
 
     /** The exception for a status for which a retry does not help; else null. */
     static Refused refusal(Throwable error, String address) {
-        Status status = Status.fromThrowable(error);
-        String text = address + ": " + describe(status);
-        return switch (status.getCode()) {
-            case NOT_FOUND -> new NotFound(text, error);
-            case INVALID_ARGUMENT -> new InvalidRequest(text, error);
-            case FAILED_PRECONDITION -> new Incompatible(text, error);
-            case UNIMPLEMENTED -> new Incompatible(
-                    address + ": what listens there is not an Offramp sidecar, or one of another version: "
-                            + describe(status),
-                    error);
-            case UNAUTHENTICATED, PERMISSION_DENIED -> new Forbidden(text, error);
-            default -> null;
-        };
+        return Failure.of(error).refusal(error, address);
     }
 
     /** A status in one line, with its cause: gRPC's own text is often just "io exception". */

@@ -2,8 +2,9 @@ package io.offramp;
 
 import io.offramp.v1.ConsumeRequest;
 import io.offramp.v1.ExtendResult;
+import io.offramp.v1.ExtendStatus;
 import io.offramp.v1.Extension;
-import io.offramp.v1.SettleStatus;
+import io.offramp.v1.Limits;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -65,24 +66,25 @@ final class Outbox {
     }
 
     /**
-     * One request, for a sidecar that accepts {@code mostBytes}; null if there is nothing to send. Calls {@code
-     * onSettled} with each batch that is settled to its last record.
+     * One request within the sidecar's limits; null if there is nothing to send. Calls {@code onSettled} with each batch
+     * that is settled to its last record.
      */
-    ConsumeRequest nextRequest(long mostBytes, Consumer<Batch> onSettled) {
+    ConsumeRequest nextRequest(Limits limits, Consumer<Batch> onSettled) {
         ConsumeRequest.Builder request = null;
         // The other half is more than enough for tags and extensions.
-        int maxSettlementBytes = (int) Math.min(MAX_SETTLEMENT_BYTES, mostBytes / 2);
+        int maxSettlementBytes = (int) Math.min(MAX_SETTLEMENT_BYTES, limits.getMaxRequestBytes() / 2);
+        int mostEntries = limits.getMaxRequestEntries();
         int room = maxSettlementBytes;
         for (PendingSettlement pending; (pending = nextSettlement()) != null; ) {
             int size = pending.settlement.getSerializedSize();
-            if (size > maxSettlementBytes) {
-                List<PendingSettlement> pieces = pending.split(maxSettlementBytes);
+            if (size > maxSettlementBytes || pending.settlement.getPartsCount() > mostEntries) {
+                List<PendingSettlement> pieces = pending.split(maxSettlementBytes, mostEntries);
                 for (int index = pieces.size() - 1; index >= 0; index--) {
                     resend.addFirst(pieces.get(index));
                 }
                 continue;
             }
-            if (size > room) {
+            if (size > room || (request != null && request.getSettlementsCount() == mostEntries)) {
                 resend.addFirst(pending);
                 break;
             }
@@ -120,9 +122,18 @@ final class Outbox {
             sentSettlements.remove();
             SettleResult result = SettleResult.read(message);
             uncounted.add(pending, result);
+            if (result.status() == SettleStatus.REFUSED && !pending.automatic) {
+                nackInstead(pending, result);
+            }
             conclude(pending, result);
         }
         uncounted.warn();
+    }
+
+    /** What the sidecar refuses stays leased, and nobody else will settle it. */
+    private void nackInstead(PendingSettlement pending, SettleResult result) {
+        Outcome nack = Outcome.nack("REFUSED: " + result.detail(), null);
+        settlements.add(new PendingSettlement(pending.batch, Settlements.nacked(pending.settlement, nack), true));
     }
 
     /** Throws {@code ProtocolBroken} for a result that is not that of the oldest unanswered request. */
@@ -134,7 +145,7 @@ final class Outbox {
                         "the sidecar extended lease " + Hex.of(message.getLease()) + ", which was not next");
             }
             sentExtensions.remove();
-            boolean extended = message.getStatus() == SettleStatus.SETTLE_STATUS_UNSPECIFIED;
+            boolean extended = message.getStatus() == ExtendStatus.EXTEND_STATUS_EXTENDED;
             if (!extended) {
                 log.warn("the lease {} could not be extended: it is lost", Hex.of(message.getLease()));
             }

@@ -36,8 +36,8 @@ final class PendingSettlement {
         this.results = results;
     }
 
-    List<PendingSettlement> split(int mostBytes) {
-        List<Settlement> split = Settlements.split(settlement, batch.size(), mostBytes);
+    List<PendingSettlement> split(int mostBytes, int mostParts) {
+        List<Settlement> split = Settlements.split(settlement, batch.size(), mostBytes, mostParts);
         List<SettleResult> shared = new ArrayList<>();
         List<PendingSettlement> out = new ArrayList<>();
         for (Settlement one : split) {

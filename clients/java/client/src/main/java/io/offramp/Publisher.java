@@ -2,13 +2,13 @@ package io.offramp;
 
 import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
-import io.grpc.Status;
 import io.grpc.stub.StreamObserver;
+import io.offramp.v1.GetLimitsRequest;
+import io.offramp.v1.GetLimitsResponse;
 import io.offramp.v1.PublishRequest;
 import io.offramp.v1.PublishResponse;
 import io.offramp.v1.PublishServiceGrpc;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
@@ -26,8 +26,10 @@ import java.util.concurrent.TimeUnit;
 public final class Publisher implements AutoCloseable {
     /** Between attempts to connect. Short: the sidecar is close by, so an attempt costs next to nothing. */
     private static final long RECONNECT_INTERVAL_MS = 250;
-    /** The details of the error that gRPC itself returns for such a request, before the sidecar sees it. */
-    private static final String TOO_LARGE = "SERVER: Received message larger than max";
+    /** What any sidecar accepts in one request. */
+    private static final int SMALL_BYTES = 64 << 10;
+
+    private static final int SMALL_MESSAGES = 1_000;
 
     private final Transport transport;
     private final ManagedChannel channel;
@@ -35,6 +37,8 @@ public final class Publisher implements AutoCloseable {
     private final PublishRequest target;
     private final Duration timeout;
     private final Runnable onEnd;
+    /** What the sidecar accepts in one request, once a large one was to be sent; null: not known. */
+    private volatile GetLimitsResponse limits;
 
     private Publisher(Builder builder) {
         this.transport = builder.offramp.transport();
@@ -81,9 +85,60 @@ public final class Publisher implements AutoCloseable {
         for (Message message : messages) {
             request.addMessages(message.message());
         }
-        ResponseObserver observer = new ResponseObserver();
-        stub.withDeadlineAfter(timeout.toMillis(), TimeUnit.MILLISECONDS).publish(request.build(), observer);
-        return observer.places;
+        PublishRequest complete = request.build();
+        PublishServiceGrpc.PublishServiceStub call =
+                stub.withDeadlineAfter(timeout.toMillis(), TimeUnit.MILLISECONDS);
+        boolean small =
+                complete.getMessagesCount() <= SMALL_MESSAGES && complete.getSerializedSize() <= SMALL_BYTES;
+        GetLimitsResponse known = limits;
+        if (small || known != null) {
+            return send(call, complete, known);
+        }
+        Answer<GetLimitsResponse> asked = new Answer<>();
+        GetLimitsRequest.Builder question = GetLimitsRequest.newBuilder();
+        if (target.hasSubscription()) {
+            question.setSubscription(target.getSubscription());
+        } else {
+            question.setBroker(target.getBroker());
+        }
+        call.getLimits(question.build(), asked);
+        return asked.future.thenCompose(told -> {
+            limits = told;
+            return send(call, complete, told);
+        });
+    }
+
+    /** {@code known} may be null for a small request. */
+    private CompletableFuture<List<Place>> send(
+            PublishServiceGrpc.PublishServiceStub call, PublishRequest request, GetLimitsResponse known) {
+        if (known != null) {
+            OfframpException.InvalidRequest tooLarge = tooLarge(request, known);
+            if (tooLarge != null) {
+                return CompletableFuture.failedFuture(tooLarge);
+            }
+        }
+        Answer<PublishResponse> answer = new Answer<>();
+        call.publish(request, answer);
+        return answer.future.thenApply(response -> response.getPublishedList().stream()
+                .map(one -> new Place(one.getLane(), one.getPosition()))
+                .toList());
+    }
+
+    /** The exception for a request that the sidecar would refuse; else null. */
+    private OfframpException.InvalidRequest tooLarge(PublishRequest request, GetLimitsResponse known) {
+        String what = null;
+        if (request.getSerializedSize() > known.getMaxRequestBytes()) {
+            what = request.getSerializedSize() + " bytes, and the sidecar accepts " + known.getMaxRequestBytes()
+                    + " (listen.max_request_bytes)";
+        } else if (request.getMessagesCount() > known.getMaxMessages()) {
+            what = request.getMessagesCount() + " messages, and the sidecar accepts " + known.getMaxMessages();
+        }
+        return what == null
+                ? null
+                : new OfframpException.InvalidRequest(
+                        transport.address() + ": the request has " + what
+                                + ": publish fewer or smaller messages at a time",
+                        null);
     }
 
     /** Pending calls fail. */
@@ -106,41 +161,36 @@ public final class Publisher implements AutoCloseable {
     }
 
     private OfframpException failure(Throwable error) {
+        // The next call may reach another sidecar, with other limits.
+        limits = null;
         String address = transport.address().toString();
-        OfframpException refusal = OfframpException.refusal(error, address);
+        Failure failure = Failure.of(error);
+        OfframpException refusal = failure.refusal(error, address);
         if (refusal != null) {
             return refusal;
         }
-        Status status = Status.fromThrowable(error);
-        String details = OfframpException.describe(status);
-        if (status.getCode() == Status.Code.RESOURCE_EXHAUSTED && details.contains(TOO_LARGE)) {
-            return new OfframpException.InvalidRequest(
-                    address + ": one request holds more than the sidecar's listen.max_request_bytes allows: publish "
-                            + "fewer or smaller messages at a time (" + details + ")",
-                    error);
-        }
-        String text = address + ": " + details;
+        String text = address + ": " + OfframpException.describe(failure.status());
         if (Access.TokenFileError.causes(error)) {
             return new OfframpException.Unavailable(text, error);
         }
-        return status.getCode() == Status.Code.RESOURCE_EXHAUSTED
+        OfframpException unavailable = failure.reason().equals("BROKER_FULL")
                 ? new OfframpException.OutOfRoom(text, error)
                 : new OfframpException.Unavailable(text + "; some of it may have been published", error);
+        unavailable.reason = failure.reason();
+        return unavailable;
     }
 
-    private final class ResponseObserver implements StreamObserver<PublishResponse> {
-        final CompletableFuture<List<Place>> places = new CompletableFuture<>();
+    private final class Answer<T> implements StreamObserver<T> {
+        final CompletableFuture<T> future = new CompletableFuture<>();
 
         @Override
-        public void onNext(PublishResponse response) {
-            List<Place> published = new ArrayList<>(response.getPublishedCount());
-            response.getPublishedList().forEach(one -> published.add(new Place(one.getLane(), one.getPosition())));
-            places.complete(published);
+        public void onNext(T response) {
+            future.complete(response);
         }
 
         @Override
         public void onError(Throwable error) {
-            places.completeExceptionally(failure(error));
+            future.completeExceptionally(failure(error));
         }
 
         @Override

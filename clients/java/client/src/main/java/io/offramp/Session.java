@@ -6,6 +6,7 @@ import io.grpc.stub.ClientResponseObserver;
 import io.offramp.v1.ConsumeRequest;
 import io.offramp.v1.ConsumeResponse;
 import io.offramp.v1.ConsumerServiceGrpc.ConsumerServiceStub;
+import io.offramp.v1.Limits;
 import io.offramp.v1.Notice;
 import io.offramp.v1.Welcome;
 import java.util.ArrayList;
@@ -26,8 +27,9 @@ import org.slf4j.LoggerFactory;
  */
 final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeResponse> {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
-    /** Bytes of a request, for a sidecar that does not say what it accepts. */
-    private static final long DEFAULT_REQUEST_BYTES = 4 << 20;
+    /** For a sidecar that does not say what it accepts. */
+    private static final Limits DEFAULT_LIMITS =
+            Limits.newBuilder().setMaxRequestBytes(4 << 20).setMaxRequestEntries(1_000).build();
 
     interface Listener {
         void onWelcome(Welcome welcome);
@@ -49,7 +51,7 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     private ClientCallStreamObserver<ConsumeRequest> requests;
     private volatile boolean welcomed;
     private long welcomedAt;
-    private long requestBytes = DEFAULT_REQUEST_BYTES;
+    private Limits limits = DEFAULT_LIMITS;
     /** The credit that the sidecar was last given. */
     private int sentCredit;
 
@@ -177,7 +179,7 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
             sentCredit = control.credit();
             return ConsumeRequest.newBuilder().setCredit(settings.asCredit(sentCredit)).build();
         }
-        return outbox.nextRequest(requestBytes, this::onSettled);
+        return outbox.nextRequest(limits, this::onSettled);
     }
 
     private void onSettled(Batch batch) {
@@ -224,8 +226,8 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     }
 
     private void welcome(Welcome welcome) {
-        long most = welcome.getLimits().getMaxRequestBytes();
-        requestBytes = most > 0 ? most : DEFAULT_REQUEST_BYTES;
+        Limits told = welcome.getLimits();
+        limits = told.getMaxRequestBytes() > 0 && told.getMaxRequestEntries() > 0 ? told : DEFAULT_LIMITS;
         welcomedAt = System.nanoTime();
         welcomed = true;
         listener.onWelcome(welcome);
@@ -252,13 +254,16 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
         String what;
         switch (notice.getKind()) {
             case NOTICE_KIND_REVOKED -> {
-                what = "lanes moved to another sidecar; their batches are lost";
-                for (ByteString lease : notice.getLeasesList()) {
-                    Batch batch = unsettled.get(lease);
-                    if (batch != null) {
-                        batch.lose();
+                what = "lanes move to another sidecar";
+                if (notice.getSettleForMs() == 0) {
+                    for (ByteString lease : notice.getLeasesList()) {
+                        Batch batch = unsettled.get(lease);
+                        if (batch != null) {
+                            batch.lose();
+                        }
                     }
                 }
+                // Those that no worker has taken are not started any more.
                 release(inbox.takeBack(new HashSet<>(notice.getLeasesList())));
             }
             case NOTICE_KIND_DRAINING -> what = "the sidecar is stopping; batches in hand can still be settled";
@@ -269,7 +274,13 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
             }
         }
         String detail = notice.getDetail();
-        log.info("{}: {}{}", settings.subscription(), what, detail.isEmpty() ? "" : ": " + detail);
+        double left = notice.getSettleForMs() / 1e3;
+        log.info(
+                "{}: {}{}{}",
+                settings.subscription(),
+                what,
+                left > 0 ? String.format("; %.1f seconds are left to settle", left) : "",
+                detail.isEmpty() ? "" : ": " + detail);
     }
 
     @Override

@@ -8,16 +8,17 @@ import java.util.List;
  *
  * @param stale with status STALE: ranges of records of the batch that were not settled
  * @param detail an explanation to show or log
+ * @param reason with status REFUSED, for programs: a name of {@code offramp.v1.ErrorReason}; else empty
  */
-public record SettleResult(SettleStatus status, List<Range> stale, String detail) {
+public record SettleResult(SettleStatus status, List<Range> stale, String detail, String reason) {
     /** The records {@code first} to {@code first + count - 1} of a batch. */
     public record Range(int first, int count) {}
 
     /** By far the most frequent result. */
-    static final SettleResult SETTLED = new SettleResult(SettleStatus.SETTLED, List.of(), "");
+    static final SettleResult SETTLED = new SettleResult(SettleStatus.SETTLED, List.of(), "", "");
 
     static SettleResult unanswered(String why) {
-        return new SettleResult(SettleStatus.UNANSWERED, List.of(), why);
+        return new SettleResult(SettleStatus.UNANSWERED, List.of(), why, "");
     }
 
     /** Whether the sidecar counts all of it. */
@@ -30,6 +31,7 @@ public record SettleResult(SettleStatus status, List<Range> stale, String detail
             case SETTLE_STATUS_SETTLED -> SettleStatus.SETTLED;
             case SETTLE_STATUS_STALE -> SettleStatus.STALE;
             case SETTLE_STATUS_UNKNOWN -> SettleStatus.UNKNOWN;
+            case SETTLE_STATUS_REFUSED -> SettleStatus.REFUSED;
             default -> SettleStatus.UNANSWERED;
         };
         if (status == SettleStatus.SETTLED) {
@@ -37,7 +39,16 @@ public record SettleResult(SettleStatus status, List<Range> stale, String detail
         }
         List<Range> stale =
                 message.getStaleList().stream().map(one -> new Range(one.getFirst(), one.getCount())).toList();
-        return new SettleResult(status, stale, message.getDetail());
+        return new SettleResult(status, stale, message.getDetail(), reason(message));
+    }
+
+    /** Without its prefix; the number of one that this version does not know. */
+    private static String reason(io.offramp.v1.SettleResult message) {
+        return switch (message.getReason()) {
+            case ERROR_REASON_UNSPECIFIED -> "";
+            case UNRECOGNIZED -> String.valueOf(message.getReasonValue());
+            default -> message.getReason().name().substring("ERROR_REASON_".length());
+        };
     }
 
     /** One result for a settlement that was sent in pieces: the worst, with all stale ranges. */
@@ -50,6 +61,6 @@ public record SettleResult(SettleStatus status, List<Range> stale, String detail
                 worst = result;
             }
         }
-        return new SettleResult(worst.status, List.copyOf(stale), worst.detail);
+        return new SettleResult(worst.status, List.copyOf(stale), worst.detail, worst.reason);
     }
 }

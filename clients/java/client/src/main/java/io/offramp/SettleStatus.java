@@ -9,5 +9,7 @@ public enum SettleStatus {
     /** At least the records in {@code stale} were not settled: another worker has them, or they were settled before. */
     STALE,
     /** Nothing was settled: the lease is from before a restart of the sidecar, or was settled long ago. */
-    UNKNOWN
+    UNKNOWN,
+    /** Nothing was settled: the sidecar does not accept this settlement. The records stay leased. */
+    REFUSED
 }

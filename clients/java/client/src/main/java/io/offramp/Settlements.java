@@ -58,9 +58,26 @@ final class Settlements {
         return settlement.build();
     }
 
-    /** The same as several settlements of at most about {@code mostBytes} each; a single one if it is small enough. */
-    static List<Settlement> split(Settlement settlement, int records, int mostBytes) {
-        if (settlement.getSerializedSize() <= mostBytes) {
+    /** The same records with this outcome instead. */
+    static Settlement nacked(Settlement settlement, Outcome nack) {
+        Settlement.Builder instead =
+                Settlement.newBuilder().setLease(settlement.getLease()).setPartial(settlement.getPartial());
+        if (!settlement.getPartial()) {
+            return instead.setOutcome(nack.kind()).setReason(nack.reason()).build();
+        }
+        for (Part part : settlement.getPartsList()) {
+            instead.addParts(Part.newBuilder()
+                    .setFirst(part.getFirst())
+                    .setCount(part.getCount())
+                    .setOutcome(nack.kind())
+                    .setReason(nack.reason()));
+        }
+        return instead.build();
+    }
+
+    /** The same as several settlements of at most about so many bytes and parts each; a single one if it is small. */
+    static List<Settlement> split(Settlement settlement, int records, int mostBytes, int mostParts) {
+        if (settlement.getSerializedSize() <= mostBytes && settlement.getPartsCount() <= mostParts) {
             return List.of(settlement);
         }
         List<Settlement> pieces = new ArrayList<>();
@@ -69,7 +86,7 @@ final class Settlements {
         for (Part part : settlement.getPartial() ? settlement.getPartsList() : allParts(settlement, records)) {
             // Plus the tag and the length of the part.
             int added = part.getSerializedSize() + 4;
-            if (piece == null || size + added > mostBytes) {
+            if (piece == null || size + added > mostBytes || piece.getPartsCount() == mostParts) {
                 if (piece != null) {
                     pieces.add(piece.build());
                 }

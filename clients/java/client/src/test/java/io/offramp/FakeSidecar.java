@@ -1,6 +1,7 @@
 package io.offramp;
 
 import com.google.protobuf.ByteString;
+import io.grpc.Metadata;
 import io.grpc.Server;
 import io.grpc.Status;
 import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
@@ -14,9 +15,15 @@ import io.grpc.stub.StreamObserver;
 import io.offramp.v1.ConsumeRequest;
 import io.offramp.v1.ConsumeResponse;
 import io.offramp.v1.ConsumerServiceGrpc;
+import io.offramp.v1.ErrorDetail;
+import io.offramp.v1.ErrorInfo;
+import io.offramp.v1.ErrorStatus;
 import io.offramp.v1.ExtendResult;
+import io.offramp.v1.ExtendStatus;
 import io.offramp.v1.Extension;
 import io.offramp.v1.Hello;
+import io.offramp.v1.GetLimitsRequest;
+import io.offramp.v1.GetLimitsResponse;
 import io.offramp.v1.Limits;
 import io.offramp.v1.Notice;
 import io.offramp.v1.NoticeKind;
@@ -101,6 +108,12 @@ final class FakeSidecar implements AutoCloseable {
     final Deque<PendingBatch> sentOnDrain = new ArrayDeque<>();
     /** Refuses every call. */
     Status refuse;
+    /** Said with it, as a sidecar does; empty: as gRPC itself refuses. */
+    String reason = "";
+
+    boolean retryable;
+    /** How often the limits were asked for. */
+    int limitsAsked;
     /** The status to answer instead of the true one; null: the true one. */
     Function<Settlement, SettleStatus> answer = settlement -> null;
     /** Settlements are read, but neither counted nor answered. */
@@ -224,12 +237,44 @@ final class FakeSidecar implements AutoCloseable {
 
     // The services
 
+    private Throwable refusal() {
+        Metadata trailers = new Metadata();
+        if (!reason.isEmpty()) {
+            ErrorInfo info = ErrorInfo.newBuilder()
+                    .setReason(reason)
+                    .setDomain("offramp.v1")
+                    .putMetadata("retryable", String.valueOf(retryable))
+                    .build();
+            ErrorStatus details = ErrorStatus.newBuilder()
+                    .setCode(refuse.getCode().value())
+                    .addDetails(ErrorDetail.newBuilder()
+                            .setTypeUrl("type.googleapis.com/google.rpc.ErrorInfo")
+                            .setValue(info.toByteString()))
+                    .build();
+            trailers.put(
+                    Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER), details.toByteArray());
+        }
+        return refuse.asException(trailers);
+    }
+
     private final class Publishing extends PublishServiceGrpc.PublishServiceImplBase {
+        @Override
+        public void getLimits(GetLimitsRequest request, StreamObserver<GetLimitsResponse> responses) {
+            synchronized (FakeSidecar.this) {
+                limitsAsked++;
+                responses.onNext(GetLimitsResponse.newBuilder()
+                        .setMaxRequestBytes(maxRequestBytes)
+                        .setMaxMessages(10_000)
+                        .build());
+                responses.onCompleted();
+            }
+        }
+
         @Override
         public void publish(PublishRequest request, StreamObserver<PublishResponse> responses) {
             synchronized (FakeSidecar.this) {
                 if (refuse != null) {
-                    responses.onError(refuse.asException());
+                    responses.onError(refusal());
                     return;
                 }
                 published.add(request);
@@ -267,7 +312,7 @@ final class FakeSidecar implements AutoCloseable {
                     session.requests.add(request);
                     apply(session, request);
                 } else if (refuse != null) {
-                    responses.onError(refuse.asException());
+                    responses.onError(refusal());
                 } else {
                     begin(request);
                 }
@@ -281,7 +326,10 @@ final class FakeSidecar implements AutoCloseable {
             }
             session = new Session(request.getHello(), responses);
             sessions.add(session);
-            Limits limits = Limits.newBuilder().setMaxRequestBytes(maxRequestBytes).build();
+            Limits limits = Limits.newBuilder()
+                    .setMaxRequestBytes(maxRequestBytes)
+                    .setMaxRequestEntries(10_000)
+                    .build();
             responses.onNext(ConsumeResponse.newBuilder()
                     .setWelcome(Welcome.newBuilder().setSidecarVersion("fake").setLimits(limits))
                     .build());
@@ -385,7 +433,7 @@ final class FakeSidecar implements AutoCloseable {
             boolean known = leases.containsKey(extension.getLease());
             response.addExtended(ExtendResult.newBuilder()
                     .setLease(extension.getLease())
-                    .setStatusValue(known ? 0 : SettleStatus.SETTLE_STATUS_UNKNOWN_VALUE)
+                    .setStatus(known ? ExtendStatus.EXTEND_STATUS_EXTENDED : ExtendStatus.EXTEND_STATUS_UNKNOWN)
                     .setLeaseForMs(known ? extension.getLeaseForMs() : 0));
         }
         if (response.getResultsCount() + response.getExtendedCount() > 0) {

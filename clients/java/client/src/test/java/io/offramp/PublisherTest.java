@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.grpc.Status;
 import io.offramp.v1.PublishRequest;
 import java.time.Instant;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -73,17 +74,45 @@ class PublisherTest extends FakeSidecarTest {
         try (Publisher publisher = offramp.publisher().broker("local").open()) {
             sidecar.refuse = Status.NOT_FOUND.withDescription("no such topic");
             assertThrows(OfframpException.NotFound.class, () -> publisher.publish("r", Message.of("1")));
+            sidecar.refuse = Status.FAILED_PRECONDITION.withDescription("no right");
+            sidecar.reason = "BROKER_REFUSED";
+            OfframpException refused =
+                    assertThrows(OfframpException.Refused.class, () -> publisher.publish("r", Message.of("1")));
+            assertEquals("BROKER_REFUSED", refused.reason());
+            assertEquals(OfframpException.Refused.class, refused.getClass());
+            sidecar.retryable = true;
             sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription("the disk is full");
+            sidecar.reason = "BROKER_FULL";
             assertThrows(OfframpException.OutOfRoom.class, () -> publisher.publish("r", Message.of("1")));
-            // The error that gRPC itself returns.
-            sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription(
-                    "SERVER: Received message larger than max (5242905 vs. 4194304)");
-            OfframpException.InvalidRequest large = assertThrows(
-                    OfframpException.InvalidRequest.class, () -> publisher.publish("r", Message.of("1")));
-            assertTrue(large.getMessage().contains("listen.max_request_bytes"), large.getMessage());
-            sidecar.refuse = Status.UNAVAILABLE.withDescription("the broker is away");
+            sidecar.refuse = Status.FAILED_PRECONDITION.withDescription("not now");
+            sidecar.reason = "OF_A_NEWER_SIDECAR";
             assertThrows(OfframpException.Unavailable.class, () -> publisher.publish("r", Message.of("1")));
+            // gRPC itself says no reason.
+            sidecar.refuse = Status.RESOURCE_EXHAUSTED.withDescription("too large");
+            sidecar.reason = "";
+            OfframpException unavailable =
+                    assertThrows(OfframpException.Unavailable.class, () -> publisher.publish("r", Message.of("1")));
+            assertEquals(OfframpException.Unavailable.class, unavailable.getClass());
         }
+    }
+
+    @Test
+    void aRequestThatTheSidecarDoesNotTakeIsNotSent() {
+        try (Publisher publisher = offramp.publisher().broker("local").open()) {
+            publisher.publish("r", Message.of("small"));
+            assertEquals(0, sidecar.limitsAsked);
+            OfframpException.InvalidRequest large = assertThrows(
+                    OfframpException.InvalidRequest.class,
+                    () -> publisher.publish("r", Message.of("x".repeat(5 << 20))));
+            assertTrue(large.getMessage().contains("listen.max_request_bytes"), large.getMessage());
+            List<Message> many = Collections.nCopies(10_001, Message.of("x"));
+            OfframpException.InvalidRequest tooMany =
+                    assertThrows(OfframpException.InvalidRequest.class, () -> publisher.publish("r", many));
+            assertTrue(tooMany.getMessage().contains("10001 messages"), tooMany.getMessage());
+            publisher.publish("r", Message.of("x".repeat(1 << 20)));
+        }
+        assertEquals(2, sidecar.published.size());
+        assertEquals(1, sidecar.limitsAsked);
     }
 
     @Test

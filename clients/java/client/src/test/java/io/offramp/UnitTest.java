@@ -167,7 +167,7 @@ class UnitTest {
                 }
             }
             check(List.of(settlement), expected);
-            check(Settlements.split(settlement, records, 40), expected);
+            check(Settlements.split(settlement, records, 40, 1_000), expected);
         }
     }
 
@@ -211,7 +211,7 @@ class UnitTest {
 
     @Test
     void theWorstResultOfPiecesIsTheResult() {
-        SettleResult stale = new SettleResult(SettleStatus.STALE, List.of(new SettleResult.Range(3, 1)), "moved");
+        SettleResult stale = new SettleResult(SettleStatus.STALE, List.of(new SettleResult.Range(3, 1)), "moved", "");
         SettleResult merged = SettleResult.merge(List.of(SettleResult.SETTLED, stale, SettleResult.SETTLED));
         assertEquals(stale, merged);
         assertTrue(SettleResult.merge(List.of(SettleResult.SETTLED)).settled());

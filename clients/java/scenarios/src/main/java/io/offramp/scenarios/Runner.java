@@ -44,7 +44,8 @@ public final class Runner {
             Map.entry("order_by_key", Payloads::orderByKey),
             Map.entry("two_subscriptions", Payloads::twoSubscriptions),
             Map.entry("unknown_subscription", Refusals::unknownSubscription),
-            Map.entry("version_mismatch", Refusals::versionMismatch)));
+            Map.entry("version_mismatch", Refusals::versionMismatch),
+            Map.entry("refused_settlement", Refusals::refusedSettlement)));
 
     private Runner() {}
 
