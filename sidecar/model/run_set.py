@@ -77,6 +77,12 @@ class RunSet:
     def pop_first(self) -> Run:
         return Run(self._starts.pop(0), self._stops.pop(0))
 
+    def meeting(self, run: Run) -> list[Run]:
+        """The runs of the set that have positions in common with `run`, whole."""
+        low = bisect_right(self._stops, run.start)
+        high = bisect_left(self._starts, run.stop)
+        return [*map(Run, self._starts[low:high], self._stops[low:high])]
+
     def missing(self, run: Run) -> list[Run]:
         """The parts of `run` that are not in the set."""
         start, stop = run

@@ -10,6 +10,7 @@ import pytest
 
 from sidecar.core.scheduling.dispatcher import Dispatcher
 from sidecar.core.scheduling.selection import Batching, Capacity
+from sidecar.core.state.ledger import Ledger
 from sidecar.core.state.record_slices import RedeliveryGroup
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.records import Chunk, Order, Outcome, Part, Run, Settlement
@@ -206,3 +207,16 @@ def test_many_lanes_that_go_together_cost_one_look_at_what_waits() -> None:
         return calls_of(lambda: tracker.end_lanes(states))
 
     assert calls(50) < 2 * calls(1)
+
+
+def test_a_chunk_costs_by_the_settled_runs_that_it_meets_not_by_all_of_them() -> None:
+    """A restart with sparse acks: the broker sends each unsettled record in a chunk of its own."""
+
+    def calls(runs: int) -> int:
+        ledger = Ledger(0, [Run(2 * number + 1, 2 * number + 2) for number in range(runs)])
+        middle = runs // 2 * 2
+        for position in range(0, middle, 2):
+            ledger.track([position])
+        return calls_of(lambda: ledger.track([middle]))
+
+    assert calls(100) == calls(10_000)

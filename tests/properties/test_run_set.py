@@ -46,6 +46,11 @@ class RunSetIsASetOfPositions(RuleBasedStateMachine):
         assert [position for part in missing for position in range(*part)] == sorted(set(range(*run)) - self.model)
         assert all(part.start < part.stop for part in missing)
 
+    @rule(run=runs.filter(lambda run: run.start < run.stop))
+    def meeting(self, run: Run) -> None:
+        met = [each for each in _runs(self.model) if {*each} & {*range(*run)}]
+        assert self.runs.meeting(run) == [Run(each.start, each.stop) for each in met]
+
     @rule(position=positions)
     def ask_for_one(self, position: int) -> None:
         assert (position in self.runs) == (position in self.model)

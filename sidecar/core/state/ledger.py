@@ -55,7 +55,8 @@ class Ledger:
             return [(begin, end, low)]
         fresh: list[tuple[int, int, int]] = []
         at = begin
-        for run in [*iter(self._beyond)]:
+        # Only the runs among these positions: after a restart with sparse acks each chunk is one of thousands.
+        for run in self._beyond.meeting(Run(low, self.tracked)):
             left = bisect_left(positions, run.start, at, end)
             right = bisect_left(positions, run.stop, left, end)
             if left > at:
