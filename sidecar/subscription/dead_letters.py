@@ -3,12 +3,12 @@
 `sidecar.core.failures.dead_letter_topic` has their format.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from sidecar.brokers.base import Broker, LaneEnd
 from sidecar.core.failures import retry_topic
-from sidecar.core.failures.dead_letter_topic import DeadLetterEntry, read
+from sidecar.core.failures.dead_letter_topic import DeadLetterEntry, Identity, read
 from sidecar.model.errors import NotFound
 from sidecar.model.records import Lane, Message, Record, Run
 from sidecar.model.wire import decode_frame, encode_frame
@@ -31,24 +31,29 @@ async def list_dead_letters(
     ids: Collection[str] = (),
     payloads: bool = True,
 ) -> list[DeadLetterEntry]:
-    """Dead letters of the subscription's group, oldest first. `limit` = 0: all. `ids`: only these. Without `payloads`
-    they have no key, no value and no headers.
+    """Dead letters of the subscription's group, by when they died first. `limit` = 0: all. `ids`: only these. Without
+    `payloads` they have no key, no value and no headers.
 
-    One that was written twice, because the write and the commit are not atomic, is listed once.
+    One that was written twice, because the write and the commit are not atomic, or because it died again after it was
+    sent back, is listed once, as it was written last.
     """
-    found: dict[str, DeadLetterEntry] = {}
+    #: when each died first, its id, and what was written last
+    found: dict[Identity, tuple[int, str, DeadLetterEntry]] = {}
     ahead = 0
     async for letter in _all(broker, settings):
-        if letter.id in found or (ids and letter.id not in ids):
+        if ids and letter.id not in ids:
             continue
-        found[letter.id] = letter if payloads else replace(letter, record=_bare(letter.record))
-        ahead += _size(found[letter.id].record)
+        died, _, before = found.get(letter.identity, (letter.dead_lettered_ms, "", letter))
+        if letter.dead_lettered_ms < before.dead_lettered_ms:
+            continue
+        kept = letter if payloads else replace(letter, record=_bare(letter.record))
+        found[letter.identity] = died, letter.id, kept
+        ahead += _size(kept.record)
         if limit and (len(found) > 2 * limit + _READ_AHEAD or (len(found) > limit and ahead > _READ_AHEAD_BYTES)):
             # There may be millions: only the oldest so far can be in the result.
-            found = {letter.id: letter for letter in _oldest_first(found.values())[:limit]}
+            found = dict(_first_dead_first(found)[:limit])
             ahead = 0
-    letters = _oldest_first(found.values())
-    return letters[:limit] if limit else letters
+    return [letter for _, (_, _, letter) in _first_dead_first(found)[: limit or None]]
 
 
 async def newest(broker: Broker, settings: SubscriptionSettings, *, limit: int) -> tuple[list[DeadLetterEntry], int]:
@@ -59,10 +64,10 @@ async def newest(broker: Broker, settings: SubscriptionSettings, *, limit: int) 
         ends = await broker.lane_ends(settings.dead_letter_topic)
     except NotFound:
         return [], 0
-    found: dict[str, DeadLetterEntry] = {}
+    found: dict[Identity, DeadLetterEntry] = {}
     for lane, end in ends.items():
         letters = await _newest_of(broker, lane, end, settings.group_name, limit)
-        found |= {letter.id: letter for letter in letters}
+        found |= {letter.identity: letter for letter in letters}
     counts = broker.traits.positions_count_records
     total = sum(end.end - end.start for end in ends.values()) if counts else -1
     return _oldest_first(found.values())[::-1][:limit], total
@@ -76,13 +81,13 @@ async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collec
     """
     await broker.ensure_topic(settings.retry_topic, settings.parking.lanes)
     # One that was written twice is sent back once.
-    sent: dict[str, None] = {}
+    sent: dict[Identity, str] = {}
     waiting: list[Message] = []
     size = 0
     async for letter in _all(broker, settings):
-        if letter.id in sent or (ids and letter.id not in ids):
+        if letter.identity in sent or (ids and letter.id not in ids):
             continue
-        sent[letter.id] = None
+        sent[letter.identity] = letter.id
         waiting.append(retry_topic.redriven(_frame(letter.record), letter.topic, wall_ms=wall_ms))
         size += _size(letter.record)
         if len(waiting) == _REDRIVE_BATCH or size >= _REDRIVE_BYTES:
@@ -90,7 +95,13 @@ async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collec
             waiting, size = [], 0
     if waiting:
         await broker.publish(settings.retry_topic, waiting)
-    return list(sent)
+    return [*sent.values()]
+
+
+def _first_dead_first(
+    found: Mapping[Identity, tuple[int, str, DeadLetterEntry]],
+) -> list[tuple[Identity, tuple[int, str, DeadLetterEntry]]]:
+    return sorted(found.items(), key=lambda item: item[1][:2])
 
 
 def _oldest_first(letters: Iterable[DeadLetterEntry]) -> list[DeadLetterEntry]:

@@ -28,6 +28,9 @@ HEADERS = (
 #: milliseconds since 1970 of the first day that `datetime` cannot represent
 _LAST_MS = 253_402_300_800_000
 
+#: what tells a record from all others: its id, its timestamp, and what the broker calls it
+Identity = tuple[str, int, bytes]
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterEntry:
@@ -41,6 +44,11 @@ class DeadLetterEntry:
     attempts: int
     worker: str
     dead_lettered_ms: int
+
+    @property
+    def identity(self) -> Identity:
+        """Of the record. Its id alone is not enough: a topic that was made anew has the same positions again."""
+        return self.id, self.record.timestamp_ms, self.record.ref
 
 
 def write(slice_: RecordSlice, *, group: str, reason: str, worker: str, wall_ms: int) -> Message:

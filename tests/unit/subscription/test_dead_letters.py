@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sidecar.core.failures import dead_letter_topic, retry_topic
-from sidecar.core.state.record_slices import DeliveryHistory
+from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice
 from sidecar.model.records import Chunk, Header, Lane, Message, Place, Record, Run
-from sidecar.model.wire import decode_frame
+from sidecar.model.wire import decode_frame, encode_frame
 from sidecar.subscription import dead_letters
 from tests.kit import lane_state, slice_of, subscription_settings
 from tests.memory_broker import MemoryBroker
@@ -81,15 +81,32 @@ def test_dead_letters_are_listed_oldest_first() -> None:
     asyncio.run(story())
 
 
-def test_one_that_was_written_twice_is_listed_once() -> None:
-    """The write and the commit are not atomic: after a crash between them it is written again."""
+def test_one_that_was_written_twice_is_listed_once_as_it_was_written_last() -> None:
+    """It was redriven and died again; or there was a crash between the write and the commit."""
 
     async def story() -> None:
         broker = MemoryBroker()
         await bury(broker, 3, reason="first")
+        await bury(broker, 4, wall_ms=WALL + 1)
         await bury(broker, 3, reason="second", wall_ms=WALL + 5)
-        (letter,) = await dead_letters.list_dead_letters(broker, SETTINGS)
-        assert letter.reason == "first"
+        first, _ = await dead_letters.list_dead_letters(broker, SETTINGS)
+        assert (first.id, first.reason, first.dead_lettered_ms) == ("orders/2/3", "second", WALL + 5)
+        assert await listed(broker, limit=1) == ["orders/2/3"], "its place is that of its first death"
+
+    asyncio.run(story())
+
+
+def test_records_at_the_same_place_of_a_topic_that_was_made_anew_are_two() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        for timestamp_ms in (1, 2, 2):
+            frame = encode_frame(None, b"", (), 2, 3, timestamp_ms)
+            slice_ = RecordSlice(lane_state(2), Chunk(Lane("orders", 2), [3], [frame]), 0, 1, 3)
+            message = dead_letter_topic.write(slice_, group="orders", reason="", worker="", wall_ms=WALL)
+            await broker.publish(SETTINGS.dead_letter_topic, [message])
+        assert await listed(broker) == ["orders/2/3"] * 2
+        assert (await latest(broker, 9))[0] == ["orders/2/3"] * 2
+        assert await dead_letters.redrive(broker, SETTINGS, ids=["orders/2/3"], wall_ms=WALL) == ["orders/2/3"] * 2
 
     asyncio.run(story())
 
