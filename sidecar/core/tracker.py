@@ -92,6 +92,7 @@ class RecordTracker(Generic[Holder]):
                 self.leases.group_finished(group)
         for lane in lanes:
             lane.waiting = 0
+            lane.to_park = []
 
     # Arrival
 
@@ -144,7 +145,7 @@ class RecordTracker(Generic[Holder]):
         for part in parts:
             for slice_ in part.slices:
                 if late:
-                    slice_.lane.waiting -= slice_.records
+                    slice_.lane.waiting -= 0 if part.waits else slice_.records
                 else:
                     slice_.lane.in_flight -= slice_.records
                 revoked = revoked or slice_.lane.phase is LanePhase.GONE
@@ -166,7 +167,15 @@ class RecordTracker(Generic[Holder]):
         """Records wait for their next delivery."""
         for slice_ in group.slices:
             slice_.lane.waiting += slice_.records
+            if group.due > now and not group.never_park and not slice_.lane.parked:
+                slice_.lane.note_to_park(group)
         self.dispatcher.put_back(group, now)
+
+    def take_to_park(self, lane: LaneState, now: float) -> Iterator[RedeliveryGroup]:
+        """Groups with records of this lane that wait for their time. Each comes once: the caller closes it."""
+        groups, lane.to_park = lane.to_park, []
+        # One by one: a group with several slices of the lane is there several times.
+        return (group for group in groups if group.state is RedeliveryState.WAITING and group.due > now)
 
     def hold_too_large(self) -> list[RedeliveryGroup]:
         """Of the latest selection: the records that are too large for the worker it was for, each in a group of its

@@ -106,15 +106,11 @@ class SettlementHandler:
 
     def park_when_window_full(self, now: float) -> None:
         """Park records that only wait and thereby fill the windows of their lanes."""
-        # Often called, seldom needed: looking at the lanes first avoids looking at every waiting group.
-        lanes = {
-            lane for lane in self._tracker.lanes.values() if lane.waiting and not lane.parked and lane.window.full()
-        }
-        if not lanes or not self._parks:
-            return
-        for group in [*self._tracker.dispatcher.waiting()]:
-            if group.due > now and not group.never_park and any(slice_.lane in lanes for slice_ in group.slices):
-                self._park(self._tracker.close_group(group), group.due, now, _WINDOW_FULL)
+        if self._parks:
+            for lane in self._tracker.lanes.values():
+                if lane.to_park and lane.window.full():
+                    for group in self._tracker.take_to_park(lane, now):
+                        self._park(self._tracker.close_group(group), group.due, now, _WINDOW_FULL)
 
     def handle_too_large(self, groups: Iterable[RedeliveryGroup], sessions: Iterable[Session]) -> None:
         """Records that one worker cannot take. If no worker can, do what the settings say."""
@@ -146,7 +142,10 @@ class SettlementHandler:
     def keep_in_memory(self, write: PendingWrite) -> None:
         """A record that is too large for the retry topic, with the header added, waits in memory."""
         if self._tracker.return_from_aside(write.slice_):
-            self._tracker.put_back(RedeliveryGroup([write.slice_], write.due, never_park=True), self._clock.now())
+            # Its group did not survive. That it was to be delivered alone, or with fewer others, is in its history.
+            isolated = write.slice_.history.max_batch_size > 0
+            group = RedeliveryGroup([write.slice_], write.due, isolated, never_park=True)
+            self._tracker.put_back(group, self._clock.now())
         self._events.records_settled()
 
     def _settle(self, settlement: Settlement, now: float) -> SettleResult:
@@ -180,7 +179,7 @@ class SettlementHandler:
         return result
 
     def _settle_part(self, lease: Lease[Session], settled: SettledPart, now: float, *, in_outage: bool) -> None:
-        slices, part, blamed, covered = settled
+        slices, part, blamed, covered, waits = settled
         counters = self._tracker.counters
         self.rejects.settled(part.count, rejected=part.outcome is Outcome.REJECT)
         if part.outcome is Outcome.ACK:
@@ -195,6 +194,8 @@ class SettlementHandler:
         match part.outcome:
             case Outcome.NACK:
                 counters.nacked += part.count
+                if waits:
+                    return
                 if not part.retry_after:
                     # A handler that says when to retry is not down.
                     self._batch_failed(lease, now)
@@ -204,12 +205,14 @@ class SettlementHandler:
                 self._execute(decisions, lease, now, part.reason)
             case Outcome.RELEASE:
                 counters.released += part.count
-                self._execute(self._policy.released(failed), lease, now, part.reason)
+                if not waits:
+                    self._execute(self._policy.released(failed), lease, now, part.reason)
             case Outcome.OVERLOADED:
                 counters.overloaded += part.count
                 self._budget.overloaded(now - lease.granted, len(self._tracker.leases) + 1, now)
-                decisions = self._policy.overloaded(failed, part.retry_after)
-                self._execute(decisions, lease, now, part.reason or "overloaded")
+                if not waits:
+                    decisions = self._policy.overloaded(failed, part.retry_after)
+                    self._execute(decisions, lease, now, part.reason or "overloaded")
             case Outcome.REJECT:
                 counters.rejected += part.count
                 self._dead_letter(slices, f"REJECTED: {part.reason}" if part.reason else "REJECTED", lease.holder.name)

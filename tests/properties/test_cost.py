@@ -10,13 +10,17 @@ import pytest
 
 from sidecar.core.scheduling.dispatcher import Dispatcher
 from sidecar.core.scheduling.selection import Batching, Capacity
+from sidecar.core.state.lane import LaneState
 from sidecar.core.state.ledger import Ledger
 from sidecar.core.state.record_slices import RedeliveryGroup
 from sidecar.core.tracker import RecordTracker
+from sidecar.model.clock import Clock
 from sidecar.model.records import Chunk, Order, Outcome, Part, Run, Settlement
 from sidecar.model.run_set import RunSet
 from sidecar.settings import BatchSettings, Bytes, WindowSettings
-from tests.kit import chunk, lane_state
+from sidecar.subscription.subscription import Subscription
+from tests.kit import chunk, lane_state, subscription_settings
+from tests.memory_broker import MemoryBroker
 
 FEW, MANY = 10, 1_000
 HUGE = Capacity(1 << 40, 1 << 40)
@@ -42,20 +46,22 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 class Way:
-    """Takes a batch of so many contiguous records through all stages, and counts the calls of each."""
+    """Takes a batch of contiguous records through all stages, and counts the calls of each. Without `batch` it has all
+    that arrive, of one key; with it the first so many of them, each of a key of its own."""
 
-    def __init__(self, records: int, order: Order) -> None:
+    def __init__(self, records: int, order: Order, *, batch: int = 0) -> None:
         self.calls: dict[str, int] = {}
-        dispatcher = Dispatcher(Batching(BatchSettings(records=100_000, bytes=Bytes(1 << 40))), order)
+        dispatcher = Dispatcher(Batching(BatchSettings(records=batch or 100_000, bytes=Bytes(1 << 40))), order)
         self.tracker: RecordTracker[Any] = RecordTracker(dispatcher, b"boot")
         self.state = lane_state(order=order)
-        arrived: Chunk = chunk([*range(records)], keys=[b"key"] * records)
+        keys = [b"key%d" % number if batch else b"key" for number in range(records)]
+        arrived: Chunk = chunk([*range(records)], keys=keys)
         self._stage("track", lambda: self._track(arrived))
         self._stage("selection", lambda: self._select())
         self._stage("lease", lambda: self._lease())
         self._stage("settle", lambda: self._settle())
         self._stage("commit", lambda: self._commit())
-        assert self.state.ledger.committed == records
+        assert self.state.ledger.committed == (batch or records)
 
     def _stage(self, name: str, work: Callable[[], object]) -> None:
         self.calls[name] = calls_of(work)
@@ -130,6 +136,23 @@ def test_settling_many_parts_twice_costs_by_parts(ends: bool) -> None:
         return calls_of(lambda: leases.settle(Settlement(lease.id, None, parts=parts)))
 
     assert calls(400) < 5 * calls(100)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_settling_a_batch_of_many_slices_in_many_parts_costs_by_both_once(ends: bool) -> None:
+    """Every record is a slice of its own, as after redeliveries, and gets an outcome of its own."""
+
+    def calls(records: int) -> int:
+        leases = Way(1, Order.NONE).tracker.leases
+        (slice_,) = lane_state().track(chunk([*range(records)]), 0.0)
+        lease = leases.grant(None, [*slice_.singles()], 0.0, 1.0, 1.0)
+        parts = tuple(Part(at, 1, (Outcome.ACK, Outcome.NACK)[at % 2]) for at in range(records))
+        if ends:
+            leases.settle(Settlement(lease.id, None, parts=parts[::3]))
+            return calls_of(lambda: leases.end(lease))
+        return calls_of(lambda: leases.settle(Settlement(lease.id, None, parts=parts)))
+
+    assert calls(5_000) < 11 * calls(500)
 
 
 def test_a_run_set_costs_by_runs() -> None:
@@ -220,3 +243,61 @@ def test_a_chunk_costs_by_the_settled_runs_that_it_meets_not_by_all_of_them() ->
         return calls_of(lambda: ledger.track([middle]))
 
     assert calls(100) == calls(10_000)
+
+
+def test_a_select_costs_by_what_it_takes_not_by_how_many_groups_wait() -> None:
+    """Among many records that are due and must each be delivered alone is one that could take others along."""
+
+    def calls(groups: int) -> int:
+        dispatcher = Dispatcher(Batching(BatchSettings(records=100)), Order.NONE)
+        (slice_,) = lane_state().track(chunk([*range(groups)]), 0.0)
+        for number, single in enumerate(slice_.singles()):
+            dispatcher.put_back(RedeliveryGroup([single], 0.0, isolated=number > 0), 0.0)
+        return calls_of(lambda: dispatcher.select(HUGE, 0.0))
+
+    assert calls(1_000) == calls(60_000)
+
+
+class StoppedClock(Clock):
+    def now(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("of_full_lane", [True, False])
+def test_parking_costs_by_what_can_be_parked_not_by_all_that_waits(of_full_lane: bool) -> None:
+    """Records that the retry topic does not take, or that wait in a lane with room, are not looked at."""
+
+    def calls(waiting: int) -> int:
+        subscription = Subscription(subscription_settings(), MemoryBroker(), prefix=b"boot", clock=StoppedClock())
+        full, wide = lane_state(0, window=WindowSettings(records=1)), lane_state(1)
+
+        def wait(state: LaneState, records: int, *, never_park: bool) -> None:
+            subscription.tracker.add_lane(state)
+            (slice_,) = state.track(chunk([*range(records)]), 0.0)
+            for single in slice_.singles():
+                subscription.tracker.put_back(RedeliveryGroup([single], 60.0, never_park=never_park), 0.0)
+
+        wait(full, waiting if of_full_lane else FEW, never_park=True)
+        wait(wide, FEW if of_full_lane else waiting, never_park=False)
+        assert full.window.full()
+        return calls_of(subscription.window_full)
+
+    assert calls(FEW) == calls(60_000)
+
+
+def test_what_may_be_parked_is_remembered_no_longer_than_it_waits() -> None:
+    tracker: RecordTracker[Any] = RecordTracker(Dispatcher(Batching(BatchSettings()), Order.NONE), b"boot")
+    state = lane_state()
+    (slice_,) = state.track(chunk([*range(10_000)]), 0.0)
+    for single in slice_.singles():
+        group = RedeliveryGroup([single], 60.0)
+        tracker.put_back(group, 0.0)
+        tracker.settle(tracker.close_group(group))
+    assert len(state.to_park) < 1_100
+
+
+def test_a_batch_costs_by_its_records_not_by_how_many_keys_there_are() -> None:
+    def calls(keys: int) -> dict[str, int]:
+        return {stage: calls for stage, calls in Way(keys, Order.KEY, batch=100).calls.items() if stage != "track"}
+
+    assert calls(1_000) == calls(100_000)

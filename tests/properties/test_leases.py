@@ -14,7 +14,8 @@ from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, Redel
 from sidecar.model.records import Extended, ExtendStatus, Outcome, Part, Range, Settlement, SettleStatus
 from tests.kit import positions_of, slice_of
 
-LATE_WORDS_THAT_COUNT = (Outcome.ACK, Outcome.REJECT)
+#: after these outcomes a record does not wait for its next delivery any more
+FINAL = (Outcome.ACK, Outcome.REJECT)
 outcomes = st.sampled_from(Outcome)
 #: few, so that times coincide
 seconds = st.sampled_from([1.0, 2.0, 5.0])
@@ -41,6 +42,8 @@ class Known:
     granted: float = 0.0
     limit: float = 0.0
     redeliveries: list[RedeliveryGroup] = field(default_factory=list)
+    #: records that wait for their next delivery, whatever was said of them late
+    waiting: set[int] = field(default_factory=set)
 
     @property
     def is_held(self) -> bool:
@@ -127,7 +130,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
             before = known.records[index]
             if before is Fate.GONE or (isinstance(before, Outcome) and before is not word):
                 stale.add(index)
-            elif before is Fate.HELD or (before is Fate.WAITING and word in LATE_WORDS_THAT_COUNT):
+            elif before in (Fate.HELD, Fate.WAITING):
                 settled[index] = word, reason
 
         late = not known.is_held
@@ -152,17 +155,18 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
             if not late:
                 assert each.blamed == (each.part.count < len(known.records))
                 assert each.covered == len(settled.keys() & breath_of(each.part.first))
+            assert each.waits == (late and each.part.outcome not in FINAL)
             assert not answered.keys() & set(indexes)
             answered |= dict.fromkeys(indexes, (each.part.outcome, each.part.reason))
         assert answered == settled
         for index, (word, _) in settled.items():
             known.records[index] = word
+            if word in FINAL:
+                known.waiting.discard(index)
         still_waiting = [
             slice_ for group in known.redeliveries if group.state is RedeliveryState.WAITING for slice_ in group.slices
         ]
-        assert sorted(positions_of(still_waiting)) == [
-            index for index, fate in enumerate(known.records) if fate is Fate.WAITING
-        ]
+        assert sorted(positions_of(still_waiting)) == sorted(known.waiting)
 
     @rule(data=st.data(), later=st.sampled_from([0.0, 0.5, 1.0, 5.0]))
     def time_passes(self, data: st.DataObject, later: float) -> None:
@@ -200,6 +204,8 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
                 known.redeliveries.append(group)
                 for position in positions_of(mine):
                     known.records[position] = Fate.WAITING if state is RedeliveryState.WAITING else Fate.GONE
+                    if state is RedeliveryState.WAITING:
+                        known.waiting.add(position)
 
     @precondition(lambda self: any(self.waiting()))
     @rule(data=st.data())
@@ -208,7 +214,9 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         records = data.draw(st.integers(1, count(group.slices)), "records")
         singles = [single for slice_ in group.slices for single in slice_.singles()]
         for position in positions_of(singles[:records]):
-            known.records[position] = Fate.GONE
+            known.waiting.discard(position)
+            if known.records[position] is Fate.WAITING:
+                known.records[position] = Fate.GONE
         if records < len(singles):
             group.slices = singles[records:]
         else:

@@ -3,6 +3,7 @@
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from sidecar.core.scheduling.selection import Batching, Capacity, Selection
 from sidecar.core.state.lane import LaneState
@@ -150,7 +151,8 @@ class RetryQueue(DueQueue):
         topic = slices[0].chunk.shown.topic
         records, bytes_ = count(slices), size(slices)
         more: list[RecordSlice] = []
-        for group in due:
+        # Among as many groups as could fill the batch: there may be any number that cannot join it.
+        for group in islice(due, self._batching.records):
             if records >= self._batching.records or bytes_ >= capacity.bytes or self._order is Order.LANE:
                 break
             if group.state is not RedeliveryState.WAITING or group.isolated:

@@ -8,10 +8,19 @@ from itertools import groupby
 
 from sidecar.core.state.ledger import Ledger
 from sidecar.core.state.ordering import make_ordering
-from sidecar.core.state.record_slices import POSSIBLY_PROCESSED, DeliveryHistory, RecordSlice
+from sidecar.core.state.record_slices import (
+    POSSIBLY_PROCESSED,
+    DeliveryHistory,
+    RecordSlice,
+    RedeliveryGroup,
+    RedeliveryState,
+)
 from sidecar.core.state.window import Window
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Order
 from sidecar.settings import WindowSettings
+
+#: groups that stopped waiting and are kept all the same: pruning costs more
+_PRUNE_SLACK = 1000
 
 
 class LanePhase(Enum):
@@ -50,6 +59,8 @@ class LaneState:
         self._arrivals: deque[tuple[int, int, float]] = deque()
         self.in_flight = 0
         self.waiting = 0
+        #: groups with some of these records that may be parked, and others that stopped waiting
+        self.to_park: list[RedeliveryGroup] = []
         #: records that are being written to a side topic
         self.aside = 0
         #: fetched and not settled
@@ -119,6 +130,12 @@ class LaneState:
             slice_.chunk.drop(slice_.start, slice_.stop)
         self.unsettled_bytes -= freed
         return freed
+
+    def note_to_park(self, group: RedeliveryGroup) -> None:
+        """Records of this lane wait in this group for their time: they are parked if the window becomes full."""
+        self.to_park.append(group)
+        if len(self.to_park) > 2 * self.waiting + _PRUNE_SLACK:
+            self.to_park = [group for group in self.to_park if group.state is RedeliveryState.WAITING]
 
     def would_be_replayed(self, *, keeps_acks_beyond: bool) -> int:
         """Records that were delivered and that the broker would send again after a crash."""

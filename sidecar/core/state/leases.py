@@ -1,12 +1,12 @@
 """Batches held by workers: grant, extend, settle, expire. Pure."""
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
-from itertools import islice
+from itertools import chain
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
@@ -51,6 +51,8 @@ class SettledPart(NamedTuple):
     blamed: bool
     #: unsettled records covered by this statement: only if it is one is it known which record failed
     covered: int
+    #: it came late and is not final: its records go on waiting for their next delivery
+    waits: bool = False
 
 
 class Lease(Generic[Holder]):
@@ -138,10 +140,7 @@ class Lease(Generic[Holder]):
     def unsettled(self) -> list[RecordSlice]:
         if self.settled is None:
             return self.slices
-        out: list[RecordSlice] = []
-        for start, stop in self.settled.missing(Run(0, self.records)):
-            out.extend(between(self.slices, start, stop - start))
-        return out
+        return [*chain.from_iterable(between(self.slices, self.settled.missing(Run(0, self.records))))]
 
     def settled_otherwise(self, parts: Iterable[Part]) -> tuple[Range, ...]:
         """Ranges of the parts that were settled with another outcome, or were stale, before."""
@@ -150,13 +149,12 @@ class Lease(Generic[Holder]):
         for part in parts:
             end = part.first + part.count
             # None of them overlap, so each part looks only at those that it meets.
-            for first, records, outcome in islice(known, max(0, bisect_right(known, part.first, key=_FIRST) - 1), None):
-                if first >= end:
-                    break
+            begin = max(0, bisect_right(known, part.first, key=_FIRST) - 1)
+            for first, records, outcome in known[begin : bisect_left(known, end, key=_FIRST)]:
                 if outcome is not part.outcome:
                     stale.add(Run(max(first, part.first), min(first + records, end)))
-            for run in self.stale_indexes or ():
-                stale.add(Run(max(run.start, part.first), min(run.stop, part.first + part.count)))
+            for run in self.stale_indexes.meeting(Run(part.first, end)) if self.stale_indexes else ():
+                stale.add(Run(max(run.start, part.first), min(run.stop, end)))
         return tuple(Range(run.start, run.stop - run.start) for run in stale)
 
     def still_waiting(self) -> list[tuple[int, RecordSlice]]:
@@ -172,8 +170,8 @@ class Lease(Generic[Holder]):
         return [(index, single) for index, single in enumerate(singles) if (id(single.chunk), single.start) in waiting]
 
     def remove_from_redelivery(self, done: Sequence[SettledPart]) -> None:
-        """These records of an ended lease do not wait any more: they were settled late."""
-        taken = {(id(slice_.chunk), slice_.start) for settled in done for slice_ in settled.slices}
+        """These records of an ended lease were settled late. They do not wait any more, unless the part says so."""
+        taken = {(id(slice_.chunk), slice_.start) for part in done if not part.waits for slice_ in part.slices}
         if not taken:
             return
         for group in self.redeliveries:
@@ -202,7 +200,7 @@ class Lease(Generic[Holder]):
                     stale_indexes.add(Run(index, index + slice_.records))
                 else:
                     part = replace(each.part, first=index, count=slice_.records)
-                    left.append(SettledPart([slice_], part, each.blamed, each.covered))
+                    left.append(each._replace(slices=[slice_], part=part))
                 index += slice_.records
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
         return result._replace(status=SettleStatus.STALE, stale=ranges, detail="a lane moved to another sidecar"), left
@@ -348,12 +346,12 @@ class Leases(Generic[Holder]):
         missing = [settled.missing(Run(part.first, part.first + part.count)) for part in parts]
         listed = set(map(id, settlement.parts))
         rest = sum(_positions_in(runs) for part, runs in zip(parts, missing, strict=True) if id(part) not in listed)
+        pieces = between(lease.slices, chain.from_iterable(missing))
         for part, runs in zip(parts, missing, strict=True):
             covered = _positions_in(runs) if id(part) in listed else rest
             for start, stop in runs:
                 piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after)
-                blamed = piece.count < lease.records
-                done.append(SettledPart(between(lease.slices, start, stop - start), piece, blamed, covered))
+                done.append(SettledPart(next(pieces), piece, piece.count < lease.records, covered))
         stale = lease.settled_otherwise(parts)
         for settled_now in done:
             part = settled_now.part
@@ -386,18 +384,18 @@ class Leases(Generic[Holder]):
         for range_ in lease.settled_otherwise(parts):
             stale.add(Run(range_.first, range_.first + range_.count))
         done: list[SettledPart] = []
+        said = RunSet(Run(first, first + records) for first, records, _ in lease.outcomes)
         firsts = [part.first for part in parts]
         for index, single in lease.still_waiting():
             at = bisect_right(firsts, index) - 1
-            if at < 0 or index >= parts[at].first + parts[at].count:
+            if at < 0 or index >= parts[at].first + parts[at].count or index in said:
                 continue
             part = parts[at]
             stale.discard(Run(index, index + 1))
-            # The records wait for their retry already; only a late ack or reject makes a difference.
-            if part.outcome in (Outcome.ACK, Outcome.REJECT):
-                piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
-                done.append(SettledPart([single], piece, blamed=True, covered=1))
-                lease.note_outcome(index, 1, part.outcome)
+            lease.note_outcome(index, 1, part.outcome)
+            piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
+            waits = part.outcome not in (Outcome.ACK, Outcome.REJECT)
+            done.append(SettledPart([single], piece, blamed=True, covered=1, waits=waits))
         lease.remove_from_redelivery(done)
         lease.forget_unless_waiting()
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)

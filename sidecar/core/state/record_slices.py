@@ -1,6 +1,6 @@
 """Consecutive records of a chunk with what happened to them, and groups of them that are redelivered together. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -107,9 +107,20 @@ def cut(slices: Sequence[RecordSlice], at: int) -> tuple[list[RecordSlice], list
     return head, []
 
 
-def between(slices: Sequence[RecordSlice], first: int, records: int) -> list[RecordSlice]:
-    """Records first <= i < first + records."""
-    return cut(cut(slices, first)[1], records)[0]
+def between(slices: Sequence[RecordSlice], runs: Iterable[Run]) -> Iterator[list[RecordSlice]]:
+    """The records of each run of indexes. The runs ascend, so the slices are passed once."""
+    number = before = 0
+    for start, stop in runs:
+        records: list[RecordSlice] = []
+        while True:
+            slice_ = slices[number]
+            after = before + slice_.records
+            if start < after:
+                records.append(slice_.slice(max(start, before) - before, min(stop, after) - before))
+            if stop <= after:
+                break
+            number, before = number + 1, after
+        yield records
 
 
 def redeliveries(slices: Sequence[RecordSlice]) -> tuple[Redelivery, ...]:

@@ -7,7 +7,7 @@ from sidecar.core.scheduling.selection import Batching, Capacity, Selection
 from sidecar.core.state.lane import LaneState
 from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice, RedeliveryGroup, between
 from sidecar.core.tracker import RecordTracker
-from sidecar.model.records import ClosedBy, Lane, Order
+from sidecar.model.records import ClosedBy, Lane, Order, Run
 from sidecar.settings import BatchSettings, Bytes, Seconds, WindowSettings
 from tests.kit import WIDE, chunk, lane_state, places_of, positions_of
 
@@ -147,7 +147,7 @@ def test_a_returned_batch_that_is_kept_apart_travels_with_nothing_else() -> None
     setup = Setup(records=6)
     setup.arrive(setup.lane(), 6)
     whole = setup.select().slices
-    first, second, third = (between(whole, start, 2) for start in (0, 2, 4))
+    first, second, third = between(whole, [Run(0, 2), Run(2, 4), Run(4, 6)])
     setup.put_back(first, isolated=True)
     setup.put_back(second)
     setup.put_back(third, isolated=True)

@@ -126,12 +126,25 @@ def test_a_late_ack_counts_while_the_records_wait_for_their_next_delivery(leases
     assert group.state is RedeliveryState.GONE
 
 
-def test_a_late_nack_changes_nothing_for_what_waits_already(leases: Leases[str]) -> None:
+def test_a_late_nack_is_counted_and_changes_nothing_for_what_waits_already(leases: Leases[str]) -> None:
     lease = granted(leases)
     group = ended(leases, lease)
     result, _, done = leases.settle(Settlement(lease.id, Outcome.NACK))
-    assert (result.status, done) == (SettleStatus.SETTLED, [])
+    assert result.status is SettleStatus.SETTLED
+    assert sum(each.part.count for each in done) == 5
+    assert all(each.waits for each in done)
     assert positions_of(group.slices) == [0, 1, 2, 3, 4]
+
+
+def test_a_late_nack_gets_the_same_answer_again_whatever_became_of_its_records(leases: Leases[str]) -> None:
+    lease = granted(leases)
+    group = ended(leases, lease)
+    settle(leases, lease, Outcome.NACK)
+    assert settle(leases, lease, Outcome.ACK).stale == (Range(0, 5),), "it was settled otherwise"
+    group.state = RedeliveryState.LEASED
+    leases.group_finished(group)
+    result, _, done = leases.settle(Settlement(lease.id, Outcome.NACK))
+    assert (result.status, done) == (SettleStatus.SETTLED, [])
 
 
 def test_a_late_ack_of_records_given_to_another_is_stale(leases: Leases[str]) -> None:

@@ -28,7 +28,9 @@ def test_cutting_slices_cuts_at_a_record_wherever_it_stands() -> None:
 
 
 def test_records_between_two_indexes_may_lie_in_several_slices() -> None:
-    assert positions_of(between([slice_of(3), slice_of([10, 11, 12])], 2, 3)) == [2, 10, 11]
+    slices = [slice_of(3), slice_of([10, 11, 12]), slice_of([20])]
+    runs = [Run(0, 1), Run(2, 5), Run(5, 7)]
+    assert [positions_of(records) for records in between(slices, runs)] == [[0], [2, 10, 11], [12, 20]]
 
 
 def test_its_size_is_known_also_after_its_frames_were_dropped() -> None:
