@@ -101,14 +101,19 @@ class OutageSettings:
 
     enabled: bool = setting("Detect outages. Off: every failure counts against its records.", True)
     failures: int = setting(
-        "Number of different batches that must fail in a row, without a success, to count as an outage.", 3, at_least=2
+        "Number of different batches that must fail in a row, without a success, to count as an outage. Batches with "
+        "records that failed before do not count.",
+        3,
+        at_least=2,
     )
     lately: Seconds = setting(
         "A failing batch is split if another one succeeded within this time: the handler works, so a record is bad.",
         Seconds(60.0),
         at_least=0.1,
     )
-    probe_first: Seconds = setting("Wait before the first probe.", Seconds(0.5), at_least=0.001)
+    probe_first: Seconds = setting(
+        "Wait after the first probe that fails. The first one is sent at once.", Seconds(0.5), at_least=0.001
+    )
     probe_max: Seconds = setting(
         "Maximum wait between probes, and for the result of one.", Seconds(15.0), at_least=0.001
     )
@@ -147,7 +152,8 @@ class BudgetSettings:
     concurrency: int = setting("Maximum number of batches in flight. 0: no limit.", 0, at_least=0)
     adaptive: bool = setting(
         "Adapt the number of batches in flight to the handler. The limit rises while more batches at a time get more "
-        "done, and falls when batches take longer instead, on OVERLOADED and on failures. It starts low after a stall.",
+        "done. It falls when they take longer or fail more often instead, when most fail, and on OVERLOADED. It starts "
+        "low after an outage.",
         False,
     )
     rate: float = setting("Maximum number of records per second. 0: no limit.", 0.0, at_least=0.0)

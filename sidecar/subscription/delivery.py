@@ -56,6 +56,8 @@ class Deliverer:
         self._probing: Lease[Session] | None = None
         self._probe_failures = 0
         self._next_probe = 0.0
+        #: the latest probe was of a record that had been delivered before, so its failure says little
+        self._probed_in_vain = False
         #: gets nothing until it holds no batch, or until `_isolation_deadline`
         self._draining_session: Session | None = None
         self._isolation_deadline = 0.0
@@ -63,7 +65,8 @@ class Deliverer:
         self._suspects_turn = True
         self._capacity_within = lru_cache(maxsize=64)(partial(_capacity_within, settings.batch))
         dispatcher = tracker.dispatcher
-        self._probe_only: tuple[_Selector, ...] = (dispatcher.probe,)
+        self._probe_only: tuple[_Selector, ...] = (dispatcher.probe_fresh, dispatcher.probe_returned)
+        self._fresh_probe_only: tuple[_Selector, ...] = (dispatcher.probe_fresh,)
         self._others_only: tuple[_Selector, ...] = (dispatcher.select,)
         self._others_first: tuple[_Selector, ...] = (dispatcher.select, dispatcher.suspect)
         self._suspects_first: tuple[_Selector, ...] = (dispatcher.suspect, dispatcher.select)
@@ -99,10 +102,11 @@ class Deliverer:
         self.session_changed(session)
 
     def outage_began(self, now: float) -> None:
-        """Only probes are delivered until the outage ends; the first one after a wait."""
+        """Only probes are delivered until the outage ends. The first one goes at once: it may not be one."""
         self._probing = None
-        self._probe_failures = 1
-        self._next_probe = now + self._probes.wait(1)
+        self._probed_in_vain = False
+        self._probe_failures = 0
+        self._next_probe = now
 
     def probe_now(self) -> None:
         self._next_probe = 0.0
@@ -178,7 +182,7 @@ class Deliverer:
     def _may_deliver(self, now: float) -> bool:
         if self.stopped:
             return False
-        if self._outage.down and now < self._next_probe:
+        if self._outage.down and now < self._next_probe and not (self._probed_in_vain and self._probing is None):
             return False
         return self._budget.allows(len(self._tracker.leases), now)
 
@@ -225,7 +229,8 @@ class Deliverer:
         """Where to look for its next batch, in order. Suspected records and all others share a session by time, so that
         many of the former do not keep the latter waiting."""
         if self._outage.down:
-            return self._probe_only
+            # A record that was never tried need not wait for the next probe, if there was none for the last one.
+            return self._probe_only if now >= self._next_probe else self._fresh_probe_only
         if session.isolation_timed_out:
             suspects_first = self._suspects_turn
         elif not session.leases:
@@ -252,6 +257,7 @@ class Deliverer:
         if self._outage.down:
             # A probe that hangs says nothing: after this time another one is delivered.
             self._probing, self._next_probe = lease, now + self._settings.outage.probe_max
+            self._probed_in_vain = selection.waited
         tracker.counters.batches += 1
         tracker.counters.delivered += lease.records
         if selection.closed_by is ClosedBy.RETRY:

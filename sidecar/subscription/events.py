@@ -73,6 +73,9 @@ class SubscriptionEvents(Protocol):
     def records_settled(self) -> None:
         """Records were settled or came back. Also reported by AssignmentHandler, for a gap."""
 
+    def outage_changed(self) -> None:
+        """Whether the handler is down may have changed."""
+
     def too_many_rejected(self) -> None:
         """Nearly all records are rejected: the handler is probably at fault."""
 

@@ -96,7 +96,9 @@ class SettlementHandler:
             slices = self._end(lease)
             self._tracker.counters.expired += count(slices)
             if slices:
-                in_outage = self._batch_failed(lease, now)
+                in_outage = self._outage.down
+                self._report_to_budget(lease, 0, _failed_first(slices), now)
+                self._batch_failed(lease, slices, now)
                 decisions = self._policy.failed(
                     _failed(lease, slices), now, reason="EXPIRED", possibly_processed=True, in_outage=in_outage
                 )
@@ -162,13 +164,18 @@ class SettlementHandler:
             self._tracer.settled(began, lease, settlement, result)
         if result.status is SettleStatus.STALE:
             tracker.counters.stale_settlements += 1
-        # Acks first: a batch of which a part succeeds is no sign of an outage, whatever the order of its parts.
-        in_outage: bool | None = None
-        for part in sorted(parts, key=_is_no_ack) if len(parts) > 1 else parts:
-            if in_outage is None and part.part.outcome is Outcome.NACK:
-                # Whether it was known before this batch failed: its first part says nothing about its second.
-                in_outage = self._outage.down
-            self._settle_part(lease, part, now, in_outage=bool(in_outage))
+        acked = sum(each.part.count for each in parts if each.part.outcome is Outcome.ACK)
+        failed = sum(_failed_first(each.slices) for each in parts if _says_it_failed(each))
+        self._report_to_budget(lease, acked, failed, now)
+        if acked:
+            self._batch_succeeded(now)
+        # Whether it was known before this batch failed: its first part says nothing about its second.
+        in_outage = self._outage.down
+        for each in parts:
+            # A batch of which a part succeeds is no sign of an outage.
+            if not acked and _says_it_failed(each):
+                self._batch_failed(lease, each.slices, now)
+            self._settle_part(lease, each, now, in_outage=in_outage)
         if lease.phase is LeasePhase.SETTLED and lease.id in lease.holder.leases:
             tracker.meters.settle_seconds.observe(now - lease.granted)
             self._deliverer.release_lease(lease)
@@ -182,27 +189,18 @@ class SettlementHandler:
         slices, part, blamed, covered, waits = settled
         counters = self._tracker.counters
         self.rejects.settled(part.count, rejected=part.outcome is Outcome.REJECT)
-        if part.outcome is Outcome.ACK:
-            counters.acked += part.count
-            self._tracker.settle(slices)
-            self._budget.success(now - lease.granted, len(self._tracker.leases) + 1, now)
-            if self._outage.success(now):
-                self._troubles.clear("outage")
-                self._budget.restart(len(self._tracker.leases), now)
-            return
         failed = FailedRecords(slices, blamed, covered, lease.first_lease, lease.uncounted_failures, lease.isolated)
         match part.outcome:
+            case Outcome.ACK:
+                counters.acked += part.count
+                self._tracker.settle(slices)
             case Outcome.NACK:
                 counters.nacked += part.count
-                if waits:
-                    return
-                if not part.retry_after:
-                    # A handler that says when to retry is not down.
-                    self._batch_failed(lease, now)
-                decisions = self._policy.failed(
-                    failed, now, reason=part.reason, retry_after=part.retry_after, in_outage=in_outage
-                )
-                self._execute(decisions, lease, now, part.reason)
+                if not waits:
+                    decisions = self._policy.failed(
+                        failed, now, reason=part.reason, retry_after=part.retry_after, in_outage=in_outage
+                    )
+                    self._execute(decisions, lease, now, part.reason)
             case Outcome.RELEASE:
                 counters.released += part.count
                 if not waits:
@@ -219,16 +217,25 @@ class SettlementHandler:
                 if self.rejects.alarming():
                     self._events.too_many_rejected()
 
-    def _batch_failed(self, lease: Lease[Session], now: float) -> bool:
-        """Returns whether the handler was known to be down before this."""
-        in_outage = self._outage.down
-        self._budget.failure(now - lease.granted, len(self._tracker.leases) + 1, now)
-        if self._outage.failure(lease.first_lease, now):
-            self._troubles.set(
-                "outage", "the handler fails for everything: single probes until one succeeds, nothing is dead-lettered"
-            )
+    def _report_to_budget(self, lease: Lease[Session], succeeded: int, failed: int, now: float) -> None:
+        """So many records of a batch were acked, and so many failed for the first time."""
+        if succeeded or failed:
+            share = 1 / lease.records
+            in_flight = len(self._tracker.leases) + 1
+            self._budget.settled(succeeded * share, failed * share, now - lease.granted, in_flight, now)
+
+    def _batch_succeeded(self, now: float) -> None:
+        was_certain = self._outage.certain
+        self._outage.success(now)
+        if was_certain:
+            self._budget.restart(len(self._tracker.leases), now)
+            self._events.outage_changed()
+
+    def _batch_failed(self, lease: Lease[Session], slices: Sequence[RecordSlice], now: float) -> None:
+        """These records of a batch failed, and no other record of it succeeded."""
+        if self._outage.failure(lease.number, now, first=_failed_first(slices) == count(slices)):
             self._deliverer.outage_began(now)
-        return in_outage
+        self._events.outage_changed()
 
     def _end(self, lease: Lease[Session]) -> list[RecordSlice]:
         """End a lease without a settlement. Returns its unsettled records of lanes that are not gone."""
@@ -283,8 +290,14 @@ class SettlementHandler:
                 self._writers[SideTopic.DEAD_LETTERS].add(PendingWrite(single, message))
 
 
-def _is_no_ack(settled: SettledPart) -> bool:
-    return settled.part.outcome is not Outcome.ACK
+def _says_it_failed(settled: SettledPart) -> bool:
+    """A handler that says when to retry is not down. What comes late was counted when its lease ended."""
+    return settled.part.outcome is Outcome.NACK and not settled.part.retry_after and not settled.waits
+
+
+def _failed_first(slices: Sequence[RecordSlice]) -> int:
+    """Records that had not failed before: the failure of others says more of them than of the handler."""
+    return sum(slice_.records for slice_ in slices if slice_.history.first_failed is None)
 
 
 def _failed(lease: Lease[Session], slices: Sequence[RecordSlice]) -> FailedRecords:

@@ -54,6 +54,10 @@ log = Log("subscription")
 #: seconds for the last commit of a drain, however little time is left: it spares the next run of the group a replay
 LAST_COMMIT_TIMEOUT = 1.0
 
+#: troubles during an outage: with workers, and without
+_HANDLER_FAILS = "the handler fails for everything: single probes until one succeeds, nothing is dead-lettered"
+_NO_WORKER = "no worker is connected, and the last ones failed for everything: nothing is tried until one comes"
+
 
 class Subscription(SubscriptionEvents):
     """Made once for each configured subscription with mode `leases`; `start` before anything else."""
@@ -181,6 +185,7 @@ class Subscription(SubscriptionEvents):
             raise Stopping("the sidecar is stopping; connect again in a moment")
         session = Session(self, consumer, client, max_message_bytes, lease, self.clock.now())
         self.sessions[session] = None
+        self.outage_changed()
         if self.paused_because:
             consumer.notify(Notice(NoticeKind.PAUSED, detail=self.paused_because))
         session.grant(credit)
@@ -245,6 +250,7 @@ class Subscription(SubscriptionEvents):
 
     def session_ended(self, session: Session, how: SessionEnd) -> None:
         self.sessions.pop(session, None)
+        self.outage_changed()
         self._deliverer.session_changed(session)
         if how is not SessionEnd.DETACHED:
             self._settlement.end_session(session, how, self._expire())
@@ -281,6 +287,12 @@ class Subscription(SubscriptionEvents):
         self._committer.request_commit()
         self._assignment.progress.set()
         self._capacity_freed()
+
+    def outage_changed(self) -> None:
+        if not self.outage.certain:
+            self.troubles.clear("outage")
+        else:
+            self.troubles.set("outage", _HANDLER_FAILS if self.sessions else _NO_WORKER)
 
     def too_many_rejected(self) -> None:
         self.pause("too many records are rejected; look at the dead letters, then resume")

@@ -150,7 +150,10 @@ class EveryRecordIsInOnePlace(RuleBasedStateMachine):
     @rule()
     def a_worker_probes(self) -> None:
         could_go = self.could_go()
-        selection = self.dispatcher.probe(Capacity(1_000, 1_000), self.now)
+        capacity = Capacity(1_000, 1_000)
+        selection = self.dispatcher.probe_fresh(capacity, self.now)
+        assert selection is None or not selection.waited
+        selection = selection or self.dispatcher.probe_returned(capacity, self.now)
         assert not self.tracker.hold_too_large()
         if selection is None:
             assert not could_go

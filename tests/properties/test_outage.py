@@ -41,9 +41,9 @@ class AnOutageIsToldFromPoison(RuleBasedStateMachine):
         self.outage = OutageDetector(self.settings)
         self.now = 7.0
         self.successes: list[float] = []
-        #: batches that failed since the last success
+        #: batches that failed since the last success, of records that had not failed before
         self.failed: list[int] = []
-        self.down = False
+        self.down = self.certain = False
 
     @rule(later=st.sampled_from([0.0, 0.5, 1.0, 4.0]))
     def time_passes(self, later: float) -> None:
@@ -51,27 +51,31 @@ class AnOutageIsToldFromPoison(RuleBasedStateMachine):
 
     @rule()
     def a_batch_succeeds(self) -> None:
-        assert self.outage.success(self.now) == self.down
+        self.outage.success(self.now)
         self.successes.append(self.now)
         self.failed = []
-        self.down = False
+        self.down = self.certain = False
 
-    @rule(first_lease=st.integers(1, 5))
-    def a_batch_fails(self, first_lease: int) -> None:
-        began = self.outage.failure(first_lease, self.now)
-        if not self.settings.enabled or self.down:
+    @rule(lease=st.integers(1, 9), first=st.booleans())
+    def a_batch_fails(self, lease: int, first: bool) -> None:
+        began = self.outage.failure(lease, self.now, first=first)
+        if not self.settings.enabled:
             assert not began
             return
-        self.failed.append(first_lease)
-        self.down = len(set(self.failed)) >= self.settings.failures or not self.succeeded_lately()
-        assert began == self.down
+        if first:
+            self.failed.append(lease)
+        batches, before = len({*self.failed}), self.down
+        self.down = before or batches >= self.settings.failures or not self.succeeded_lately()
+        assert began == (self.down and not before)
+        if before and (batches >= 2 * self.settings.failures or (batches and not self.succeeded_lately())):
+            self.certain = True
 
     def succeeded_lately(self) -> bool:
         return any(self.now - success <= self.settings.lately for success in self.successes)
 
     @invariant()
     def it_is_down_exactly_while_everything_fails(self) -> None:
-        assert self.outage.down == self.down
+        assert (self.outage.down, self.outage.certain) == (self.down, self.certain)
 
     @invariant()
     def a_batch_is_split_only_while_the_handler_works_for_others(self) -> None:

@@ -15,4 +15,5 @@ world                 what all parts of a history share: random numbers, time, t
 campaign              many histories, and what they exercised
 coverage              what they must exercise
 mutations             mistakes in the shipped code, each of which must be found
+load                  beside the histories: a steady load, whose rate and latency are measured
 """

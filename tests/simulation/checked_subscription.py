@@ -87,10 +87,15 @@ class CheckedSubscription(Subscription):
         for settlement in settlements:
             down = self.outage.down
             results += super().settle([settlement])
+            self.checker.outage_changed(down=self.outage.down)
             if down:
                 self.checker.resumed_at = self.clock.now()
             self.checker.settled(settlement, results[-1], down=(down, self.outage.down))
         return results
+
+    def outage_changed(self) -> None:
+        self.checker.outage_changed(down=self.outage.down)
+        super().outage_changed()
 
     def pause(self, reason: str) -> None:
         super().pause(reason)

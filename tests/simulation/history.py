@@ -64,7 +64,12 @@ class History:
         self.checker = Checker(world, self.plan.settings, lanes)
         self.checker.keeps_acks_beyond = self.plan.keeps_acks_beyond
         self.broker = SimulatedBroker(
-            world, self.checker, self.faults, keeps_acks_beyond=self.plan.keeps_acks_beyond, gaps=self.plan.gaps
+            world,
+            self.checker,
+            self.faults,
+            keeps_acks_beyond=self.plan.keeps_acks_beyond,
+            gaps=self.plan.gaps,
+            largest_parked=self.plan.largest_parked,
         )
         self.checker.reader = self._reader
         storage = self.broker.storage

@@ -20,12 +20,13 @@ from sidecar.core.state.ordering import KeyOrder, LaneOrder, NoOrder
 from sidecar.core.state.record_slices import RecordSlice, cut
 from sidecar.core.state.window import Window
 from sidecar.core.tracker import RecordTracker
-from sidecar.model.records import Chunk, Commit, Order, Run, Settlement, SettleResult, SettleStatus
+from sidecar.model.records import Chunk, Commit, Order, Outcome, Run, Settlement, SettleResult, SettleStatus
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer
 from sidecar.subscription.delivery import Deliverer
 from sidecar.subscription.session import Session
 from sidecar.subscription.settlement import SettlementHandler
+from sidecar.subscription.side_topic_writer import PendingWrite
 from sidecar.subscription.subscription import Subscription
 
 
@@ -267,8 +268,46 @@ def _always_gives_up(may_give_up: Any) -> Any:
 
 
 def _never_down(failure: Any) -> Any:
-    def wrong(self: OutageDetector, first_lease: int, now: float) -> bool:
+    def wrong(self: OutageDetector, lease: int, now: float, *, first: bool) -> bool:
         return False
+
+    return wrong
+
+
+def _every_failure_counts(failure: Any) -> Any:
+    def wrong(self: OutageDetector, lease: int, now: float, *, first: bool) -> bool:
+        return bool(failure(self, lease, now, first=True))
+
+    return wrong
+
+
+def _fresh_ones_wait_for_the_next_probe(selectors: Any) -> Any:
+    def wrong(self: Deliverer, session: Session, now: float) -> Any:
+        return () if self._outage.down and now < self._next_probe else selectors(self, session, now)
+
+    return wrong
+
+
+def _kept_in_memory_among_others(keep_in_memory: Any) -> Any:
+    def wrong(self: SettlementHandler, write: PendingWrite) -> None:
+        history = write.slice_.history._replace(max_batch_size=0)
+        keep_in_memory(self, replace(write, slice_=write.slice_.with_history(history)))
+
+    return wrong
+
+
+def _not_alone_in_the_process(has_room: Any) -> Any:
+    def wrong(self: Session) -> bool:
+        self.exclusive = False
+        return bool(has_room(self))
+
+    return wrong
+
+
+def _late_nacks_are_forgotten(note_outcome: Any) -> Any:
+    def wrong(self: Lease[Any], first: int, records: int, outcome: Outcome) -> None:
+        if not self.ended or outcome in (Outcome.ACK, Outcome.REJECT):
+            note_outcome(self, first, records, outcome)
 
     return wrong
 
@@ -288,6 +327,15 @@ MUTATIONS = (
     Mutation(2, "a record that was parked is not flagged either", retry_topic, "unpark", _unparked_is_not_flagged),
     Mutation(2, "a lost session does not count as an attempt", RedeliveryPolicy, "abandoned", _lost_is_released),
     Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
+    Mutation(
+        2,
+        "a record that is too large to park is delivered with others",
+        SettlementHandler,
+        "keep_in_memory",
+        _kept_in_memory_among_others,
+    ),
+    Mutation(2, "a process with a suspected record gets more", Session, "has_room", _not_alone_in_the_process),
+    Mutation(3, "a nack after the expiry is forgotten", Lease, "note_outcome", _late_nacks_are_forgotten),
     Mutation(3, "leases of an earlier process are taken for this one's", Leases, "__init__", _no_boot_id),
     Mutation(3, "every settlement is reported as settled", SettlementHandler, "_settle", _accepts_everything),
     Mutation(3, "an ack after the expiry is always refused", Lease, "still_waiting", _late_is_too_late),
@@ -318,4 +366,12 @@ MUTATIONS = (
     Mutation(11, "a failing batch is not cut in the middle", redelivery_policy, "split_batch", _splits_off_one_record),
     Mutation(12, "a record is given up while nothing else succeeds", OutageDetector, "may_give_up", _always_gives_up),
     Mutation(12, "an outage is never noticed", OutageDetector, "failure", _never_down),
+    Mutation(12, "records that fail again are taken for an outage", OutageDetector, "failure", _every_failure_counts),
+    Mutation(
+        12,
+        "a record that was never tried waits for the next probe",
+        Deliverer,
+        "_selectors",
+        _fresh_ones_wait_for_the_next_probe,
+    ),
 )

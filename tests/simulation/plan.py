@@ -38,6 +38,8 @@ class Plan:
     largest: int
     #: a few values have this size in bytes (0: none)
     huge: int
+    #: largest size of a value that the retry topic takes
+    largest_parked: int
     keys: int
 
 
@@ -100,8 +102,9 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
         keeps_acks_beyond=rng.random() < 0.5,
         gaps=pick((0.0, 0.0, 0.1, 0.4)),
         poison=pick((0.0, 0.0, 0.02, 0.1)),
-        killers=pick((0.0, 0.0, 0.0, 0.02)),
+        killers=pick((0.0, 0.0, 0.02, 0.1)),
         largest=pick((20, 200, 600)),
         huge=pick((0, 0, 0, 3500)),
+        largest_parked=pick((1 << 30, 1 << 30, 1 << 30, 150, 10)),
         keys=pick((1, 3, 10)),
     )

@@ -6,32 +6,44 @@ from sidecar.settings import OutageSettings
 class OutageDetector:
     """Whether the handler is down.
 
-    A batch that fails while others succeed has bad records in it; if every batch fails, the handler is down. It is down
-    once `failures` different batches have failed without a success in between, or as soon as one fails and nothing has
-    succeeded recently. Any success ends the outage.
+    A batch that fails while others succeed has bad records in it; if every batch fails, the handler is down. It is
+    taken for down once `failures` different batches have failed without a success in between, or as soon as one fails
+    and nothing has succeeded recently. Any success ends that.
+
+    Only batches count of which no record had failed before: one that fails again after others have succeeded says
+    something of its records, and nothing of the handler. Bad records may still come in a row. So it is certain only
+    when as many again have failed, or nothing has succeeded recently.
     """
 
     def __init__(self, settings: OutageSettings) -> None:
         self._settings = settings
         self._last_success: float | None = None
-        #: batches that failed since the last success, by their first lease
+        #: leases that failed since the last success, of records that had not failed before
         self._failing: set[int] = set()
+        #: nothing is delivered but probes
         self.down = False
+        #: enough to call for a person. Implies `down`
+        self.certain = False
 
-    def success(self, now: float) -> bool:
-        """A batch succeeded. Returns whether this ended an outage."""
-        recovered, self.down = self.down, False
+    def success(self, now: float) -> None:
+        """A batch succeeded."""
+        self.down = self.certain = False
         self._last_success = now
         if self._failing:
             self._failing = set()
-        return recovered
 
-    def failure(self, first_lease: int, now: float) -> bool:
-        """A batch failed. Returns whether this began an outage."""
-        if not self._settings.enabled or self.down:
+    def failure(self, lease: int, now: float, *, first: bool) -> bool:
+        """A batch failed. `first`: none of its records had failed before. Returns whether the handler is taken for
+        down from now on."""
+        if not self._settings.enabled:
             return False
-        self._failing.add(first_lease)
-        self.down = len(self._failing) >= self._settings.failures or not self._recently(now)
+        if first:
+            self._failing.add(lease)
+        failures, recently = self._settings.failures, self._recently(now)
+        if self.down:
+            self.certain |= len(self._failing) >= 2 * failures or (bool(self._failing) and not recently)
+            return False
+        self.down = len(self._failing) >= failures or not recently
         return self.down
 
     def may_split(self, now: float) -> bool:

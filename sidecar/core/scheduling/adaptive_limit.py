@@ -8,6 +8,8 @@ _STEP = 1.25
 _MIN_BATCHES, _PER_LEVEL = 32, 2
 #: samples for which the level stays once it is found
 _REST = 8
+#: the share of a sample that failed, beyond which the service fails
+_MOST = 0.5
 #: the level does not fall below this for lack of work
 _MIN_LEVEL = 4
 
@@ -19,6 +21,10 @@ class AdaptiveLimit:
     Where latency grows by the square root of the concurrency, throughput divided by latency is at its best: the level
     rises below that point and falls beyond it. No latency of long ago is remembered, so there is nothing to drift. A
     sample counts with what was in flight, not with what was allowed, so the level stays near what there is to do.
+
+    What fails is work that was lost: latency counts for what succeeded, divided by the share that did. Records that
+    fail at any level change nothing by that; a service that fails for more of them when it is pushed is pushed less. If
+    most of a sample failed, there is nothing to compare: the level falls by half of the share that did.
     """
 
     __slots__ = ("_ceiling", "_high", "_low", "_lower", "_rest", "_rising", "_sample", "_unfilled")
@@ -44,12 +50,15 @@ class AdaptiveLimit:
         self._unfilled = False
         self._try(level, level * _STEP * _STEP, now)
 
-    def done(self, seconds: float, in_flight: int, now: float) -> None:
-        """A batch succeeded so many seconds after its delivery, while so many were in flight, itself included."""
+    def settled(self, succeeded: float, failed: float, seconds: float, in_flight: int, now: float) -> None:
+        """These shares of a batch succeeded and failed so many seconds after its delivery, while so many batches were
+        in flight, itself included."""
         tried = self._sample
-        if not tried.add(seconds, in_flight, now):
+        if not tried.add(succeeded, failed, seconds, in_flight, now):
             return
-        if self._rest:
+        if tried.failed > _MOST:
+            self.start(tried.most * (1.0 - tried.failed / 2), now)
+        elif self._rest:
             self._rest = 0 if self._unfilled and tried.filled else self._rest - 1
             self._sample = _Sample(tried.level if self._rest else self._low, now)
         elif self._lower is None:
@@ -82,7 +91,7 @@ class AdaptiveLimit:
 class _Sample:
     """Latencies of batches while no more than `level` were in flight."""
 
-    __slots__ = ("_began", "_count", "_seconds", "_steady", "level", "most")
+    __slots__ = ("_began", "_count", "_seconds", "_steady", "_succeeded", "level", "most")
 
     def __init__(self, level: int, now: float) -> None:
         self.level = level
@@ -91,19 +100,26 @@ class _Sample:
         self._began = now
         #: batches delivered from then on count: earlier ones were in flight together with those of another level
         self._steady = float("inf")
-        self._count = 0
+        self._count = 0.0
+        self._succeeded = 0.0
         self._seconds = 0.0
 
     @property
     def average(self) -> float:
-        return self._seconds / self._count
+        """Seconds for a batch that succeeds, and for the share of those that fail."""
+        return self._seconds / self._succeeded / (self._succeeded / self._count)
+
+    @property
+    def failed(self) -> float:
+        """The share that failed."""
+        return 1.0 - self._succeeded / self._count
 
     @property
     def filled(self) -> bool:
         """Whether the level was reached, so that it may have limited something."""
         return self.most >= self.level
 
-    def add(self, seconds: float, in_flight: int, now: float) -> bool:
+    def add(self, succeeded: float, failed: float, seconds: float, in_flight: int, now: float) -> bool:
         """Returns whether the sample is complete."""
         delivered = now - seconds
         if delivered < self._began:
@@ -112,6 +128,7 @@ class _Sample:
             self._steady = min(self._steady, now)
             return False
         self.most = min(self.level, max(self.most, in_flight))
-        self._count += 1
-        self._seconds += seconds
+        self._count += succeeded + failed
+        self._succeeded += succeeded
+        self._seconds += seconds * succeeded
         return self._count >= max(_MIN_BATCHES, _PER_LEVEL * self.most)

@@ -4,8 +4,8 @@ from sidecar.core.scheduling.adaptive_limit import AdaptiveLimit
 from sidecar.settings import BudgetSettings
 
 _UNLIMITED = float(1 << 40)
-#: the share of the limit that remains after OVERLOADED, and after a failure
-_OVERLOADED, _FAILED = 0.6, 0.9
+#: the share of the limit that remains after OVERLOADED
+_OVERLOADED = 0.6
 #: the share that remains after an outage: the backlog must not flood the service that has just recovered
 _RESTART = 0.25
 #: the first value of an adaptive limit
@@ -16,8 +16,8 @@ class Budget:
     """One limit on concurrency, which adapts to the workers, and an optional rate.
 
     The limit falls by a factor on OVERLOADED, at most once per round trip: batches that were delivered before the last
-    fall do not count. It grows by one batch per round trip while it is used up. With the setting `adaptive` failures
-    lower it too, and `AdaptiveLimit` finds the value with the best throughput.
+    fall do not count. It grows by one batch per round trip while it is used up. With the setting `adaptive`,
+    `AdaptiveLimit` finds the value with the best throughput, and failures count as work that was lost.
     """
 
     def __init__(self, settings: BudgetSettings) -> None:
@@ -52,32 +52,25 @@ class Budget:
         if self._rate:
             self._tokens -= records
 
-    def success(self, seconds: float, in_flight: int, now: float) -> None:
-        """A batch was acked so many seconds after its delivery, while so many were in flight, itself included."""
+    def settled(self, succeeded: float, failed: float, seconds: float, in_flight: int, now: float) -> None:
+        """These shares of a batch succeeded and failed so many seconds after its delivery, while so many batches were
+        in flight, itself included."""
         if self._adaptive is not None:
-            self._adaptive.done(seconds, in_flight, now)
+            self._adaptive.settled(succeeded, failed, seconds, in_flight, now)
             self._limit = float(self._adaptive.level)
         elif self._limit < self._ceiling and in_flight >= 0.8 * int(self._limit):
-            self._limit = min(self._ceiling, self._limit + 1.0 / self._limit)
-
-    def failure(self, seconds: float, in_flight: int, now: float) -> None:
-        """A batch failed. Arguments as for `success`."""
-        if self._adaptive is not None:
-            self._cut(_FAILED, seconds, in_flight, now)
+            self._limit = min(self._ceiling, self._limit + succeeded / self._limit)
 
     def overloaded(self, seconds: float, in_flight: int, now: float) -> None:
-        """A worker asked for less. Arguments as for `success`."""
-        self._cut(_OVERLOADED, seconds, in_flight, now)
+        """A worker asked for less. Arguments as for `settled`."""
+        if now - seconds >= self._last_cut:
+            self._last_cut = now
+            self._fall(min(self._limit, float(in_flight)) * _OVERLOADED, now)
 
     def restart(self, in_flight: int, now: float) -> None:
         """The handler has recovered from an outage."""
         if self._adaptive is not None or self._limit < self._ceiling:
             self._fall(min(self._limit, float(max(in_flight, 4))) * _RESTART, now)
-
-    def _cut(self, factor: float, seconds: float, in_flight: int, now: float) -> None:
-        if now - seconds >= self._last_cut:
-            self._last_cut = now
-            self._fall(min(self._limit, float(in_flight)) * factor, now)
 
     def _fall(self, limit: float, now: float) -> None:
         self._limit = max(1.0, limit)

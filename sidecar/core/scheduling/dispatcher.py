@@ -14,7 +14,7 @@ from sidecar.model.records import ClosedBy, Order
 class Dispatcher:
     """Selects from fresh and returned records in turn, so that neither starve.
 
-    What `select`, `suspect` and `probe` return is out: fresh records have left their lane's ordering, and redelivery
+    What `select`, `suspect` and the probes return is out: fresh records have left their lane's ordering, and redelivery
     groups that are used up are LEASED. The tracker counts them when it grants the lease.
     """
 
@@ -93,15 +93,19 @@ class Dispatcher:
         selection = self._suspects.select(capacity, now)
         return selection and selection._replace(exclusive=True)
 
-    def probe(self, capacity: Capacity, now: float) -> Selection | None:
-        """A single record, each time from the next lane that has one."""
+    def probe_fresh(self, capacity: Capacity, now: float) -> Selection | None:
+        """A single fresh record, each time from the next lane that has one."""
         self.too_large.clear()
-        selection: Selection | None
-        if slices := self._fresh.probe(capacity, self._probed):
-            selection = Selection(slices, ClosedBy.PROBE, isolated=True)
-        else:
-            last = self._probed
-            selection = self._returned.probe(capacity, now, last) or self._suspects.probe(capacity, now, last)
+        slices = self._fresh.probe(capacity, self._probed)
+        return self._as_probe(Selection(slices, ClosedBy.PROBE) if slices else None)
+
+    def probe_returned(self, capacity: Capacity, now: float) -> Selection | None:
+        """A single record that was delivered before, each time from the next lane that has one."""
+        self.too_large.clear()
+        last = self._probed
+        return self._as_probe(self._returned.probe(capacity, now, last) or self._suspects.probe(capacity, now, last))
+
+    def _as_probe(self, selection: Selection | None) -> Selection | None:
         if selection is None:
             return None
         self._probed = selection.slices[0].lane

@@ -18,6 +18,7 @@ RATES = {
     "dead letter is slow": 0.5,
     "dead letter is written in part": 0.9,
     "dead letter is refused for a while": 0.3,
+    "park is refused for a while": 0.3,
     "park fails": 0.4,
     "park fails after it was written": 0.6,
     "park is slow": 0.5,

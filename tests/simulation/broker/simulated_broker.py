@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from sidecar.brokers.base import Broker, LaneEnd, SourceSpec, Traits
 from sidecar.core.failures.dead_letter_topic import HEADERS as DEAD_LETTER_HEADERS
-from sidecar.model.errors import NotFound, OutOfRoom, Refused, Unavailable
+from sidecar.model.errors import NotFound, OutOfRoom, Refused, TooLarge, Unavailable
 from sidecar.model.records import Chunk, Lane, Message, Place, Run, Start
 from tests.simulation.broker.faults import Faults
 from tests.simulation.broker.source import SimulatedSource
@@ -18,7 +18,16 @@ from tests.simulation.world import World
 class SimulatedBroker(Broker):
     """Outlives every life of the sidecar. One group consumes; another sidecar of it may have lanes too."""
 
-    def __init__(self, world: World, checker: Checker, faults: Faults, *, keeps_acks_beyond: bool, gaps: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        checker: Checker,
+        faults: Faults,
+        *,
+        keeps_acks_beyond: bool,
+        gaps: float,
+        largest_parked: int,
+    ) -> None:
         self.world = world
         self.checker = checker
         self.faults = faults
@@ -34,6 +43,7 @@ class SimulatedBroker(Broker):
         self.facts = {}
         self.source: SimulatedSource | None = None
         self._gaps = gaps
+        self._largest_parked = largest_parked
         #: does not send what a commit named beyond its position
         self.skips_settled = world.rng.random() < 0.5
         #: the group's own topics: the checker is told what is published there
@@ -87,7 +97,10 @@ class SimulatedBroker(Broker):
         if faults.occurs(f"{what} fails"):
             self.checker.progress.side_topic_trouble = self.world.now
             raise (OutOfRoom if rng.random() < 0.3 else Unavailable)(f"{what} fails")
-        if what == "dead letter" and faults.occurs("dead letter is refused for a while"):
+        if what == "park" and any(len(message.value or b"") > self._largest_parked for message in messages):
+            self.world.exercised("a record is too large to park")
+            raise TooLarge("too large for the retry topic")
+        if faults.occurs(f"{what} is refused for a while"):
             self.checker.progress.side_topic_trouble = self.world.now
             raise Refused("not now")
         if len(messages) > 1 and faults.occurs(f"{what} is written in part"):

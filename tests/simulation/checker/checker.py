@@ -55,6 +55,9 @@ class Checker(SideTopicChecks):
         self.unnotified = {}
         self.success_in_life = None
         self.failing.clear()
+        self.may_be_failing.clear()
+        self._down_since = None
+        self._busy_since = {}
         self.largest = [(self.world.now, 0)]
         self.progress.new_life()
 

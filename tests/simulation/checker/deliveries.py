@@ -14,6 +14,8 @@ from tests.simulation.world import World
 
 #: seconds of tolerance: due times that survive a restart are stored in milliseconds
 _MILLISECONDS = 0.003
+#: seconds for which a record that may kill its worker waits for one that holds nothing else
+_ALONE_WITHIN = 5.0
 #: seconds of tolerance for rounding
 _ROUNDED = 1e-9
 
@@ -55,6 +57,13 @@ class DeliveryChecks:
         self.largest: list[tuple[float, int]] = [(0.0, 0)]
         #: batches of first deliveries that failed since the last success
         self.failing: set[bytes] = set()
+        #: all batches that may have failed since then of which no record had failed before
+        self.may_be_failing: set[bytes] = set()
+        #: since when the subscription takes the handler for down, and the last success in this life before that
+        self._down_since: float | None = None
+        self._success_before: float | None = None
+        #: since when each session has held batches without a break
+        self._busy_since: dict[Any, float] = {}
         self.isolation = Isolation(world, settings.order)
 
     def delivered(self, session: Any, delivery: Delivery, *, down: bool) -> None:
@@ -66,6 +75,7 @@ class DeliveryChecks:
         grant.granted = world.now
         grant.probe = delivery.closed_by is ClosedBy.PROBE
         grant.fresh = all(item.grant is None and item.copy.origin is None for item in items)
+        grant.untried = all(item.grant is None for item in items)
         world.happened(
             "delivered", grant, world.names[session], delivery.closed_by.name, items, _told(delivery.redeliveries)
         )
@@ -73,6 +83,7 @@ class DeliveryChecks:
             world.broken(Promise.TRUTHFUL, f"{grant} was given out twice")
         self._check_shape(delivery, items)
         self._check_session(session, grant, delivery)
+        self._check_alone(session, grant)
         self._check_state(grant, items, down=down)
         told = _by_index(delivery)
         for index, item in enumerate(items):
@@ -159,6 +170,37 @@ class DeliveryChecks:
                 Promise.CREDIT, f"a batch of {delivery.size} bytes, the client takes {session.max_message_bytes}"
             )
 
+    def _check_alone(self, session: Any, grant: Grant) -> None:
+        """A record that may kill its worker is alone in the process, not only in its batch."""
+        held, now = self.sessions[session], self.world.now
+        if not held:
+            self._busy_since[session] = now
+        for each in held.values():
+            if each.exclusive:
+                text = f"{grant} goes to a process with {each.items}, which must be alone in it"
+                self.world.broken(Promise.NACK_REPLAYS, text)
+        if any(item.alone for item in grant.items) and not grant.probe:
+            grant.exclusive = not held
+            if now < self._busy_since[session] + _ALONE_WITHIN - _ROUNDED and held:
+                text = f"{grant.items} may kill its worker, which has held others for less than {_ALONE_WITHIN} s"
+                self.world.broken(Promise.NACK_REPLAYS, text)
+
+    def outage_changed(self, *, down: bool) -> None:
+        """Whether the subscription takes the handler for down. Called before what caused it is checked."""
+        if not down:
+            self._down_since = None
+        elif self._down_since is None:
+            self._down_since, self._success_before = self.world.now, self.success_in_life
+
+    def _check_outage(self, grant: Grant) -> None:
+        """The handler is not taken for down because of records that failed before."""
+        outage, since, success = self.settings.outage, self._down_since, self._success_before
+        if since is None or success is None or since - success > outage.lately - _ROUNDED:
+            return
+        if len(self.may_be_failing) < outage.failures:
+            text = f"{grant} is a probe, but since a success only {len(self.may_be_failing)} new batches have failed"
+            self.world.broken(Promise.OUTAGE, text)
+
     def _check_state(self, grant: Grant, items: Sequence[TrackedRecord], *, down: bool) -> None:
         world = self.world
         if self.draining:
@@ -174,6 +216,7 @@ class DeliveryChecks:
             world.broken(Promise.OUTAGE, text)
         if down:
             self.exercised(Promise.OUTAGE)
+            self._check_outage(grant)
             if len(items) > 1 or not grant.probe:
                 world.broken(Promise.OUTAGE, f"{grant} of {len(items)} records while the handler is down")
             # One that hangs for long, or a word of an operator, brings another.

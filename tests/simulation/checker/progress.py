@@ -147,6 +147,7 @@ class Progress:
         now = self.world.now
         if down:
             checker.resumed_at = now
+            self._check_probed(now)
         held_aside = self.settings.order is not Order.NONE and now - self.side_topic_trouble < _OVER
         if self._unlimited and not (down or checker.paused or checker.draining or held_aside):
             waiting = [session for session, since in self.ready_sessions.items() if since < now - _AT_ONCE]
@@ -163,6 +164,20 @@ class Progress:
             self.world.broken(
                 Promise.REBALANCE, f"{grant} holds records of a lane that is gone, and its worker was not told"
             )
+
+    def _check_probed(self, now: float) -> None:
+        """A record that was never tried is a better probe than one that failed before: it does not wait for its turn
+        if the latest probe was one of these."""
+        checker, last = self.checker, self._last_probe
+        if last is None or last.ended is None or last.untried or not self._unlimited:
+            return
+        if checker.paused or checker.draining or any(grant.probe for grant in checker.live.values()):
+            return
+        since = max((min(self.ready_sessions.values(), default=now), last.ended))
+        for epoch in checker.epochs.values():
+            item = self._next(epoch)
+            if item is not None and max(item.arrived, epoch.committed_at, since) < now - _AT_ONCE:
+                self.world.broken(Promise.OUTAGE, f"{item} was never tried, and waits since {item.arrived:.3f}")
 
     def _check_nothing_waits(self, session: Any, now: float) -> None:
         for epoch in self.checker.epochs.values():

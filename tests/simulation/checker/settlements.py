@@ -155,8 +155,9 @@ class SettlementChecks(DeliveryChecks):
         successes = self.success_in_life
         # An ack counts for all parts of the same settlement, whatever their order.
         statements.sort(key=lambda statement: statement.outcome is not Outcome.ACK)
+        acked = False
         for statement in statements:
-            self._statement(grant, statement, stale, successes, down=down)
+            acked |= self._statement(grant, statement, stale, successes, down=down, acked=acked)
         if grant.live and not grant.unsettled():
             grant.live = False
             grant.how = "settled"
@@ -164,8 +165,16 @@ class SettlementChecks(DeliveryChecks):
         self.exercised(Promise.TRUTHFUL)
 
     def _statement(
-        self, grant: Grant, statement: Statement, stale: set[int], successes: float | None, *, down: tuple[bool, bool]
-    ) -> None:
+        self,
+        grant: Grant,
+        statement: Statement,
+        stale: set[int],
+        successes: float | None,
+        *,
+        down: tuple[bool, bool],
+        acked: bool,
+    ) -> bool:
+        """`acked`: the same settlement acks other records. Returns whether this statement acks some."""
         world, outcome = self.world, statement.outcome
         unit: list[TrackedRecord] = []
         fresh = 0
@@ -191,14 +200,19 @@ class SettlementChecks(DeliveryChecks):
             if grant.live:
                 grant.said[index] = outcome
                 unit.append(item)
-            elif outcome in (Outcome.ACK, Outcome.REJECT):
+                continue
+            grant.said[index] = outcome
+            if outcome in (Outcome.ACK, Outcome.REJECT):
                 self.exercised("a late settlement is accepted")
-                grant.said[index] = outcome
                 unit.append(item)
+            else:
+                # The record waits for its retry already.
+                self.exercised("a late settlement that is not final")
         if unit:
-            if outcome is Outcome.NACK and grant.fresh and not statement.retry_after:
+            if outcome is Outcome.NACK and grant.fresh and not statement.retry_after and not acked:
                 self.failing.add(grant.id)
             self._apply(unit, fresh, statement, successes, down=down)
+        return bool(unit) and outcome is Outcome.ACK
 
     def _expected(
         self, grant: Grant, item: TrackedRecord, before: object, outcome: Outcome
@@ -237,6 +251,7 @@ class SettlementChecks(DeliveryChecks):
             case Outcome.ACK:
                 self.last_success = self.success_in_life = now
                 self.failing.clear()
+                self.may_be_failing.clear()
                 for item in unit:
                     item.acked = item.copy.acked = True
                     self._settled(item)
@@ -280,6 +295,7 @@ class SettlementChecks(DeliveryChecks):
 
     def _forget(self, grant: Grant) -> None:
         self.live.pop(grant.id, None)
+        grant.ended = self.world.now
         held = self.sessions.get(grant.session)
         if held is not None:
             held.pop(grant.id, None)
@@ -326,6 +342,8 @@ class SettlementChecks(DeliveryChecks):
         successes: float | None = None,
     ) -> None:
         """A nack or an expiry. It counts only for a record alone; a batch is split first."""
+        if not retry_after and any(item.first_failed is None for item in unit):
+            self.may_be_failing.update(item.grant.id for item in unit if item.grant is not None)
         for item in unit:
             if item.first_failed is None:
                 item.first_failed = now

@@ -137,9 +137,15 @@ class Grant:
         self.how = ""
         #: the accepted outcome of each record; "stale" where it was refused
         self.said: list[Outcome | str | None] = [None] * len(items)
+        #: when it was settled, or ended
+        self.ended: float | None = None
         self.probe = False
+        #: one of its records may kill its worker, and the worker held nothing else
+        self.exclusive = False
         #: none of its records was delivered before
         self.fresh = False
+        #: none of its records was delivered before in this epoch, also not as one that was parked since
+        self.untried = False
         #: it failed as a whole while the handler works, so its records come back in halves
         self.to_be_split = False
 

@@ -32,6 +32,9 @@ HABITS = {
     "says nonsense": 0.1,
 }
 
+#: share of settlements that every worker repeats: it did not get the answer
+_REPEATED = 0.1
+
 
 class Handler:
     """Shared by all workers. After `behave` every batch is processed normally."""
@@ -98,6 +101,7 @@ class Handler:
         worker.later(self.rng.uniform(0.1, 5.0), lambda: self._settle(worker, lease, copies))
 
     def _settle(self, worker: "Worker", lease: bytes, copies: Sequence[StoredRecord]) -> None:
+        rng = self.rng
         worker.busy.pop(lease, None)
         settlement = self.outcome(lease, copies)
         if len(copies) > 1 and settlement.outcome is not None and self.has("settles in parts"):
@@ -111,8 +115,8 @@ class Handler:
         if self.has("says nonsense"):
             worker.settle(Settlement(lease, None, parts=(Part(len(copies), 1, Outcome.ACK),)))
         worker.settle(settlement)
-        if self.has("settles twice"):
-            worker.settle(settlement)
+        if self.has("settles twice") or (not self.behaves and rng.random() < _REPEATED):
+            worker.later(rng.choice((0.0, 1.0, 5.0)), lambda: worker.settle(settlement))
         if self.has("changes its mind"):
             worker.settle(Settlement(lease, self.rng.choice((Outcome.ACK, Outcome.NACK, Outcome.REJECT))))
         if self.has("settles old leases"):

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from sidecar.core.failures.backoff import Backoff
 from sidecar.core.failures.outage import OutageDetector, RejectRateMonitor
 from sidecar.core.failures.splitting import split_batch
@@ -37,44 +39,71 @@ def outage(failures: int = 3) -> OutageDetector:
 
 def test_different_batches_that_fail_in_a_row_are_an_outage() -> None:
     handler = outage()
-    assert [handler.failure(batch, 101.0) for batch in (1, 2, 3)] == [False, False, True]
+    assert [handler.failure(batch, 101.0, first=True) for batch in (1, 2, 3)] == [False, False, True]
     assert handler.down
 
 
 def test_one_batch_that_fails_again_and_again_is_no_outage() -> None:
     handler = outage()
-    assert not any(handler.failure(1, 101.0) for _ in range(20))
+    assert not any(handler.failure(1, 101.0, first=True) for _ in range(20))
     assert handler.may_split(101.0)
+
+
+def test_records_that_fail_again_after_others_succeeded_are_no_outage() -> None:
+    handler = outage()
+    assert not any(handler.failure(batch, 101.0, first=False) for batch in range(20))
+
+
+def test_an_outage_is_certain_when_as_many_again_have_failed() -> None:
+    handler = outage()
+    for batch in range(5):
+        handler.failure(batch, 101.0, first=True)
+    for batch in range(20):
+        handler.failure(batch, 101.0, first=False)
+    assert (handler.down, handler.certain) == (True, False), "it may be bad records in a row"
+    assert not handler.failure(21, 101.0, first=True), "it has begun before"
+    assert handler.certain
+    handler.success(102.0)
+    assert not handler.certain
+
+
+@pytest.mark.parametrize(("first", "certain"), [(True, True), (False, False)])
+def test_an_outage_is_certain_when_nothing_has_succeeded_for_long(first: bool, certain: bool) -> None:
+    handler = outage(failures=1)
+    handler.failure(1, 161.0, first=first)
+    assert not handler.certain
+    handler.failure(1, 162.0, first=False)
+    assert handler.certain is certain, "of records that failed before others succeeded it is not known"
 
 
 def test_a_success_in_between_shows_that_the_handler_works() -> None:
     handler = outage()
     for batch in range(20):
-        handler.failure(batch, 101.0)
+        handler.failure(batch, 101.0, first=True)
         handler.success(101.0)
     assert not handler.down
 
 
-def test_a_failure_long_after_the_last_success_is_an_outage() -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_a_failure_long_after_the_last_success_is_an_outage(first: bool) -> None:
     handler = outage()
-    assert handler.failure(1, 161.0)
+    assert handler.failure(1, 161.0, first=first)
 
 
 def test_a_handler_that_never_succeeded_is_down_with_its_first_failure() -> None:
-    assert OutageDetector(OutageSettings()).failure(1, 0.0)
+    assert OutageDetector(OutageSettings()).failure(1, 0.0, first=True)
 
 
 def test_a_success_ends_an_outage() -> None:
     handler = outage(failures=1)
-    handler.failure(1, 101.0)
-    assert handler.success(102.0)
+    handler.failure(1, 101.0, first=True)
+    handler.success(102.0)
     assert not handler.down
-    assert not handler.success(103.0), "it is reported once"
 
 
 def test_nothing_is_split_and_nothing_given_up_while_the_handler_is_down() -> None:
     handler = outage(failures=1)
-    handler.failure(1, 101.0)
+    handler.failure(1, 101.0, first=True)
     assert not handler.may_split(101.0)
     assert not handler.may_give_up(first_failed=50.0)
 
@@ -87,7 +116,7 @@ def test_a_record_is_given_up_only_if_others_succeeded_since_it_first_failed() -
 
 def test_without_the_guard_every_failure_counts_as_poison() -> None:
     handler = OutageDetector(OutageSettings(enabled=False))
-    assert not handler.failure(1, 0.0)
+    assert not handler.failure(1, 0.0, first=True)
     assert handler.may_split(0.0)
     assert handler.may_give_up(first_failed=0.0)
 

@@ -10,6 +10,8 @@ from sidecar.core.scheduling.adaptive_limit import AdaptiveLimit
 
 #: seconds for a batch, by the number in flight
 Service = Callable[[int], float]
+#: the share of a batch that fails, by the number in flight
+Failing = Callable[[int], float]
 _UNLIMITED = float(1 << 40)
 
 
@@ -33,16 +35,37 @@ def varying(service: Service, seed: int) -> Service:
     return lambda here: service(here) * chance.expovariate(1.0)
 
 
-def play(limit: AdaptiveLimit, service: Service, *, workers: int, seconds: float, began: float = 0.0) -> list[int]:
+def bad(share: float, part: float, seed: int) -> Failing:
+    """Of this share of the batches so much fails, whoever else is there: bad records."""
+    chance = random.Random(seed)
+    return lambda _here: part if chance.random() < share else 0.0
+
+
+def refuses(most: int, seed: int) -> Failing:
+    """Serves so many at once and refuses all others: a service with a limit of its own."""
+    chance = random.Random(seed)
+    return lambda here: float(chance.random() > most / here)
+
+
+def play(
+    limit: AdaptiveLimit,
+    service: Service,
+    *,
+    workers: int,
+    seconds: float,
+    began: float = 0.0,
+    failing: Failing = lambda _here: 0.0,
+) -> list[int]:
     """Workers that always have work. Returns the level after each batch of the second half."""
     now = began
-    flying: list[tuple[float, float]] = []
+    flying: list[tuple[float, float, float]] = []
     levels: list[tuple[float, int]] = []
     while now < began + seconds:
         while len(flying) < min(workers, limit.level):
-            heapq.heappush(flying, (now + service(len(flying) + 1), now))
-        now, went = heapq.heappop(flying)
-        limit.done(now - went, len(flying) + 1, now)
+            here = len(flying) + 1
+            heapq.heappush(flying, (now + service(here), now, failing(here)))
+        now, went, failed = heapq.heappop(flying)
+        limit.settled(1.0 - failed, failed, now - went, len(flying) + 1, now)
         levels.append((now, limit.level))
     return sorted(level for at, level in levels if at > began + seconds / 2)
 
@@ -102,3 +125,24 @@ def test_that_batches_take_longer_from_now_on_does_not_keep_it_down() -> None:
     limit = AdaptiveLimit(4.0, _UNLIMITED)
     assert median(play(limit, ample, workers=64, seconds=5.0)) >= 64
     assert median(play(limit, lambda here: 10 * ample(here), workers=64, seconds=30.0, began=5.0)) >= 48
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("share", "part"), [(0.05, 0.01), (0.01, 1.0), (0.3, 1.0)])
+def test_bad_records_do_not_keep_it_down(share: float, part: float, seed: int) -> None:
+    limit = AdaptiveLimit(4.0, _UNLIMITED)
+    levels = play(limit, varying(ample, seed), workers=64, seconds=10.0, failing=bad(share, part, seed))
+    assert median(levels) >= 64
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_service_that_refuses_what_is_too_much_is_not_pushed_far_beyond(seed: int) -> None:
+    limit = AdaptiveLimit(4.0, _UNLIMITED)
+    assert 12 <= median(play(limit, ample, workers=64, seconds=20.0, failing=refuses(16, seed))) <= 26
+
+
+def test_a_service_that_fails_for_most_is_cut_by_the_share_that_failed() -> None:
+    limit = AdaptiveLimit(4.0, _UNLIMITED)
+    assert median(play(limit, ample, workers=64, seconds=5.0)) >= 64
+    levels = play(limit, ample, workers=64, seconds=5.0, began=5.0, failing=lambda here: float(here > 8))
+    assert median(levels) <= 10

@@ -33,9 +33,9 @@ def test_the_limit_grows_again_while_it_is_used_up_and_all_is_well() -> None:
     budget = Budget(BudgetSettings(concurrency=10))
     budget.overloaded(1.0, 10, now=100.0)
     for batch in range(6):
-        budget.success(1.0, 6, now=101.0 + batch)
+        budget.settled(1.0, 0.0, 1.0, 6, now=101.0 + batch)
     assert budget.limit == 6
-    budget.success(1.0, 6, now=108.0)
+    budget.settled(1.0, 0.0, 1.0, 6, now=108.0)
     assert budget.limit == 7
 
 
@@ -43,7 +43,7 @@ def test_the_limit_does_not_grow_while_it_is_not_needed() -> None:
     budget = Budget(BudgetSettings(concurrency=10))
     budget.overloaded(1.0, 10, now=100.0)
     for batch in range(100):
-        budget.success(1.0, 2, now=101.0 + batch)
+        budget.settled(1.0, 0.0, 1.0, 2, now=101.0 + batch)
     assert budget.limit == 6
 
 
@@ -59,7 +59,8 @@ def test_failures_count_only_if_it_is_adaptive() -> None:
     for adaptive in (False, True):
         budget = Budget(BudgetSettings(concurrency=20, adaptive=adaptive))
         before = budget.limit
-        budget.failure(1.0, 20, now=300.0)
+        for batch in range(100):
+            budget.settled(0.0, 1.0, 1.0, budget.limit, now=300.0 + batch)
         assert (budget.limit < before) is adaptive
 
 
@@ -67,7 +68,7 @@ def test_an_adaptive_limit_starts_low_and_climbs_while_more_at_once_gets_more_do
     budget = Budget(BudgetSettings(concurrency=20, adaptive=True))
     assert budget.limit == 4
     for batch in range(2_000):
-        budget.success(1.0, budget.limit, now=float(batch))
+        budget.settled(1.0, 0.0, 1.0, budget.limit, now=float(batch))
     assert budget.limit == 20
 
 
@@ -75,7 +76,7 @@ def test_after_a_stall_it_starts_low() -> None:
     """So that the backlog does not flood a service that has just recovered."""
     budget = Budget(BudgetSettings(concurrency=100, adaptive=True))
     for batch in range(10_000):
-        budget.success(1.0, budget.limit, now=float(batch))
+        budget.settled(1.0, 0.0, 1.0, budget.limit, now=float(batch))
     assert budget.limit > 20
     budget.restart(in_flight=0, now=10_000.0)
     assert budget.limit == 1

@@ -221,7 +221,7 @@ def test_a_probe_is_a_single_record_each_time_from_another_lane() -> None:
     setup = Setup()
     for number in range(3):
         setup.arrive(setup.lane(number), 5)
-    probes = [setup.dispatcher.probe(ANY, 0.0) for _ in range(6)]
+    probes = [setup.dispatcher.probe_fresh(ANY, 0.0) for _ in range(6)]
     places = [place for probe in probes if probe for place in places_of(probe.slices)]
     assert [lane.number for lane, _ in places] == [0, 1, 2, 0, 1, 2]
 
