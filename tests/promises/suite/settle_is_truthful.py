@@ -5,7 +5,7 @@ import os
 from sidecar.brokers.base import SeekTo
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Lane, Outcome, Part, Range, Settlement, SettleStatus
-from tests.promises.adjustable_time import advance, until
+from tests.promises.adjustable_time import advance, fast_forward, until
 from tests.promises.environment import Environment, batches_of, needs, numbered, promise
 
 
@@ -109,6 +109,22 @@ class SettleIsTruthful:
         assert env.committed(topic) <= position
         assert again.ack().status is SettleStatus.SETTLED
         await env.wait_committed(topic, position + 1)
+
+    @promise
+    async def test_a_late_nack_is_counted_and_gets_the_same_answer_again(self, env: Environment) -> None:
+        _, _, subscription = await env.backlog(b"value")
+        late = env.worker(subscription, lease=10.0)
+        batch = await late.next()
+        late.session.stop_deliveries()
+        await advance(10.0)
+        await until(lambda: subscription.counters.expired)
+        assert batch.nack().status is SettleStatus.SETTLED
+        assert subscription.counters.nacked == 1
+        other = env.worker(subscription)
+        async with fast_forward():
+            assert (await other.next()).attempt == 2, "it failed once: it expired"
+        assert batch.nack().status is SettleStatus.SETTLED
+        assert subscription.counters.nacked == 1
 
     @promise
     async def test_the_stale_ranges_of_a_late_ack_are_named_and_the_rest_counts(self, env: Environment) -> None:

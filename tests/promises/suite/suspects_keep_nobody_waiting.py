@@ -2,7 +2,8 @@
 
 import asyncio
 
-from sidecar.settings import Oversized
+from sidecar.model.errors import TooLarge
+from sidecar.settings import Oversized, ParkingSettings, Seconds
 from sidecar.subscription.subscription import Subscription
 from tests.promises.adjustable_time import advance, fast_forward, now, until
 from tests.promises.environment import Environment, batches_of, numbered, promise, retry, values
@@ -74,6 +75,23 @@ class SuspectsKeepNobodyWaiting:
         assert now() - began < 5.0
         large = env.worker(subscription, Batch.ack)
         assert (await large.next()).values == [b"x" * 50_000]
+
+    @promise
+    async def test_two_that_kill_their_workers_and_are_too_large_to_park_are_both_found(self, env: Environment) -> None:
+        topic, subscription = await env.consuming(
+            batch=batches_of(2), parking=ParkingSettings(after=Seconds(0.0)), retry=retry()
+        )
+        env.broker.publish_faults[subscription.settings.retry_topic] = TooLarge("more than the topic takes")
+        await env.publish(topic, b"killer", b"killer")
+        await env.worker_dies(subscription, times=2)
+        await env.round_trip(subscription)
+        deaths = 2
+        async with fast_forward():
+            while subscription.counters.dead_lettered < 2:
+                assert deaths < 6, "each of them needs one more"
+                await env.worker_dies(subscription)
+                deaths += 1
+                await env.round_trip(subscription)
 
 
 async def _many_suspects(env: Environment, subscription: Subscription, topic: str) -> None:
