@@ -1,9 +1,14 @@
 """A lock file, which one process at a time can hold."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
+
+#: Does not wait for the other end of a pipe, and follows no link: another process may have put it there.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class LockHeld(Exception):
@@ -31,10 +36,17 @@ class LockFile:
     def held(self) -> bool:
         return self._file is not None
 
-    def take(self) -> None:
-        """Raises `LockHeld` and `OSError`. Does not block."""
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._mode)
+    def take(self, shared_folder: int | None = None) -> None:
+        """Raises `LockHeld` and `OSError`. Does not block.
+
+        `shared_folder` is a handle of the folder of `path`, if others may write to it. Then the file must be one that
+        this user has made, with no other name: whoever holds the lock writes to it.
+        """
+        path = self.path if shared_folder is None else self.path.name
+        file = os.open(path, _FLAGS, self._mode, dir_fd=shared_folder)
         try:
+            if shared_folder is not None:
+                self._check_own(os.fstat(file))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
@@ -52,9 +64,13 @@ class LockFile:
     def in_place(self) -> bool:
         """Whether the lock is held, and its file is still at `path`: somebody may have removed it."""
         try:
-            return self._file is not None and os.path.samestat(os.fstat(self._file), os.stat(self.path))
+            return self._file is not None and os.path.samestat(os.fstat(self._file), os.lstat(self.path))
         except OSError:
             return False
+
+    def _check_own(self, found: os.stat_result) -> None:
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, f"it is not a lock file of user {os.geteuid()}; remove it", str(self.path))
 
     def release(self) -> None:
         if self._file is not None:

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from sidecar.model.addresses import join_address, parse_address
 from sidecar.model.errors import StartError
 from sidecar.observability.logs import Log
-from sidecar.server.sockets import cannot_listen
+from sidecar.server.tcp_port import cannot_listen
 
 #: bytes of a request's first line and headers
 _MAX_HEAD = 16 << 10

@@ -162,6 +162,7 @@ class Sidecar:
             self._spawn(self._start_subscription(subscription))
         self._spawn(self._loop_lag.run())
         self._spawn(self._credentials.run())
+        self._spawn(self._listeners.watch())
         self._spawn(self._page.run())
         self._serving = True
         log.info(
@@ -212,7 +213,7 @@ class Sidecar:
             draining=self._draining,
             subscriptions=tuple(subscription.status() for subscription in subscriptions),
             brokers=tuple(connection.status() for connection in self._connections),
-            trouble=self._credentials.troubles(),
+            trouble=(*self._listeners.troubles(), *self._credentials.troubles()),
         )
 
     def is_serving(self, name: str) -> bool | None:
@@ -255,8 +256,9 @@ class Sidecar:
 
     def _healthz(self) -> Response:
         # A response proves that the event loop is not blocked. A slow app or an absent broker must not restart the pod;
-        # a subscription that a bug has ended must.
+        # a subscription that a bug has ended must, and a socket that is lost for good.
         broken = [subscription.broken for subscription in self._registry if subscription.broken]
+        broken += self._listeners.lost()
         return Response("\n".join(broken) + "\n", HTTPStatus.INTERNAL_SERVER_ERROR) if broken else Response("ok\n")
 
     def _startupz(self) -> Response:

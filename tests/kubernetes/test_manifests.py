@@ -93,10 +93,9 @@ def test_files_that_the_configuration_names_are_in_the_secret(name: str) -> None
 
 
 @pytest.mark.parametrize("name", manifests.EXAMPLES)
-def test_every_container_of_the_app_gets_the_socket_and_its_group(name: str) -> None:
+def test_every_container_of_the_app_gets_the_socket_read_only_and_its_group(name: str) -> None:
     for container in pod(name)["containers"]:
-        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-        assert mounts["offramp-socket"] == "/run/offramp"
+        assert _socket_mount(app=container["name"] != "offramp") in container["volumeMounts"]
     assert sidecar(name)["securityContext"]["runAsGroup"] in pod(name)["securityContext"]["supplementalGroups"]
 
 
@@ -204,6 +203,10 @@ def test_the_checks_see_a_configmap_that_is_not_there_and_pods_that_are_not_sele
     assert "Deployment orders: it selects app=others, and its pods are not labelled so" in said
 
 
+def _socket_mount(*, app: bool) -> dict[str, Any]:
+    return {"name": "offramp-socket", "mountPath": "/run/offramp", "readOnly": app}
+
+
 BARE = """
 apiVersion: apps/v1
 kind: {kind}
@@ -233,7 +236,7 @@ def test_one_line_adds_the_sidecar_to_whatever_there_is(kind: str, component: st
     spec = made["spec"]["template"]["spec"]
     assert {c["name"] for c in checks.containers_of(spec)} == {"app", "helper", "offramp"}
     for container in checks.containers_of(spec):
-        assert {"name": "offramp-socket", "mountPath": "/run/offramp"} in container["volumeMounts"]
+        assert _socket_mount(app=container["name"] != "offramp") in container["volumeMounts"]
     (helper,) = (c for c in spec["containers"] if c["name"] == "helper")
     assert {"name": "own", "mountPath": "/own"} in helper["volumeMounts"]
     assert list(checks.names_in(spec)) == []
@@ -251,5 +254,5 @@ def test_init_containers_of_the_app_come_after_the_sidecar_and_have_the_socket(t
         give_up(missing)
     offramp, migrate = made["spec"]["template"]["spec"]["initContainers"]
     assert (offramp["name"], migrate["name"]) == ("offramp", "migrate")
-    assert migrate["volumeMounts"] == [{"name": "offramp-socket", "mountPath": "/run/offramp"}]
+    assert migrate["volumeMounts"] == [_socket_mount(app=True)]
     assert "restartPolicy" not in migrate

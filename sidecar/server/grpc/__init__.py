@@ -1,6 +1,7 @@
 """The gRPC services: they translate between calls and subscriptions.
 
 listeners         each socket and port as a gRPC server, with its guard and its limits
+socket_server     the gRPC server of a unix socket, and another one when the socket is lost
 rpc               how a call begins and ends: bytes in, bytes out
 statuses          errors as statuses, for people and for programs
 entries           how many entries a request may have

@@ -23,7 +23,9 @@ from sidecar.server.grpc.health_service import HealthService
 from sidecar.server.grpc.log_service import LogService
 from sidecar.server.grpc.publish_service import PublishService
 from sidecar.server.grpc.rpc import service
-from sidecar.server.sockets import UnixListener, listen_tcp
+from sidecar.server.grpc.socket_server import SocketServer
+from sidecar.server.tcp_port import listen_tcp
+from sidecar.server.unix_socket import UnixSocket
 from sidecar.settings import Authenticate, ListenSettings, Right, Settings
 
 #: the services that the health service knows by name
@@ -81,8 +83,8 @@ class GrpcListeners:
         self._credentials = credentials
         self._services = services
         self._has_tokens = bool(settings.clients)
-        self._servers: list[grpc.aio.Server] = []
-        self._sockets: list[UnixListener] = []
+        self._sockets: list[SocketServer] = []
+        self._tcp_server: grpc.aio.Server | None = None
         self._guards: list[Guard] = []
         #: the address of `listen.tcp`, with its real port
         self.tcp = ""
@@ -105,26 +107,42 @@ class GrpcListeners:
         """Calls refused for lack of a valid token, by listener."""
         return {guard.listener: guard.refused for guard in self._guards}
 
+    def lost(self) -> tuple[str, ...]:
+        """Why nobody can connect to a socket, for each that was removed and cannot be bound again."""
+        return tuple(socket.trouble for socket in self._sockets if socket.trouble)
+
+    def troubles(self) -> tuple[str, ...]:
+        """What an operator should know, as sentences."""
+        return (*self.lost(), *(socket.notice for socket in self._sockets if socket.notice))
+
     async def open(self) -> None:
-        """Let callers connect."""
-        for server in self._servers:
-            await server.start()
-        for listener in self._sockets:
-            listener.show()
+        """Let callers connect. Raises `StartError`."""
+        if self._tcp_server is not None:
+            await self._tcp_server.start()
+        for socket in self._sockets:
+            await socket.open()
+
+    async def watch(self) -> None:
+        """Notice when a socket was removed or replaced, and bind it again."""
+        await asyncio.gather(*(socket.watch() for socket in self._sockets))
 
     async def stop(self, grace: float | None) -> None:
         """Accept no more calls; those under way get so many seconds."""
-        await asyncio.gather(*(server.stop(grace) for server in self._servers))
+        stopping = [socket.stop(grace) for socket in self._sockets]
+        if self._tcp_server is not None:
+            stopping.append(self._tcp_server.stop(grace))
+        await asyncio.gather(*stopping)
 
     def close(self) -> None:
         """Called after `stop`, and whether or not `prepare` succeeded."""
-        for listener in self._sockets:
-            listener.close()
+        for socket in self._sockets:
+            socket.close()
 
     def _add_socket(self, setting: str, path: str, mode: int, group: str, guard: Guard) -> None:
-        listener = UnixListener(path, mode, group, setting)
-        self._sockets.append(listener)
-        listener.prepare(self._server(guard))
+        self._guards.append(guard)
+        socket = SocketServer(UnixSocket(path, mode, group, setting), lambda: self._server(guard))
+        self._sockets.append(socket)
+        socket.prepare()
 
     def _add_tcp(self, listen: ListenSettings) -> None:
         on_network = not is_loopback(listen.tcp)
@@ -133,15 +151,14 @@ class GrpcListeners:
         needs_token = not proven if on_network else listen.authenticate is not Authenticate.NETWORK
         rights = set(listen.rights).intersection(listen.certificate_rights) if on_network else listen.rights
         guard = self._guard("listen.tcp", needs_token=needs_token, rights=rights)
-        server = self._server(guard, on_network=on_network)
+        self._guards.append(guard)
+        self._tcp_server = self._server(guard, on_network=on_network)
         credentials = self._credentials.server_credentials() if listen.tls_certificate else None
-        self.tcp = listen_tcp(server, listen.tcp, credentials)
+        self.tcp = listen_tcp(self._tcp_server, listen.tcp, credentials)
 
     def _server(self, guard: Guard, *, on_network: bool = False) -> grpc.aio.Server:
         server = _make_server(self._listen, guard, on_network=on_network)
         self._services.register(server)
-        self._guards.append(guard)
-        self._servers.append(server)
         return server
 
     def _guard(self, setting: str, *, needs_token: bool, rights: Iterable[Right]) -> Guard:
