@@ -4,6 +4,7 @@ commands/     one module for each command
 demo/         what `offramp demo` runs; not part of the container image
 parser        arguments that several commands share; help and usage errors
 connection    calls to a running sidecar; gRPC errors as sentences
+cleaned       its messages as a terminal may show them
 json_lines    records and messages as lines of JSON
 status_text   a status as text: the report of `status`, the screen and the lines of `top`
 terminal      colours, and a screen that is drawn in place
@@ -20,6 +21,7 @@ from typing import NoReturn
 
 from sidecar.cli.parser import Parser
 from sidecar.model.errors import OfframpError
+from sidecar.model.text import clean
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -53,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except OfframpError as error:
         for line in str(error).splitlines():
-            print(f"offramp: {line}", file=sys.stderr)
+            print(f"offramp: {clean(line)}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
         # The reader closed the pipe (`| head`). Without this, Python would report it again when it closes stdout.

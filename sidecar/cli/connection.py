@@ -15,6 +15,7 @@ from offramp.v1 import admin_pb2_grpc, consumer_pb2_grpc, publish_pb2_grpc
 from sidecar import config
 from sidecar.model.addresses import split_address
 from sidecar.model.errors import OfframpError
+from sidecar.model.text import clean
 from sidecar.settings import ListenSettings
 
 #: the largest message that a command accepts
@@ -135,7 +136,7 @@ def _target(given: str) -> str:
 def _call_error(error: grpc.RpcError, address: str) -> CallError:
     # Every error of a call is also a grpc.Call, which the type stubs do not say.
     code, details = (error.code(), error.details() or "") if isinstance(error, grpc.Call) else (None, str(error))
-    text = " ".join(details.split()) or "no reason given"
+    text = clean(" ".join(details.split())) or "no reason given"
     if code is grpc.StatusCode.UNAVAILABLE:
         return CallError(f"the sidecar at {address} is stopping or gone: {text}", connection_lost=True)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

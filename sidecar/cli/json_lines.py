@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from offramp.v1 import publish_pb2, record_pb2
 from sidecar.model.errors import OfframpError
+from sidecar.model.text import clean_json
 
 _KNOWN = ("key", "value", "headers", "lane", "timestamp_ms")
 #: what `offramp consume` writes about a record and what means nothing for a new message
@@ -22,6 +23,10 @@ _IGNORED = ("topic", "position", "attempt", "possibly_processed")
 
 
 def to_json(value: Any) -> str:
+    return clean_json(_dumps(value))
+
+
+def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -134,7 +139,7 @@ def _bytes(fields: dict[str, Any], name: str) -> bytes | None:
     if encoded is None:
         if value is None or isinstance(value, str):
             return None if value is None else value.encode()
-        return to_json(value).encode()
+        return _dumps(value).encode()
     if value is not None:
         raise ValueError(f"has both {name} and {name}_base64")
     try:

@@ -1,6 +1,32 @@
-"""Formats numbers, ages, sizes and tables for people."""
+"""Texts for people: cleaned of what a terminal would obey; numbers, ages, sizes and tables."""
 
+import json
+import re
 from collections.abc import Collection, Sequence
+
+_NOT_ASCII = re.compile(r"[^\x20-\x7e]")
+
+
+def clean(text: str) -> str:
+    """The text on one line, as people may read it: workers, producers and brokers choose names and reasons.
+
+    A space replaces all white space, and a visible mark whatever else does not print: controls of terminals (C0, C1,
+    DEL), which could erase or forge lines, and characters that reorder or hide text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+
+
+def clean_json(text: str) -> str:
+    """A line of JSON that means the same and that people may read: what `clean` would replace is escaped."""
+    return text if text.isprintable() else _NOT_ASCII.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def short(number: float) -> str:
@@ -36,7 +62,7 @@ def size(number: int) -> str:
 
 def fit(text: str, width: int) -> str:
     """The text on one line, cut to `width`."""
-    flat = "".join(char if char.isprintable() else " " for char in text)
+    flat = clean(text)
     if len(flat) <= width:
         return flat
     return flat[: width - 1] + "…" if width > 0 else ""

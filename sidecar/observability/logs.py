@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 
+from sidecar.model.text import clean, clean_json
 from sidecar.settings import LogSettings
 
 _ROOT = "offramp"
@@ -77,9 +78,12 @@ class TextFormatter(logging.Formatter):
     """For people: time, level, logger, message, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{record.getMessage()}{fields_as_text(record)}"
-        line = f"{_time(record)} {record.levelname.lower():7} {_name(record)}: {text}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        text = f"{clean(record.getMessage())}{fields_as_text(record)}"
+        lines = [f"{_time(record)} {record.levelname.lower():7} {_name(record)}: {text}"]
+        if record.exc_info:
+            # Indented, so that no text of an exception looks like a line of the log.
+            lines += [f"    {clean(line)}" for line in self.formatException(record.exc_info).splitlines()]
+        return "\n".join(lines)
 
 
 class JsonFormatter(logging.Formatter):
@@ -95,7 +99,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return clean_json(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
@@ -119,4 +123,4 @@ def _plain(value: object) -> str:
     else:
         text = str(value)
     simple = bool(text) and not any(c.isspace() or not c.isprintable() or c in '"=' for c in text)
-    return text if simple else json.dumps(text, ensure_ascii=False)
+    return text if simple else clean_json(json.dumps(text, ensure_ascii=False))

@@ -25,7 +25,7 @@ from offramp.v1 import consumer_pb2, record_pb2
 from sidecar.cli.connection import CALL_TIMEOUT, MAX_MESSAGE_BYTES, CallError, Stubs, connect, errors_as_sentences
 from sidecar.cli.json_lines import batch_lines
 from sidecar.cli.parser import add_address, count, duration
-from sidecar.model.text import plural
+from sidecar.model.text import clean, plural
 from sidecar.model.version import PROTOCOL_MINOR, VERSION
 
 #: milliseconds that a call waits for records; the pipe and the signals are checked between calls
@@ -190,7 +190,7 @@ class _Pipe:
         for notice in response.notices:
             # If the sidecar is stopping, the next call fails and says so.
             if notice.detail and notice.kind != consumer_pb2.NOTICE_KIND_DRAINING:
-                print(f"offramp: {notice.detail}", file=sys.stderr)
+                print(f"offramp: {clean(notice.detail)}", file=sys.stderr)
         batches: Sequence[record_pb2.Batch] = response.batches
         return batches
 
@@ -217,7 +217,7 @@ class _Pipe:
         late = [result for result in results if result.status != record_pb2.SETTLE_STATUS_SETTLED]
         # A peek releases everything anyway.
         for result in [] if self._peek else late:
-            why = result.detail or "the lease had expired"
+            why = clean(result.detail) or "the lease had expired"
             print(f"offramp: written records will be delivered again: {why}", file=sys.stderr)
         if results:
             self._due.clear()

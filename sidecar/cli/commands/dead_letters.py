@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from offramp.v1 import admin_pb2
+from sidecar.cli.cleaned import cleaned
 from sidecar.cli.connection import CALL_TIMEOUT, Stubs, connect
 from sidecar.cli.json_lines import payload, to_json
 from sidecar.cli.parser import add_address, count
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             for entry in entries:
                 sys.stdout.write(to_json(_as_json(entry)) + "\n")
             return 0
-        found = list(entries)
+        found = [cleaned(entry) for entry in entries]
     if args.id and not found:
         raise OfframpError(f"{args.subscription} has no dead letter {args.id}")
     if not found:

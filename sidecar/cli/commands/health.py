@@ -16,6 +16,7 @@ from sidecar import config
 from sidecar.cli.connection import CallError, address_of, check_reachable
 from sidecar.cli.parser import add_config
 from sidecar.model.addresses import parse_address
+from sidecar.model.text import clean
 from sidecar.settings import HttpSettings
 
 #: seconds; a working sidecar responds at once, and probes have deadlines of their own
@@ -36,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     http_settings = config.load_section(HttpSettings, "http", args.config or config.find(), options=args.options)
     if http_settings.address:
-        print(_get(http_settings.address, args.path))
+        print(clean(_get(http_settings.address, args.path)))
     else:
         check_reachable(address_of(args))
     return 0

@@ -14,6 +14,7 @@ import time
 from datetime import UTC, datetime
 
 from offramp.v1 import admin_pb2
+from sidecar.cli.cleaned import cleaned
 from sidecar.cli.connection import CALL_TIMEOUT, connect
 from sidecar.cli.parser import add_address, duration
 from sidecar.model.text import columns
@@ -34,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as sidecar:
-        lanes = sidecar.admin.Seek(_request(args), timeout=CALL_TIMEOUT).lanes
+        lanes = cleaned(sidecar.admin.Seek(_request(args), timeout=CALL_TIMEOUT)).lanes
     rows = [("lane", "position"), *((f"{lane.topic}/{lane.lane}", str(lane.position)) for lane in lanes)]
     print("\n".join(columns(rows, right=(1,))))
     for lane in lanes:

@@ -10,6 +10,7 @@ import argparse
 import sys
 
 from offramp.v1 import admin_pb2
+from sidecar.cli.cleaned import cleaned
 from sidecar.cli.connection import CALL_TIMEOUT, connect
 from sidecar.cli.json_lines import plain, to_json
 from sidecar.cli.parser import add_address
@@ -30,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(to_json(plain(status)))
     else:
-        print("\n".join(report(status, sidecar.address, Ink(sys.stdout.isatty()))))
+        print("\n".join(report(cleaned(status), sidecar.address, Ink(sys.stdout.isatty()))))
     return 0

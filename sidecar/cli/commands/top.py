@@ -23,6 +23,7 @@ from typing import Self
 import grpc
 
 from offramp.v1 import admin_pb2
+from sidecar.cli.cleaned import cleaned
 from sidecar.cli.connection import CallError, address_of, check_reachable, connect
 from sidecar.cli.parser import add_address, duration
 from sidecar.cli.status_text import screen_lines, summary_lines
@@ -58,9 +59,10 @@ def _print_lines(args: argparse.Namespace) -> None:
     before: admin_pb2.Status | None = None
     with connect(args) as sidecar:
         for response in sidecar.admin.WatchStatus(_watch_request(args)):
-            for line in summary_lines(response.status, before):
+            now = cleaned(response.status)
+            for line in summary_lines(now, before):
                 print(f"{datetime.now():%H:%M:%S} {line}", flush=True)
-            before = response.status
+            before = now
 
 
 def _watch_request(args: argparse.Namespace) -> admin_pb2.WatchStatusRequest:
@@ -152,7 +154,7 @@ class _StatusWatcher:
                 with connect(self._args) as sidecar:
                     stream = self._stream = sidecar.admin.WatchStatus(_watch_request(self._args))
                     for response in stream:
-                        self._put(response.status)
+                        self._put(cleaned(response.status))
             except CallError as error:
                 self._put(error)
             self._ended.wait(_RECONNECT_INTERVAL)

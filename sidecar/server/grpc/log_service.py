@@ -9,6 +9,7 @@ from sidecar.brokers.base import SeekTarget, SeekTo
 from sidecar.brokers.connections import Connections
 from sidecar.model.errors import InvalidRequest, Removed
 from sidecar.model.records import Lane, Run
+from sidecar.model.text import clean
 from sidecar.ranges.planner import Limits
 from sidecar.ranges.reader import LogReader
 from sidecar.ranges.subscription import RangeSubscription
@@ -132,7 +133,7 @@ def _set_ends(context: Context, start: int, end: int) -> None:
 
 def _to_name(text: str) -> str:
     """The text on one line and not too long: for statuses, and for what a broker stores it in."""
-    return "".join(one if one.isprintable() else " " for one in text[:_MAX_TEXT]).strip()
+    return clean(text[:_MAX_TEXT]).strip()
 
 
 def _to_target(which: str, timestamp_ms: int) -> SeekTarget:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from html import escape
 
+from sidecar.model.text import clean
+
 _VOID = frozenset({"meta", "link"})
 #: elements of SVG that must be closed, or what follows lies within them and is not drawn
 _SHAPES = frozenset({"rect", "path", "polyline", "line"})
@@ -23,13 +25,8 @@ def raw(markup: str) -> Html:
 
 
 def text(value: object) -> Html:
-    """Text from anywhere. A visible mark replaces what does not print, such as controls and direction overrides."""
-    shown = str(value)
-    if not shown.isprintable():
-        shown = "".join(
-            char if char.isprintable() else " " if char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in shown
-        )
-    return Html(escape(shown, quote=True))
+    """Text from anywhere."""
+    return Html(escape(clean(str(value)), quote=True))
 
 
 def joined(children: Iterable[Child]) -> Html:

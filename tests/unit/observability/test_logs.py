@@ -53,6 +53,23 @@ def test_a_field_with_a_line_break_stays_on_its_line(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_what_others_choose_forges_no_line_and_controls_no_terminal(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    logs.configure(LogSettings(format=log_format))
+    name = "web\x1b[1A\x9b2K\u202e\n2026-01-01T00:00:00.000Z info    server: all is well\x85\x7f"
+    log = Log("server")
+    log.info(f"a worker has connected: {name}", client=name, lanes=[name])
+    log.bug("unhandled exception", ValueError(name))
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.isprintable() for line in lines)
+    begun = [line for line in lines if not line.startswith("    ")]
+    assert len(begun) == 2
+    if log_format is LogFormat.JSON:
+        assert json.loads(begun[0])["client"] == name
+
+
 def test_less_important_events_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(LogSettings(level=LogLevel.WARNING))
     Log("server").info("not this")
