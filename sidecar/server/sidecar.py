@@ -65,6 +65,8 @@ async def _run(settings: Settings) -> int:
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
+    # By default it would end the process without a drain.
+    loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
     sidecar = await _start(settings)
     if sidecar is None:
         return 1
@@ -81,6 +83,10 @@ async def _run(settings: Settings) -> int:
     again.cancel()
     stop.result()
     return 0
+
+
+def _ignore_hangup() -> None:
+    log.warning("ignored a signal: the configuration is read at the start only; restart to change it", signal="SIGHUP")
 
 
 async def _start(settings: Settings) -> "Sidecar | None":

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from sidecar.model.units import show_duration
 from sidecar.settings import DrainSettings
-from tests.e2e.harness import eventually
+from tests.e2e.harness import Sidecar, eventually
 from tests.e2e.load.embedded_audit import EmbeddedAudit
 from tests.e2e.load.kinds import Kind
 from tests.e2e.load.processes import Publisher, Workers, settle_everything, sidecar_for
 
+IGNORED = "ignored a signal: the configuration is read at the start only; restart to change it"
 LOAD = {Kind.OK: 0.95, Kind.SLOW: 0.005, Kind.FLAKY: 0.025, Kind.BAD: 0.02}
 
 
@@ -33,6 +34,15 @@ def test_slow_workers_settle_while_the_sidecar_drains_and_nothing_is_done_twice(
     assert not audit.unaccounted()
     assert not audit.missing(load.confirmed)
     assert audit.repeats == 0
+
+
+def test_a_hangup_is_ignored_and_a_drain_is_still_possible(tmp_path: Path) -> None:
+    with Sidecar(tmp_path) as sidecar:
+        sidecar.signal(signal.SIGHUP)
+        assert sidecar.event(IGNORED)["signal"] == "SIGHUP"
+        assert sidecar.publish("orders", [b"1"])
+        assert sidecar.terminate() == 0
+        assert sidecar.event("drained")
 
 
 def test_two_seconds_are_enough_to_lose_nothing_that_was_settled(tmp_path: Path) -> None:
