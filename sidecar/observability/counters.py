@@ -95,6 +95,7 @@ class Meters:
 LOG_FIELDS: Mapping[str, str] = {
     "address": "host and port",
     "broker": "a broker's name in the configuration",
+    "caller": "who called: a client of the configuration, or the listener if it needs no token",
     "calls": "a number of calls",
     "client": "how a worker process identifies itself",
     "deadline": "seconds that are left",

@@ -67,6 +67,10 @@ class ListenSettings:
         "Rights of callers that present no token, where none is required. They hold for every subscription.",
         tuple(Right),
     )
+    publish_topics: tuple[str, ...] = setting(
+        "Topics to which callers may publish that present no token. `*`: all.",
+        ("*",),
+    )
     certificate_rights: tuple[Right, ...] = setting(
         "Rights of callers identified only by a client certificate, as far as `rights` has them, too. Applies on the "
         "network where there are no `clients`.",
@@ -115,6 +119,9 @@ class ClientSettings:
     consume: tuple[str, ...] = setting("Subscriptions whose batches the client may take and settle. `*`: all.", ())
     publish: tuple[str, ...] = setting(
         "Subscriptions to whose brokers the client may publish. `*`: all, and brokers by name.", ()
+    )
+    publish_topics: tuple[str, ...] = setting(
+        "Topics to which the client may publish, of those that `publish` allows. `*`: all.", ("*",)
     )
     ranges: tuple[str, ...] = setting("Subscriptions that the client may read by ranges, and commit. `*`: all.", ())
     admin: tuple[str, ...] = setting(

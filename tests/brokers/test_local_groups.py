@@ -175,6 +175,28 @@ def test_a_commit_past_the_end_of_the_lane_is_refused(tmp_path: Path) -> None:
     play(body)
 
 
+def test_publishing_creates_no_more_topics_than_configured_but_the_sidecar_has_all_it_needs(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, max_topics=2) as broker:
+            await publish(broker, "one", b"1")
+            await publish(broker, "two", b"1")
+            with pytest.raises(Refused, match=r"There is no topic 'three'.* there are 2 topics"):
+                await publish(broker, "three", b"1")
+            await publish(broker, "two", b"2")
+            async with consuming(broker, "configured") as consumer:
+                await consumer.until(consumer.assigned)
+            await broker.ensure_topic("group.offramp.retry", 3)
+            await broker.publish("group.offramp.dead", [Message(None, b"dead", aside=True)])
+            with pytest.raises(Refused):
+                await publish(broker, "three", b"1")
+        async with running(tmp_path, max_topics=0) as broker:
+            await publish(broker, "one", b"2")
+            with pytest.raises(Refused):
+                await publish(broker, "three", b"1")
+
+    play(body)
+
+
 def test_a_record_over_the_limit_is_too_large(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path, max_record_bytes=2000) as broker:

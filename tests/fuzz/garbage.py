@@ -18,6 +18,7 @@ METHODS = (
     "/offramp.v1.AdminService/GetStatus",
     "/offramp.v1.LogService/Plan",
     "/grpc.health.v1.Health/Check",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     "/offramp.v1.ConsumerService/Nothing",
     "/",

@@ -77,6 +77,19 @@ def test_a_request_beyond_the_limit_is_refused_and_the_next_one_is_not(tmp_path:
         assert publish(1_000).published
 
 
+def test_an_app_makes_no_more_topics_than_configured(tmp_path: Path) -> None:
+    brokers = {"local": {"type": "local", "directory": str(tmp_path / "data"), "max_topics": 5}}
+    with Sidecar(tmp_path, brokers=brokers) as sidecar:
+        # Two of the five are the topic of the subscription and the one for its retries.
+        for number in range(3):
+            sidecar.publish(f"topic-{number}", [b"1"])
+        with pytest.raises(grpc.RpcError) as raised:
+            sidecar.publish("one-more", [b"1"])
+        assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "`max_topics` is 5" in raised.value.details()
+        assert sidecar.publish("orders", [b"1"])
+
+
 HEALTH = "/grpc.health.v1.Health/Check"
 
 

@@ -267,6 +267,66 @@ def test_health_does_not_tell_which_subscriptions_there_are(stage: tuple[Secured
         assert check(channel, "payments") == check(channel, "guess") == (serving, "")
 
 
+def publish_to(channel: grpc.Channel, topic: str) -> Any:
+    request = publish_pb2.PublishRequest(subscription="orders", topic=topic, messages=[publish_pb2.Message()])
+    return publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
+
+
+def test_the_right_to_publish_can_be_for_some_topics_only(tmp_path: Path) -> None:
+    secured = Secured(
+        tmp_path,
+        app={"publish": ["orders"], "publish_topics": ["invoices", "reminders"]},
+        nobody={"publish": "*", "publish_topics": []},
+        spark={"publish": ["orders"]},
+    )
+    with secured.sidecar(listen=secured.listen(publish_topics=["carts"])) as sidecar:
+        allowed = {"app": "invoices, reminders", "nobody": "none"}
+        for client, topics in allowed.items():
+            with secured.channel(sidecar, client) as channel:
+                said = denial(lambda channel=channel: publish_to(channel, "orders"))
+                assert said == f'client "{client}" may not publish to topic "orders"; its publish_topics are: {topics}'
+        with secured.channel(sidecar, "app") as channel:
+            assert publish_to(channel, "invoices").published
+        with secured.channel(sidecar, "spark") as channel:
+            assert publish_to(channel, "orders").published
+        with offramp.open_channel(sidecar.target) as channel:
+            assert publish_to(channel, "carts").published
+            assert 'may not publish to topic "orders"' in denial(lambda: publish_to(channel, "orders"))
+
+
+def test_the_log_names_the_client_that_made_an_operators_call(tmp_path: Path) -> None:
+    admin_socket = tmp_path / "operators" / "a.sock"
+    secured = Secured(tmp_path, operator={"admin": "*"}, spark={"admin": ["orders"]})
+    with secured.sidecar(listen=secured.listen(admin_socket=str(admin_socket))) as sidecar:
+        sidecar.publish("orders", [b"1"])
+        with secured.channel(sidecar, "operator") as channel:
+            pause(channel, "orders")
+        with secured.channel(sidecar, "spark") as channel:
+            resume(channel, "orders")
+        with offramp.open_channel(sidecar.target) as channel:
+            seek(channel, "orders")
+        with offramp.open_channel(f"unix:{admin_socket}") as channel:
+            redrive(channel, "orders")
+        callers = {event["message"]: event["caller"] for event in sidecar.events() if event["logger"] == "admin"}
+        assert callers == {
+            "paused by an operator": 'client "operator"',
+            "resumed by an operator": 'client "spark"',
+            "moved by an operator": "a caller of listen.socket without a token",
+            "dead letters were sent back": "an operator at listen.admin_socket",
+        }
+
+
+def test_the_log_names_the_certificate_of_whoever_has_no_token(tmp_path: Path) -> None:
+    secured = Secured(tmp_path)
+    client = secured.authority.sign("carol")
+    listen = secured.listen(mutual=True, certificate_rights=["admin"])
+    mine = {"certificate": str(client.certificate), "key": str(client.key)}
+    with secured.sidecar(listen=listen, clients={}) as sidecar, secured.channel(sidecar, **mine) as channel:
+        pause(channel, "orders")
+        who = sidecar.event("paused by an operator")["caller"]
+        assert who == "a caller of listen.tcp without a token, certificate of carol, 127.0.0.1"
+
+
 def test_admin_calls_can_be_switched_off_for_apps_while_operators_keep_a_way(tmp_path: Path) -> None:
     folder = tmp_path / "operators"
     admin_socket = folder / "a.sock"

@@ -7,6 +7,7 @@ from zlib import crc32
 
 from sidecar.brokers.local.blocks import COLUMNS, Block, build, end_after
 from sidecar.brokers.local.catalog import Catalog, StoredLane
+from sidecar.brokers.local.options import LocalOptions
 from sidecar.model.clock import Clock
 from sidecar.model.errors import Refused
 from sidecar.model.records import Message, Place
@@ -30,18 +31,21 @@ class _Staged:
 class Appender:
     """Stages the messages of one transaction, so that a lane gets few large blocks and the database few statements."""
 
-    def __init__(self, connection: sqlite3.Connection, catalog: Catalog, clock: Clock, lanes: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, catalog: Catalog, clock: Clock, options: LocalOptions) -> None:
         self._connection = connection
         self._catalog = catalog
         self._clock = clock
-        self._lanes = lanes
+        self._options = options
         self._staged: dict[int, _Staged] = {}
         #: by topic: counts messages without a key, which go to the lanes in turn
         self._turns: dict[str, int] = {}
 
     def append(self, topic: str, messages: Sequence[Message]) -> list[Place]:
-        """Stages all messages or, with an exception, none. Raises `Refused` for a lane that does not exist."""
-        lanes = self._catalog.ensure(topic, self._lanes)
+        """Stages all messages or, with an exception, none. Raises `Refused` for a lane that does not exist, and for a
+        topic that does not exist and cannot be created."""
+        # The sidecar's own topics must not run out because of what apps have made.
+        max_topics = None if messages[0].aside else self._options.max_topics
+        lanes = self._catalog.ensure(topic, self._options.lanes, max_topics)
         count = len(lanes)
         now = self._clock.wall_ms()
         turn = self._turns.get(topic, 0)

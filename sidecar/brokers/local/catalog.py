@@ -65,11 +65,17 @@ class Catalog:
         """The lanes of a topic, by number."""
         return self._topics.get(topic)
 
-    def ensure(self, topic: str, lanes: int) -> list[StoredLane]:
-        """The lanes of a topic, which is created if it is missing. Raises `Refused` for an invalid name."""
+    def ensure(self, topic: str, lanes: int, max_topics: int | None = None) -> list[StoredLane]:
+        """The lanes of a topic, which is created if it is missing. Raises `Refused` for an invalid name, and if it
+        would be one more than `max_topics`."""
         found = self._topics.get(topic)
         if found is not None:
             return found
+        if max_topics is not None and len(self._topics) >= max_topics:
+            raise Refused(
+                f"There is no topic {topic!r}, and publishing does not create it: there are {len(self._topics):,} "
+                f"topics, and `max_topics` is {max_topics:,}. Check the name, or raise `max_topics`."
+            )
         if not topic or len(topic) > 255 or not topic.isprintable():
             raise Refused(f"{topic!r} cannot be the name of a topic: it takes 1 to 255 printable characters.")
         self._connection.execute("INSERT INTO topics (name) VALUES (?)", (topic,))

@@ -30,6 +30,12 @@ class LocalOptions(BrokerOptions):
     lanes: int = setting(
         "Lanes of a topic that is created on the fly. An existing topic keeps its lanes.", 4, at_least=1, at_most=1024
     )
+    max_topics: int = setting(
+        "Publishing creates a topic only while there are fewer. Topics of subscriptions, and those for retries and "
+        "dead letters, are always created. 0: publishing creates none.",
+        1_000,
+        at_least=0,
+    )
     retention_age: Seconds = setting(
         "Remove records that were published longer ago. 0 keeps them whatever their age.",
         Seconds(7 * 24 * 3600.0),

@@ -50,7 +50,7 @@ class Store:
     def reload(self) -> None:
         """Reads the lanes again: what is known of them may differ from the disk."""
         self.catalog = Catalog(self._connection)
-        self.appender = Appender(self._connection, self.catalog, self._clock, self._options.lanes)
+        self.appender = Appender(self._connection, self.catalog, self._clock, self._options)
         self.groups = Groups(self._connection, self.catalog, self._options.lanes)
         self.retention = Retention(self._connection, self.catalog, self.groups, self._options)
         self._is_stale = False

@@ -5,7 +5,7 @@ A listener's guard sets the caller of each call. Rights are checked where a subs
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -15,26 +15,32 @@ from sidecar.settings import ClientSettings, Right
 
 #: in place of a name: every subscription
 ALL_SUBSCRIPTIONS = "*"
+#: in place of a name: every topic
+ALL_TOPICS = "*"
 
 
 class Caller:
     """Somebody who calls, with their rights by subscription. All calls with one token have the same caller."""
 
-    def __init__(self, who: str, rights: Mapping[Right, Iterable[str]]) -> None:
+    def __init__(
+        self, who: str, rights: Mapping[Right, Iterable[str]], publish_topics: Iterable[str] = (ALL_TOPICS,)
+    ) -> None:
         #: in messages: `client "spark"`
         self.who = who
         self._rights = {right: frozenset(names) for right, names in rights.items()}
+        self._publish_topics = frozenset(publish_topics)
         self._calls: set[asyncio.Task[object]] = set()
         self._revoked = ""
 
     @classmethod
     def client(cls, settings: ClientSettings) -> "Caller":
-        return cls(f'client "{settings.name}"', {right: getattr(settings, right) for right in Right})
+        rights = {right: getattr(settings, right) for right in Right}
+        return cls(f'client "{settings.name}"', rights, settings.publish_topics)
 
     @classmethod
-    def with_all(cls, who: str, rights: Iterable[Right]) -> "Caller":
+    def with_all(cls, who: str, rights: Iterable[Right], publish_topics: Iterable[str] = (ALL_TOPICS,)) -> "Caller":
         """A caller with these rights for every subscription."""
-        return cls(who, dict.fromkeys(rights, (ALL_SUBSCRIPTIONS,)))
+        return cls(who, dict.fromkeys(rights, (ALL_SUBSCRIPTIONS,)), publish_topics)
 
     def may(self, right: Right, subscription: str) -> bool:
         names = self._rights.get(right, frozenset())
@@ -51,6 +57,13 @@ class Caller:
             right=right,
             subscription=subscription,
         )
+
+    def require_topic(self, topic: str) -> None:
+        """Raises `Forbidden` if this caller may not publish to the topic."""
+        if not self._publish_topics & {topic, ALL_TOPICS}:
+            allowed = ", ".join(sorted(self._publish_topics)) or "none"
+            text = f'{self.who} may not publish to topic "{topic}"; its publish_topics are: {allowed}'
+            raise Forbidden(text, right=Right.PUBLISH, topic=topic)
 
     @contextmanager
     def calling(self) -> Iterator[None]:
@@ -79,12 +92,24 @@ class Caller:
 
 
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+_identities: ContextVar[Callable[[], Iterable[bytes] | None]] = ContextVar("identities", default=lambda: None)
 _ITSELF = Caller.with_all("the sidecar", Right)
 
 
 def enter(caller: Caller) -> None:
     """Set the caller of the current call and of the tasks that it starts."""
     _caller.set(caller)
+
+
+def proven_by(identities: Callable[[], Iterable[bytes] | None]) -> None:
+    """How to get the names in the client certificate of the current call, if there is one."""
+    _identities.set(identities)
+
+
+def who() -> str:
+    """Who makes this call, for the log: by the token, and by the certificate."""
+    names = ", ".join(name.decode(errors="replace") for name in _identities.get()() or ())
+    return f"{current().who}, certificate of {names}" if names else current().who
 
 
 def admitted() -> Caller:

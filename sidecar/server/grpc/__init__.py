@@ -17,4 +17,5 @@ publish_service   PublishService
 admin_service     AdminService, and statuses as messages
 log_service       LogService: ranges
 health_service    grpc.health.v1
+reflection        server reflection, v1 and v1alpha
 """

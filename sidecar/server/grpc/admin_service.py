@@ -18,7 +18,7 @@ from sidecar.model.reasons import Reason
 from sidecar.model.records import Lane, Record
 from sidecar.observability.logs import Log
 from sidecar.observability.status import Status
-from sidecar.server.auth.caller import ALL_SUBSCRIPTIONS, current
+from sidecar.server.auth.caller import ALL_SUBSCRIPTIONS, current, who
 from sidecar.server.grpc.requests import read_time
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
 from sidecar.server.grpc.slow_clients import Writer
@@ -90,12 +90,12 @@ class AdminService:
 
     async def _pause(self, request: pb.PauseRequest) -> bytes:
         self._registry.get(request.subscription, Right.ADMIN).pause(request.reason)
-        log.info("paused by an operator", subscription=request.subscription, reason=request.reason)
+        log.info("paused by an operator", caller=who(), subscription=request.subscription, reason=request.reason)
         return pb.PauseResponse().SerializeToString()
 
     async def _resume(self, request: pb.ResumeRequest) -> bytes:
         self._registry.get(request.subscription, Right.ADMIN).resume()
-        log.info("resumed by an operator", subscription=request.subscription)
+        log.info("resumed by an operator", caller=who(), subscription=request.subscription)
         return pb.ResumeResponse().SerializeToString()
 
     async def _seek(self, request: pb.SeekRequest) -> bytes:
@@ -106,7 +106,13 @@ class AdminService:
         selected = _select_lanes(subscription, request)
         sought = await subscription.seek(dict.fromkeys(selected, target))
         for lane, position in sorted(sought.items()):
-            log.info("moved by an operator", subscription=request.subscription, lane=lane, position=position)
+            log.info(
+                "moved by an operator",
+                caller=who(),
+                subscription=request.subscription,
+                lane=lane,
+                position=position,
+            )
         lanes = [pb.SoughtLane(topic=lane.topic, lane=lane.number, position=to) for lane, to in sorted(sought.items())]
         return pb.SeekResponse(lanes=lanes).SerializeToString()
 
@@ -142,7 +148,12 @@ class AdminService:
         redriven = await dead_letters.redrive(
             self._brokers.usable(settings.broker), settings, ids=set(request.ids), wall_ms=self._clock.wall_ms()
         )
-        log.info("dead letters were sent back", subscription=request.subscription, records=len(redriven))
+        log.info(
+            "dead letters were sent back",
+            caller=who(),
+            subscription=request.subscription,
+            records=len(redriven),
+        )
         return pb.RedriveResponse(redriven=len(redriven)).SerializeToString()
 
     async def _delete_group(self, request: pb.DeleteGroupRequest) -> bytes:
@@ -159,7 +170,7 @@ class AdminService:
                 text = f"group {request.group} is in use by subscription {settings.name}"
                 raise Unmet(text, Reason.GROUP_IN_USE)
         await broker.delete_group(request.group)
-        log.info("a group was deleted", broker=request.broker, group=request.group)
+        log.info("a group was deleted", caller=who(), broker=request.broker, group=request.group)
         return pb.DeleteGroupResponse().SerializeToString()
 
     def _select(self, name: str) -> list[AnySubscription]:

@@ -9,14 +9,20 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 import grpc.aio
-from grpc_reflection.v1alpha import reflection
 
 from sidecar.model.addresses import is_loopback
 from sidecar.server.auth.caller import Caller
 from sidecar.server.auth.credential_store import CredentialStore
 from sidecar.server.auth.guard import Guard
 from sidecar.server.auth.tokens import Tokens
-from sidecar.server.grpc import admin_service, consumer_service, health_service, log_service, publish_service
+from sidecar.server.grpc import (
+    admin_service,
+    consumer_service,
+    health_service,
+    log_service,
+    publish_service,
+    reflection,
+)
 from sidecar.server.grpc.admin_service import AdminService
 from sidecar.server.grpc.consumer_service import ConsumerService
 from sidecar.server.grpc.health_service import HealthService
@@ -62,7 +68,7 @@ class Services:
 
     def register(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers(service(name, methods) for name, methods in self._methods.items())
-        reflection.enable_server_reflection((*self._methods, reflection.SERVICE_NAME), server)
+        reflection.register(server, self._methods)
 
     def health(self) -> bytes:
         """The response to `Health/Check` for the sidecar as a whole."""
@@ -97,7 +103,7 @@ class GrpcListeners:
             guard = self._guard("listen.socket", needs_token=needs_token, rights=listen.rights)
             self._add_socket("listen.socket", listen.socket, listen.socket_mode, listen.socket_group, guard)
         if listen.admin_socket:
-            operators = Caller.with_all("an operator", Right)
+            operators = Caller.with_all("an operator at listen.admin_socket", Right)
             guard = Guard("listen.admin_socket", self._tokens(), operators, self._services.health)
             self._add_socket("listen.admin_socket", listen.admin_socket, _ADMIN_MODE, "", guard)
         if listen.tcp:
@@ -163,7 +169,7 @@ class GrpcListeners:
 
     def _guard(self, setting: str, *, needs_token: bool, rights: Iterable[Right]) -> Guard:
         who = f"a caller of {setting} without a token"
-        without_token = None if needs_token else Caller.with_all(who, rights)
+        without_token = None if needs_token else Caller.with_all(who, rights, self._listen.publish_topics)
         return Guard(setting, self._tokens(), without_token, self._services.health)
 
     def _tokens(self) -> Callable[[], Tokens] | None:

@@ -34,6 +34,7 @@ class PublishService:
         broker = self._brokers.usable(self._broker_name(request))
         if not request.topic:
             raise InvalidRequest("topic must be given")
+        current().require_topic(request.topic)
         messages = [_read_message(index, message) for index, message in enumerate(request.messages)]
         places = await broker.publish(request.topic, messages) if messages else ()
         published = [pb.Published(lane=place.lane, position=place.position) for place in places]

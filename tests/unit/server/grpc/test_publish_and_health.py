@@ -5,8 +5,9 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from offramp.v1 import publish_pb2, record_pb2
 from sidecar.model import errors
@@ -113,9 +114,14 @@ async def test_health_can_be_watched_and_says_when_the_sidecar_drains(kit: Kit) 
     await stop
 
 
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
 @with_sidecar()
-async def test_reflection_tells_of_all_services(kit: Kit) -> None:
-    call = reflection_pb2_grpc.ServerReflectionStub(kit.channel).ServerReflectionInfo()
+async def test_reflection_tells_of_all_services(kit: Kit, version: str) -> None:
+    call = kit.channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )()
     await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
     names = {service.name for service in (await call.read()).list_services_response.service}
     assert names >= {
@@ -124,8 +130,12 @@ async def test_reflection_tells_of_all_services(kit: Kit) -> None:
         "offramp.v1.AdminService",
         "offramp.v1.LogService",
         "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection",
     }
-    symbol = reflection_pb2.ServerReflectionRequest(file_containing_symbol="offramp.v1.ConsumerService")
-    await call.write(symbol)
-    assert (await call.read()).file_descriptor_response.file_descriptor_proto
+    for name in names:
+        await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
+        (told, *_) = (await call.read()).file_descriptor_response.file_descriptor_proto
+        file = descriptor_pb2.FileDescriptorProto.FromString(told)
+        assert name in {f"{file.package}.{service.name}" for service in file.service}
     await call.done_writing()
