@@ -242,6 +242,8 @@ def _expand_parts(records: int, settlement: Settlement) -> list[Part]:
 
 #: finished leases that are remembered, so that repeated and late settlements get a true answer
 REMEMBERED = 10_000
+#: runs of records with one outcome that all of these may have together: some 15 MB
+REMEMBERED_OUTCOMES = 100_000
 
 
 class Leases(Generic[Holder]):
@@ -252,6 +254,8 @@ class Leases(Generic[Holder]):
         self._number = 0
         self._held: dict[bytes, Lease[Holder]] = {}
         self._finished: OrderedDict[bytes, Lease[Holder]] = OrderedDict()
+        #: runs of outcomes of the finished leases
+        self._outcomes = 0
         #: a lease may have several entries; only the one that equals its `deadline` counts
         self._deadlines: list[tuple[float, int, Lease[Holder]]] = []
 
@@ -384,6 +388,7 @@ class Leases(Generic[Holder]):
         for range_ in lease.settled_otherwise(parts):
             stale.add(Run(range_.first, range_.first + range_.count))
         done: list[SettledPart] = []
+        outcomes_before = len(lease.outcomes)
         said = RunSet(Run(first, first + records) for first, records, _ in lease.outcomes)
         firsts = [part.first for part in parts]
         for index, single in lease.still_waiting():
@@ -398,6 +403,8 @@ class Leases(Generic[Holder]):
             done.append(SettledPart([single], piece, blamed=True, covered=1, waits=waits))
         lease.remove_from_redelivery(done)
         lease.forget_unless_waiting()
+        self._outcomes += len(lease.outcomes) - outcomes_before
+        self._forget_oldest()
         ranges = tuple(Range(run.start, run.stop - run.start) for run in stale)
         if not ranges:
             return SettleResult(lease.id, SettleStatus.SETTLED), lease, done
@@ -412,8 +419,12 @@ class Leases(Generic[Holder]):
 
     def _remember(self, lease: Lease[Holder]) -> None:
         self._finished[lease.id] = lease
-        if len(self._finished) > REMEMBERED:
-            self._finished.popitem(last=False)
+        self._outcomes += len(lease.outcomes)
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        while len(self._finished) > REMEMBERED or self._outcomes > REMEMBERED_OUTCOMES:
+            self._outcomes -= len(self._finished.popitem(last=False)[1].outcomes)
 
     def _set_deadline(self, lease: Lease[Holder], deadline: float) -> None:
         lease.deadline = deadline

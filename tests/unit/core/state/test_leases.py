@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sidecar.core.state.leases import REMEMBERED, Lease, LeasePhase, Leases, SettledPart
+from sidecar.core.state.leases import REMEMBERED, REMEMBERED_OUTCOMES, Lease, LeasePhase, Leases, SettledPart
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState
 from sidecar.model.reasons import Reason
 from sidecar.model.records import ExtendStatus, Outcome, Part, Range, Settlement, SettleResult, SettleStatus
@@ -116,6 +116,21 @@ def test_a_lease_settled_long_ago_is_unknown(leases: Leases[str]) -> None:
     for _ in range(REMEMBERED):
         settle(leases, granted(leases, 1), Outcome.ACK)
     assert settle(leases, first, Outcome.ACK).status is SettleStatus.UNKNOWN
+
+
+def test_leases_with_many_outcomes_are_forgotten_sooner_so_that_they_fill_no_memory(leases: Leases[str]) -> None:
+    records = 1_000
+    every_other = [Part(at, 1, Outcome.NACK) for at in range(0, records, 2)]
+    kept = []
+    for late in [False, True] * (REMEMBERED_OUTCOMES // records):
+        lease = granted(leases, records)
+        if late:
+            ended(leases, lease)
+        settle(leases, lease, Outcome.ACK, *every_other)
+        kept.append(lease)
+    remembered = [lease for lease in kept if settle(leases, lease, Outcome.ACK).status is not SettleStatus.UNKNOWN]
+    assert remembered == kept[len(kept) // 2 :]
+    assert sum(len(lease.outcomes) for lease in remembered) <= REMEMBERED_OUTCOMES
 
 
 def test_a_late_ack_counts_while_the_records_wait_for_their_next_delivery(leases: Leases[str]) -> None:
