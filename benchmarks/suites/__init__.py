@@ -7,6 +7,7 @@ growth      cost of a record with ten times as many lanes, workers or records
 lanes       the rate of other lanes while one is slow
 dispatch    batches of one record to many workers
 handlers    a handler that gains from batches
+poison      what records that always fail cost the others
 recovery    an overloaded service after a stall, with and without `budget.adaptive`
 local       the embedded broker, through a sidecar and alone
 clients     the client of each language, and PHP processes on one lane
@@ -26,13 +27,29 @@ from benchmarks.suites import (
     lanes,
     latency,
     local,
+    poison,
     pulsar,
     recovery,
     spark,
     throughput,
 )
 
-_SUITES = (footprint, throughput, latency, growth, lanes, dispatch, handlers, recovery, local, clients, pulsar, spark)
+_SUITES = (
+    footprint,
+    throughput,
+    latency,
+    growth,
+    lanes,
+    dispatch,
+    handlers,
+    poison,
+    recovery,
+    local,
+    clients,
+    poison,
+    pulsar,
+    spark,
+)
 BENCHMARKS: Sequence[Benchmark] = tuple(benchmark for suite in _SUITES for benchmark in suite.BENCHMARKS)
 
 
