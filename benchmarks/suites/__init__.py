@@ -46,7 +46,6 @@ _SUITES = (
     recovery,
     local,
     clients,
-    poison,
     pulsar,
     spark,
 )
