@@ -17,6 +17,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _END_HEADERS, _ACK = 0x1, 0x4, 0x1
 _INITIAL_WINDOW = 4
+_CANCEL = struct.pack(">I", 8)
 _MOST_FRAME = 16_384
 #: seconds without any sign from the other side, after which it will not take more
 _QUIET = 1.0
@@ -60,6 +61,14 @@ class BareClient:
         self._rooms[stream] = self._initial
         self._unsent[stream] = (body if whole else body[:-1], whole)
         return stream
+
+    def reset(self, stream: int) -> None:
+        """Give up a call, with as much of its message as the other side takes at once sent."""
+        while self._push():
+            pass
+        self._unsent.pop(stream, None)
+        del self._rooms[stream]
+        self._send(_frame(_RST, 0, stream, _CANCEL))
 
     def pump(self) -> None:
         """Send as much as the other side takes. Returns when it has everything, has ended what it has not, or takes no
@@ -122,9 +131,9 @@ class BareClient:
             self._send(_frame(_PING, _ACK, 0, body))
         elif kind == _WINDOW:
             (more,) = struct.unpack(">I", body)
-            if stream:
+            if stream in self._rooms:
                 self._rooms[stream] += more
-            else:
+            elif not stream:
                 self._room += more
         elif kind == _RST or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
             self.ended.add(stream)

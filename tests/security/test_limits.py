@@ -6,7 +6,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -111,6 +111,41 @@ def test_unfinished_requests_of_strangers_do_not_make_the_sidecar_fat(tmp_path: 
             stranger.pump()
             eventually(lambda: stranger.listen() == calls, "they were answered")
             assert fat(sidecar) - before < 40
+
+
+@contextlib.contextmanager
+def resetting(sidecar: Sidecar) -> Iterator[Callable[[], bytes]]:
+    """An app that resets its calls. The function yielded returns when it has reset a thousand more."""
+    command = [sys.executable, "-m", "tests.security.resetter", str(sidecar.socket)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_rapid_resets_of_one_connection_leave_others_served(tmp_path: Path) -> None:
+    subscriptions = {"orders": {"topics": ["orders"]}, "idle": {"topics": ["idle"]}}
+    with (
+        Sidecar(tmp_path, subscriptions=subscriptions) as sidecar,
+        resetting(sidecar) as reset,
+        offramp.connect("orders", address=sidecar.target) as consumer,
+    ):
+        assert reset(), "the app has ended"
+        before = fat(sidecar)
+        for number in range(30):
+            assert reset(), "the app has ended"
+            sidecar.publish("orders", [b"%d" % number])
+            batch = consumer.take(WAIT_TIMEOUT)
+            assert batch is not None
+            assert [record.value for record in batch] == [b"%d" % number]
+            batch.ack()
+        eventually(lambda: sidecar.status().counters.acked == 30)
+        assert fat(sidecar) - before < 60
+        idle = sidecar.status("idle")
+        assert (idle.leases, len(idle.sessions)) == (0, 0)
 
 
 def test_sessions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
