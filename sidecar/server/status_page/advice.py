@@ -28,7 +28,7 @@ _STATES = {
     SubscriptionState.STARTING: "Waits for the broker; nothing to do unless this lasts.",
     SubscriptionState.RUNNING: "Nothing to do.",
     SubscriptionState.PAUSED: "Resume with `offramp resume {name}`.",
-    SubscriptionState.PROBING: "Fix what the handler depends on; a probe that succeeds ends this.",
+    SubscriptionState.PROBING: "Nothing to do yet: batches failed in a row, and probes tell whether the handler does.",
     SubscriptionState.DRAINING: "Nothing to do: workers settle what they hold, then the sidecar exits.",
     SubscriptionState.FAILED: "The broker refused: fix what the trouble says, and the sidecar goes on.",
 }

@@ -54,7 +54,9 @@ _DEAD_LETTER_HEADINGS = (("Dead letter", False), ("Reason", False), ("When, UTC"
 def subscription_card(subscription: SubscriptionFacts) -> Html:
     status = subscription.status
     running = status.state is SubscriptionState.RUNNING
-    kind = "warn" if running and subscription.troubles else _KINDS[status.state]
+    # Probes are sent before an outage is certain.
+    suspected = status.state is SubscriptionState.PROBING and not subscription.troubles
+    kind = "warn" if suspected or (running and subscription.troubles) else _KINDS[status.state]
     tone = "warn" if running and hint(subscription) else kind
     topics = ", ".join(status.topics[:3]) + (f" and {len(status.topics) - 3} more" if len(status.topics) > 3 else "")
     return tag(

@@ -123,6 +123,23 @@ class OutageIsNotPoison:
             await env.wait_committed(topic, positions[49] + 1)
 
     @promise
+    async def test_without_a_worker_the_status_says_so_and_not_that_the_handler_fails(self, env: Environment) -> None:
+        _, _, subscription = await env.backlog(*numbered(20))
+
+        def troubles(beginning: str) -> list[str]:
+            return [text for text in subscription.status().trouble if text.startswith(beginning)]
+
+        worker = env.worker(subscription, Batch.nack)
+        async with fast_forward():
+            await until(lambda: troubles("the handler fails for everything"))
+        worker.leave()
+        assert troubles("no worker is connected")
+        assert not troubles("the handler fails")
+        env.worker(subscription)
+        assert troubles("the handler fails for everything")
+        assert not troubles("no worker")
+
+    @promise
     async def test_probes_become_rarer(self, env: Environment) -> None:
         _, _, subscription = await env.backlog(
             *numbered(50), outage=OutageSettings(probe_first=Seconds(40.0), probe_max=Seconds(160.0))

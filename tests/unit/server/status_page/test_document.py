@@ -204,6 +204,12 @@ def test_trouble_comes_first_with_what_to_do_about_it() -> None:
     assert "offramp resume orders" in page
 
 
+def test_probes_before_an_outage_is_certain_call_for_nobody() -> None:
+    page = words(render(facts(subscription(state=SubscriptionState.PROBING))))
+    assert "things need you" not in page
+    assert "Nothing to do yet" in page
+
+
 def test_trouble_of_the_sidecar_itself_is_told_sentence_by_sentence() -> None:
     trouble = ("clients.app.token_file: /tokens/app is empty", "listen.tls_key: /tls/key is empty")
     page = words(render(facts(subscription(), status={"trouble": trouble})))
