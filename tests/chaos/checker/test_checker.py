@@ -112,6 +112,12 @@ def test_a_sidecar_that_was_out_of_touch_may_count_acks_of_a_lane_that_it_has_lo
     passes(told)
 
 
+def test_an_ack_of_a_parked_record_counts_where_the_lane_of_the_retry_topic_is() -> None:
+    told = at_two_sidecars(w1="sidecar 0")
+    told.snapshot.owners = [Owner(0.5, 0, ("sidecar 0",)), Owner(2.8, 0, ("sidecar 1",))]
+    passes(told)
+
+
 def test_a_lane_that_two_sidecars_have() -> None:
     told = at_two_sidecars(w1="sidecar 1")
     told.snapshot.owners.append(Owner(5.0, 0, ("sidecar 0", "sidecar 1")))

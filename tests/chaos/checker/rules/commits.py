@@ -82,7 +82,8 @@ def one_owner_at_a_time(index: HistoryIndex) -> Iterator[str]:
             yield f"lane {owner.lane} was at {' and '.join(owner.whose)} at {owner.at:.3f}"
     for spot, deliveries in index.all_deliveries():
         for one in deliveries:
-            if one.said is None or not one.settled:
+            # One that was parked comes again where the lane of the retry topic is.
+            if one.said is None or not one.settled or index.parked[spot]:
                 continue
             sidecar, at = index.sidecars.get(one.writer, ""), one.said.at
             # The latest one by then.
