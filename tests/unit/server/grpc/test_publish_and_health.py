@@ -139,3 +139,11 @@ async def test_reflection_tells_of_all_services(kit: Kit, version: str) -> None:
         file = descriptor_pb2.FileDescriptorProto.FromString(told)
         assert name in {f"{file.package}.{service.name}" for service in file.service}
     await call.done_writing()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+@with_sidecar()
+async def test_bytes_that_are_no_request_for_reflection_are_refused(kit: Kit, version: str) -> None:
+    call = kit.channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")()
+    await call.write(b"\xff\xff")
+    assert await ended(call) == grpc.StatusCode.INVALID_ARGUMENT
