@@ -36,17 +36,18 @@ class SocketServer:
         #: why nobody can connect, or ""
         self.trouble = ""
         self._lost = 0
+        #: in seconds since 1970
         self._bound_at = 0.0
 
     @property
     def notice(self) -> str:
         """That the socket was lost and is bound again, or ""."""
-        ago = time.monotonic() - self._bound_at
-        if not self._lost or self.trouble or ago > _NOTICE_TIME:
+        if not self._lost or self.trouble or time.time() - self._bound_at > _NOTICE_TIME:
             return ""
-        times = f"{self._lost} times, last" if self._lost > 1 else "once,"
+        times = f"{self._lost} times, last " if self._lost > 1 else ""
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._bound_at))
         return (
-            f"{self._socket} was removed or replaced {times} {ago:.0f} s ago, and is bound again. "
+            f"{self._socket} was removed or replaced {times}at {when}, and is bound again. "
             "Let apps mount its folder read-only: connecting works"
         )
 
@@ -101,7 +102,7 @@ class SocketServer:
         await self.open()
         log.warning("the socket was removed or replaced, and is bound again", socket=self._socket.path)
         self._lost += 1
-        self._bound_at = time.monotonic()
+        self._bound_at = time.time()
         for server in former:
             if server not in self._ending:
                 self._ending[server] = asyncio.create_task(self._end(server))

@@ -1,6 +1,8 @@
 """The lock file."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,47 @@ def test_a_lock_file_that_somebody_removed_or_replaced_is_not_in_place(tmp_path:
     assert not lock.in_place()
     lock.path.touch()
     assert not lock.in_place()
+
+
+@contextmanager
+def handle(folder: Path) -> Iterator[int]:
+    number = os.open(folder, os.O_DIRECTORY)
+    yield number
+    os.close(number)
+
+
+def of_another_user(path: Path) -> None:
+    path.touch()
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(path, 65_534, -1)
+
+
+def with_another_name(path: Path) -> None:
+    path.with_name("other").write_text("precious")
+    os.link(path.with_name("other"), path)
+
+
+def linked(path: Path) -> None:
+    path.with_name("other").write_text("precious")
+    path.symlink_to("other")
+
+
+@pytest.mark.parametrize("put", [of_another_user, with_another_name, linked, os.mkfifo, Path.mkdir])
+def test_in_a_shared_folder_only_a_file_of_ones_own_is_taken(tmp_path: Path, put: Callable[[Path], None]) -> None:
+    lock = LockFile(tmp_path / "lock")
+    put(lock.path)
+    with handle(tmp_path) as folder, pytest.raises(OSError, match="lock"):
+        lock.take(folder)
+    assert not lock.held
+    if (tmp_path / "other").exists():
+        assert (tmp_path / "other").read_text() == "precious"
+
+
+def test_in_a_shared_folder_the_file_of_a_process_that_has_ended_is_taken(tmp_path: Path) -> None:
+    lock = LockFile(tmp_path / "lock")
+    lock.path.write_text("another process")
+    with handle(tmp_path) as folder:
+        lock.take(folder)
+    assert lock.in_place()
+    assert lock.path.read_text() == f"{os.getpid()}\n"
