@@ -87,7 +87,7 @@ class JournalAudit:
     def _by_time(self) -> list[tuple[Entry, str]]:
         return sorted(self._read)
 
-    def story(self, spot: Spot) -> str:
+    def timeline(self, spot: Spot) -> str:
         """All that happened to a record, and where its lane was when it was delivered."""
         told = [
             f"{entry.at:.3f} {journal} {entry.word} attempt {entry.attempt} flagged {entry.possibly_processed}"

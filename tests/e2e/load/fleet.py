@@ -102,7 +102,7 @@ class Fleet(ABC, Generic[S]):
         audit, repeats = self.audit, self.audit.repeats
         for problems in (audit.unaccounted(snapshot), audit.settled_and_not_committed(snapshot)):
             assert not problems, problems[:10]
-        assert not audit.surprises, [audit.story(entry.spot) for entry in audit.surprises[:3]]
+        assert not audit.surprises, [audit.timeline(entry.spot) for entry in audit.surprises[:3]]
         print(
             f"{len(snapshot.records)} records, {audit.deliveries} deliveries, {repeats} of them again after an ack, "
             f"{len(snapshot.dead)} dead letters, {len(snapshot.parked)} parked"
