@@ -88,10 +88,9 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
         call = channel.unary_unary(f"/offramp.v1.ConsumerService/{method}")
         with pytest.raises(grpc.RpcError):
             call(b"\xff" + BODY.encode(), timeout=WAIT_TIMEOUT)
-    with pytest.raises(grpc.RpcError):
-        stub.Settle(
-            consumer_pb2.SettleRequest(settlements=[record_pb2.Settlement(lease=BODY.encode())]), timeout=WAIT_TIMEOUT
-        )
+    nonsense = consumer_pb2.SettleRequest(settlements=[record_pb2.Settlement(lease=BODY.encode())])
+    (result,) = stub.Settle(nonsense, timeout=WAIT_TIMEOUT).results
+    assert result.status == record_pb2.SETTLE_STATUS_REFUSED
     for bad in (
         publish_pb2.PublishRequest(broker="nowhere", topic="orders", messages=[marked_record()]),
         publish_pb2.PublishRequest(broker="kafka", topic="orders", messages=[marked_record()]),
