@@ -1,6 +1,7 @@
 import io.offramp.Batch;
 import io.offramp.Consumer;
 import io.offramp.Offramp;
+import io.offramp.OfframpException;
 
 /** Holds a batch when SIGTERM arrives, and settles it during the shutdown. */
 public final class Holding {
@@ -9,7 +10,11 @@ public final class Holding {
         Consumer consumer = offramp.consumer("orders").open();
         Batch batch = consumer.take();
         System.out.println("took");
-        while (consumer.take() != null) {}
+        try {
+            consumer.take();
+        } catch (OfframpException.Drained error) {
+            // By the signal.
+        }
         Thread hook = Thread.getAllStackTraces().keySet().stream()
                 .filter(thread -> thread.getName().equals("offramp-shutdown"))
                 .findAny()

@@ -53,12 +53,12 @@ def test_it_has_the_version_of_the_sidecar_and_speaks_its_protocol() -> None:
 def test_the_readme_leads_from_nothing_to_a_running_worker(tmp_path: Path) -> None:
     says = r"^(\d+) records of orders$"
     first_steps.follow(
-        build.JAVA / "README.md", tmp_path, without=["pip install"], says=says, worker="Main", ends_with=TERMINATED
+        build.JAVA / "README.md", tmp_path, without=["pip install"], says=says, worker="java -cp", ends_with=TERMINATED
     )
 
 
 @contextmanager
-def running(jar: Path, *words: str, address: str) -> Iterator["subprocess.Popen[str]"]:
+def running(jar: Path | str, *words: str, address: str) -> Iterator["subprocess.Popen[str]"]:
     command = ["java", *build.QUICK, "-cp", str(jar), *words]
     env = {**os.environ, "OFFRAMP_ADDRESS": address}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -86,6 +86,30 @@ def test_an_example_works_until_sigterm_and_leaves_in_order(main: str, tmp_path:
         counters = sidecar.status().counters
         assert (counters.acked, counters.abandoned, counters.rejected) == (100, 0, 0)
         eventually(lambda: not sidecar.status().sessions, "it has left")
+
+
+@pytest.mark.parametrize("runtime", ["oldest", "newest"])
+def test_the_client_runs_with_the_protobuf_runtime_of_the_app(runtime: str, tmp_path: Path) -> None:
+    examples, scenarios = build.JAVA / "examples/target", build.JAVA / "scenarios/target"
+    # Before the client's own, which is among the libraries of the examples.
+    protobuf = scenarios / f"protobuf/{runtime}.jar"
+    loaded = tmp_path / "loaded"
+    with Sidecar(tmp_path) as sidecar:
+        sidecar.publish("orders", [b"%d" % number for number in range(100)])
+        words = (f"-Xlog:class+load:file={loaded}", "example.Main")
+        with running(f"{protobuf}:{examples}/offramp-examples.jar", *words, address=sidecar.target) as process:
+            eventually(lambda: process.poll() is not None or sidecar.status().counters.acked == 100)
+            process.send_signal(signal.SIGTERM)
+            _, complaints = process.communicate(timeout=WAIT_TIMEOUT)
+        assert process.returncode == TERMINATED, complaints
+        assert sidecar.status().counters.abandoned == 0
+    assert re.findall(r"com\.google\.protobuf\.Message source: file:(\S+)", loaded.read_text()) == [str(protobuf)]
+
+
+def test_the_client_is_a_module_with_a_name() -> None:
+    jar = build.JAVA / f"client/target/offramp-client-{VERSION}.jar"
+    done = subprocess.run(["jar", "--describe-module", "--file", jar], capture_output=True, text=True, check=True)
+    assert f"io.offramp@{VERSION} automatic" in done.stdout
 
 
 def test_a_batch_that_a_consumer_has_in_hand_is_settled_before_the_jvm_ends(tmp_path: Path) -> None:

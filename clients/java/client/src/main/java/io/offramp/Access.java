@@ -12,6 +12,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.stream.Stream;
 import javax.net.ssl.SSLException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The client's token and certificate, and the authorities it trusts. Immutable: each method returns a new one.
@@ -25,14 +26,20 @@ public final class Access {
     private static final Metadata.Key<String> AUTHORIZATION =
             Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
 
-    private final String token;
-    private final Path tokenFile;
-    private final Path ca;
-    private final Path certificate;
-    private final Path key;
-    private final String serverName;
+    private final @Nullable String token;
+    private final @Nullable Path tokenFile;
+    private final @Nullable Path ca;
+    private final @Nullable Path certificate;
+    private final @Nullable Path key;
+    private final @Nullable String serverName;
 
-    private Access(String token, Path tokenFile, Path ca, Path certificate, Path key, String serverName) {
+    private Access(
+            @Nullable String token,
+            @Nullable Path tokenFile,
+            @Nullable Path ca,
+            @Nullable Path certificate,
+            @Nullable Path key,
+            @Nullable String serverName) {
         this.token = token;
         this.tokenFile = tokenFile;
         this.ca = ca;
@@ -81,7 +88,7 @@ public final class Access {
         return new Access(token, tokenFile, ca, certificate, key, name);
     }
 
-    String serverName() {
+    @Nullable String serverName() {
         return serverName;
     }
 
@@ -118,7 +125,7 @@ public final class Access {
      * @throws IllegalArgumentException for an invalid token
      */
     void addToken(Metadata headers) {
-        String current = token != null ? token : tokenFile == null ? null : tokenOfFile();
+        String current = token != null ? token : tokenFile == null ? null : firstLine(tokenFile);
         if (current == null) {
             return;
         }
@@ -129,7 +136,7 @@ public final class Access {
         headers.put(AUTHORIZATION, "Bearer " + current);
     }
 
-    private String tokenOfFile() {
+    private static String firstLine(Path tokenFile) {
         // In a charset that accepts any bytes, so that an invalid token is not reported as an unreadable file.
         try (Stream<String> lines = Files.lines(tokenFile, StandardCharsets.ISO_8859_1)) {
             return lines.map(String::strip)
@@ -143,7 +150,7 @@ public final class Access {
 
     /** A token file that is empty or cannot be read, for example while it is rotated in place: a retry may help. */
     static final class TokenFileError extends IllegalArgumentException {
-        TokenFileError(String text, Throwable cause) {
+        TokenFileError(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
 
@@ -153,18 +160,18 @@ public final class Access {
         }
     }
 
-    private static void checkReadable(String option, Path file) {
+    private static void checkReadable(String option, @Nullable Path file) {
         if (file != null && !Files.isReadable(file)) {
             throw new IllegalArgumentException(option + ": " + file + " cannot be read");
         }
     }
 
-    private static String variable(String name) {
+    private static @Nullable String variable(String name) {
         String value = System.getenv(name);
         return value == null || value.isEmpty() ? null : value;
     }
 
-    private static Path file(String name) {
+    private static @Nullable Path file(String name) {
         String value = variable(name);
         return value == null ? null : Path.of(value);
     }

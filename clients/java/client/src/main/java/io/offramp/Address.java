@@ -1,17 +1,18 @@
 package io.offramp;
 
 import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Where a sidecar listens.
  *
  * @param path of the unix socket; null for TCP
  */
-record Address(String text, String path, String host, int port) {
+record Address(String text, @Nullable String path, @Nullable String host, int port) {
     private static final Pattern LOOPBACK = Pattern.compile("127(\\.[0-9]{1,3}){3}");
 
     /** {@code unix:/path}, {@code /path} or {@code host:port}. Null: the environment's, or the default. */
-    static Address parse(String address) {
+    static Address parse(@Nullable String address) {
         if (address == null || address.isEmpty()) {
             String configured = System.getenv("OFFRAMP_ADDRESS");
             address = configured == null || configured.isEmpty() ? Protocol.DEFAULT_ADDRESS : configured;

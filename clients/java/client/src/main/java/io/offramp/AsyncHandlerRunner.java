@@ -2,6 +2,7 @@ package io.offramp;
 
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Semaphore;
+import org.jspecify.annotations.Nullable;
 
 /** One thread that starts asynchronous handlers, as many at a time as there are workers. */
 final class AsyncHandlerRunner extends HandlerRunner {
@@ -52,7 +53,7 @@ final class AsyncHandlerRunner extends HandlerRunner {
         }
     }
 
-    private Batch waitForBatch() throws InterruptedException {
+    private @Nullable Batch waitForBatch() throws InterruptedException {
         while (true) {
             try {
                 return inbox.take(Long.MAX_VALUE, 1 + free.availablePermits());
@@ -107,7 +108,7 @@ final class AsyncHandlerRunner extends HandlerRunner {
         });
     }
 
-    private void end(Batch batch, Throwable error) {
+    private void end(Batch batch, @Nullable Throwable error) {
         try {
             settleByResult(batch, error);
         } finally {

@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.RandomAccess;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Records of one topic, leased to this process until they are settled.
@@ -26,11 +27,11 @@ public final class Batch implements Iterable<BatchRecord> {
     private final Settler settler;
     private final List<BatchRecord> records = new Records();
     /** By index; null where a record has no mark. The array is null if no record has one. */
-    private Outcome[] marks;
+    private @Nullable Outcome @Nullable [] marks;
     /** Records that were settled while the rest stayed leased. */
-    private BitSet flushed;
+    private @Nullable BitSet flushed;
     private boolean concluded;
-    private CompletableFuture<SettleResult> answer;
+    private @Nullable CompletableFuture<SettleResult> answer;
     private volatile boolean lost;
 
     /** When it was received, and when a worker took it (0: none has), by {@code System.nanoTime}. */
@@ -103,7 +104,7 @@ public final class Batch implements Iterable<BatchRecord> {
     }
 
     /** Null for a first delivery. */
-    Redelivery redelivery(int index) {
+    @Nullable Redelivery redelivery(int index) {
         int low = 0;
         int high = message.getRedeliveriesCount() - 1;
         while (low <= high) {
@@ -136,12 +137,12 @@ public final class Batch implements Iterable<BatchRecord> {
      * Failed: retry after the subscription's backoff. Counts as an attempt only for a record alone; a failing batch is
      * first split to find the record that fails.
      */
-    public CompletableFuture<SettleResult> nack(String reason) {
+    public CompletableFuture<SettleResult> nack(@Nullable String reason) {
         return settle(Outcome.nack(reason, null));
     }
 
     /** Failed: retry after this time. */
-    public CompletableFuture<SettleResult> nack(String reason, Duration retryAfter) {
+    public CompletableFuture<SettleResult> nack(@Nullable String reason, Duration retryAfter) {
         return settle(Outcome.nack(reason, retryAfter));
     }
 
@@ -151,7 +152,7 @@ public final class Batch implements Iterable<BatchRecord> {
     }
 
     /** Never succeeds: dead-letter it now. */
-    public CompletableFuture<SettleResult> reject(String reason) {
+    public CompletableFuture<SettleResult> reject(@Nullable String reason) {
         return settle(Outcome.reject(reason));
     }
 
@@ -166,12 +167,12 @@ public final class Batch implements Iterable<BatchRecord> {
     }
 
     /** What the handler depends on is overloaded: deliver it again later, and keep fewer batches in flight. */
-    public CompletableFuture<SettleResult> overloaded(String reason) {
+    public CompletableFuture<SettleResult> overloaded(@Nullable String reason) {
         return settle(Outcome.overloaded(reason, null));
     }
 
     /** What the handler depends on is overloaded: deliver it again after this time, and keep fewer in flight. */
-    public CompletableFuture<SettleResult> overloaded(String reason, Duration retryAfter) {
+    public CompletableFuture<SettleResult> overloaded(@Nullable String reason, Duration retryAfter) {
         return settle(Outcome.overloaded(reason, retryAfter));
     }
 

@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One record of a batch: a view of one broker message, created on access and cheap to create again.
@@ -24,22 +25,22 @@ public final class BatchRecord {
     }
 
     /** Null: the message has no key, which is not the same as an empty one. A copy. */
-    public byte[] key() {
+    public byte @Nullable [] key() {
         return message.hasKey() ? message.getKey().toByteArray() : null;
     }
 
     /** Null: a null value (a tombstone on a compacted topic), which is not the same as an empty one. A copy. */
-    public byte[] value() {
+    public byte @Nullable [] value() {
         return message.hasValue() ? message.getValue().toByteArray() : null;
     }
 
     /** The key as UTF-8; null if there is none. */
-    public String keyAsText() {
+    public @Nullable String keyAsText() {
         return message.hasKey() ? message.getKey().toStringUtf8() : null;
     }
 
     /** The value as UTF-8; null if there is none. */
-    public String valueAsText() {
+    public @Nullable String valueAsText() {
         return message.hasValue() ? message.getValue().toStringUtf8() : null;
     }
 
@@ -53,7 +54,7 @@ public final class BatchRecord {
     }
 
     /** The last header of this name; null if there is none. */
-    public Header header(String name) {
+    public @Nullable Header header(String name) {
         for (int index = message.getHeadersCount() - 1; index >= 0; index--) {
             if (message.getHeaders(index).getName().equals(name)) {
                 return read(message.getHeaders(index));
@@ -86,7 +87,7 @@ public final class BatchRecord {
     }
 
     /** The broker's timestamp; null if there is none. */
-    public Instant timestamp() {
+    public @Nullable Instant timestamp() {
         return message.getTimestampMs() == 0 ? null : Instant.ofEpochMilli(message.getTimestampMs());
     }
 
@@ -122,12 +123,12 @@ public final class BatchRecord {
     }
 
     /** Failed: retry after the subscription's backoff. Counts as an attempt. */
-    public void nack(String reason) {
+    public void nack(@Nullable String reason) {
         batch.mark(index, Outcome.nack(reason, null));
     }
 
     /** Failed: retry after this time. Counts as an attempt. */
-    public void nack(String reason, Duration retryAfter) {
+    public void nack(@Nullable String reason, Duration retryAfter) {
         batch.mark(index, Outcome.nack(reason, retryAfter));
     }
 
@@ -137,7 +138,7 @@ public final class BatchRecord {
     }
 
     /** Never succeeds: dead-letter it now. */
-    public void reject(String reason) {
+    public void reject(@Nullable String reason) {
         batch.mark(index, Outcome.reject(reason));
     }
 
@@ -152,12 +153,12 @@ public final class BatchRecord {
     }
 
     /** What the handler depends on is overloaded: deliver it again later. Does not count as an attempt. */
-    public void overloaded(String reason) {
+    public void overloaded(@Nullable String reason) {
         batch.mark(index, Outcome.overloaded(reason, null));
     }
 
     /** What the handler depends on is overloaded: deliver it again after this time. Does not count as an attempt. */
-    public void overloaded(String reason, Duration retryAfter) {
+    public void overloaded(@Nullable String reason, Duration retryAfter) {
         batch.mark(index, Outcome.overloaded(reason, retryAfter));
     }
 

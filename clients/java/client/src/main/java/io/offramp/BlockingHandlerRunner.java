@@ -6,6 +6,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
 
 /** Runs a blocking handler in as many loops as there are workers, on threads of an executor. */
 final class BlockingHandlerRunner extends HandlerRunner {
@@ -19,13 +20,14 @@ final class BlockingHandlerRunner extends HandlerRunner {
     private final AtomicInteger running = new AtomicInteger();
 
     /** {@code executor}: null to create threads. */
-    BlockingHandlerRunner(Inbox inbox, Runnable onIdle, Handler handler, int workers, Executor executor, String name) {
+    BlockingHandlerRunner(
+            Inbox inbox, Runnable onIdle, Handler handler, int workers, @Nullable Executor executor, String name) {
         super(inbox, onIdle);
         this.handler = handler;
         this.workers = workers;
         this.owned = executor == null;
         ThreadFactory factory = Threads.daemons(name);
-        this.executor = owned ? task -> factory.newThread(task).start() : executor;
+        this.executor = executor == null ? task -> factory.newThread(task).start() : executor;
     }
 
     @Override
@@ -65,7 +67,7 @@ final class BlockingHandlerRunner extends HandlerRunner {
     }
 
     private void handle(Batch batch) {
-        Throwable failure = null;
+        @Nullable Throwable failure = null;
         try {
             handler.handle(batch);
         } catch (Throwable error) {

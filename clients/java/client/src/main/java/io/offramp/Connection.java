@@ -15,6 +15,7 @@ import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -43,10 +44,10 @@ final class Connection implements Settler, Session.Listener {
     private final AtomicBoolean waitReported = new AtomicBoolean();
     private final CompletableFuture<Void> closed = new CompletableFuture<>();
     private volatile boolean finished;
-    private volatile OfframpException failure;
+    private volatile @Nullable OfframpException failure;
 
-    private volatile Session session;
-    private ManagedChannel channel;
+    private volatile @Nullable Session session;
+    private @Nullable ManagedChannel channel;
     private boolean draining;
     /** By {@code System.nanoTime}; 0 while connected. */
     private long lostAt;
@@ -74,7 +75,7 @@ final class Connection implements Settler, Session.Listener {
     }
 
     /** Why the connection has ended; null while it has not, and after {@code close}. */
-    OfframpException failure() {
+    @Nullable OfframpException failure() {
         return failure;
     }
 
@@ -152,16 +153,16 @@ final class Connection implements Settler, Session.Listener {
     }
 
     /**
-     * Ends the session. Batches that workers still hold are left to the sidecar, which treats them as possibly
-     * processed. Waits for the sidecar's last answers, for a few seconds at most.
+     * Ends the session, and settles with {@code inHand} what workers still hold. Null: that is left to the sidecar,
+     * which treats it as possibly processed. Waits for the sidecar's last answers, for a few seconds at most.
      */
-    void close() {
+    void close(@Nullable Outcome inHand) {
         inbox.close();
         long timeout = connected() ? CLOSE_TIMEOUT_MS : UNCONNECTED_CLOSE_TIMEOUT_MS;
         post(() -> {
             stopTaking();
             if (session != null) {
-                session.close();
+                session.close(inHand);
             }
         });
         if (!endsWithin(timeout)) {
@@ -230,7 +231,7 @@ final class Connection implements Settler, Session.Listener {
     }
 
     @Override
-    public void onEnd(Session ended, Throwable error) {
+    public void onEnd(Session ended, @Nullable Throwable error) {
         session = null;
         channel.shutdownNow();
         OfframpException failure = failure(error);
@@ -247,7 +248,7 @@ final class Connection implements Settler, Session.Listener {
         thread.schedule(() -> guard(this::connect), backoff.nextMs(), TimeUnit.MILLISECONDS);
     }
 
-    private OfframpException failure(Throwable error) {
+    private @Nullable OfframpException failure(@Nullable Throwable error) {
         if (error == null) {
             return null;
         }
@@ -275,7 +276,7 @@ final class Connection implements Settler, Session.Listener {
         noTokenLogged |= noToken;
     }
 
-    private void finish(OfframpException failure) {
+    private void finish(@Nullable OfframpException failure) {
         if (finished) {
             return;
         }

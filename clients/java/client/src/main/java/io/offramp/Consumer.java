@@ -7,6 +7,7 @@ import java.util.Objects;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -15,8 +16,12 @@ import org.slf4j.LoggerFactory;
  *
  * <pre>{@code
  * for (Batch batch : consumer) {
- *     work(batch);
- *     batch.ack();
+ *     try {
+ *         work(batch);
+ *         batch.ack();
+ *     } catch (Exception error) {
+ *         batch.nack(error);
+ *     }
  * }
  * }</pre>
  *
@@ -47,24 +52,37 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
     }
 
     /**
-     * The next batch; null when the consumer drains or is closed.
+     * The next batch.
      *
+     * @throws OfframpException.Drained when the consumer drains or is closed: no further batch comes
      * @throws OfframpException.Refused when the sidecar refuses
      */
     public Batch take() throws InterruptedException {
-        return poll(Duration.ofNanos(Long.MAX_VALUE));
+        Batch batch;
+        do {
+            batch = poll(Duration.ofNanos(Long.MAX_VALUE));
+        } while (batch == null);
+        return batch;
     }
 
     /**
-     * The next batch; null if none arrived within this time, or if the consumer drains or is closed. With zero it
-     * returns what was received since the last call, unless that has waited for {@code patience}.
+     * The next batch; null if none arrived within this time. With zero it returns what was received since the last
+     * call, unless that has waited for {@code patience}.
      *
+     * @throws OfframpException.Drained when the consumer drains or is closed: no further batch comes
      * @throws OfframpException.Refused when the sidecar refuses
      */
-    public Batch poll(Duration atMost) throws InterruptedException {
+    public @Nullable Batch poll(Duration atMost) throws InterruptedException {
         Batch batch = inbox.take(atMost.toNanos(), 1);
-        if (batch == null && connection.failure() != null) {
-            throw connection.failure();
+        if (batch == null) {
+            OfframpException failure = connection.failure();
+            if (failure != null) {
+                throw failure;
+            }
+            if (inbox.closed()) {
+                throw new OfframpException.Drained(
+                        "the consumer of " + subscription + " drains: no further batch comes");
+            }
         }
         return batch;
     }
@@ -81,17 +99,28 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
     }
 
     /**
-     * Ends the session. Settle batches before: those in hand are delivered again as possibly processed. Waits for the
-     * sidecar's last answers, for a few seconds at most.
+     * Ends the session. Batches in hand are released: they are delivered again, without counting as an attempt. So nack
+     * a batch whose work has failed, or a poisoned record comes back for ever. Waits for the sidecar's last answers,
+     * for a few seconds at most.
      */
     @Override
     public void close() {
-        connection.close();
+        connection.close(Outcome.RELEASE);
         onEnd.run();
     }
 
-    /** After {@link #drain}: waits until the batches in hand are settled, for {@code drainTimeout} at most. */
-    void awaitSettled() {
+    /**
+     * Drains, waits until the batches in hand are settled, for {@code drainTimeout} at most, and closes. What other
+     * threads still work on then is left to the sidecar, which treats it as possibly processed.
+     */
+    void closeOnceSettled() {
+        drain();
+        awaitSettled();
+        connection.close(null);
+        onEnd.run();
+    }
+
+    private void awaitSettled() {
         try {
             connection.settled().get(drainTimeout.toNanos(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException error) {
@@ -104,13 +133,15 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
     }
 
     private final class Batches implements Iterator<Batch> {
-        private Batch next;
+        private @Nullable Batch next;
 
         @Override
         public boolean hasNext() {
             if (next == null) {
                 try {
                     next = take();
+                } catch (OfframpException.Drained error) {
+                    return false;
                 } catch (InterruptedException error) {
                     Thread.currentThread().interrupt();
                 }
@@ -120,10 +151,11 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
 
         @Override
         public Batch next() {
-            if (!hasNext()) {
+            hasNext();
+            Batch batch = next;
+            if (batch == null) {
                 throw new NoSuchElementException();
             }
-            Batch batch = next;
             next = null;
             return batch;
         }

@@ -6,6 +6,7 @@ import io.grpc.Status;
 import io.offramp.v1.ErrorDetail;
 import io.offramp.v1.ErrorInfo;
 import io.offramp.v1.ErrorStatus;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The status of a failed call.
@@ -43,7 +44,7 @@ record Failure(Status status, String reason, boolean toldRetryable) {
     }
 
     /** The exception if a retry does not help; else null. */
-    OfframpException.Refused refusal(Throwable cause, String address) {
+    OfframpException.@Nullable Refused refusal(Throwable cause, String address) {
         String text = address + ": " + OfframpException.describe(status);
         return reason.isEmpty() ? byStatus(text, cause, address) : toldRetryable ? null : byReason(text, cause);
     }
@@ -62,7 +63,7 @@ record Failure(Status status, String reason, boolean toldRetryable) {
         return refused;
     }
 
-    private OfframpException.Refused byStatus(String text, Throwable cause, String address) {
+    private OfframpException.@Nullable Refused byStatus(String text, Throwable cause, String address) {
         return switch (status.getCode()) {
             case NOT_FOUND -> new OfframpException.NotFound(text, cause);
             case INVALID_ARGUMENT -> new OfframpException.InvalidRequest(text, cause);

@@ -6,8 +6,9 @@ package io.offramp;
  * <p>When it returns, its batch is acked, except for records that it marked otherwise. When it throws, the records that
  * it did not mark are retried, with the exception as the reason, unless it throws {@link SettleAs}.
  *
- * <p>A function that returns a {@code CompletionStage} is an {@link AsyncHandler}. The compiler accepts it here too,
- * but then the stage is ignored: the batch is acked while the work goes on, and also if it fails.
+ * <p>A function that returns something is a {@link ResultHandler}, whose worker waits for a stage, or an {@link
+ * AsyncHandler}. Do not declare a lambda of this type that starts work and returns before it is done: what it returns
+ * is lost, and the batch acked.
  */
 @FunctionalInterface
 public interface Handler {

@@ -2,6 +2,7 @@ package io.offramp;
 
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -52,7 +53,7 @@ abstract class HandlerRunner {
     }
 
     /** Settles what the handler has not settled itself: acked if {@code error} is null, else by the exception. */
-    void settleByResult(Batch batch, Throwable error) {
+    void settleByResult(Batch batch, @Nullable Throwable error) {
         if (abandoned) {
             return;
         }

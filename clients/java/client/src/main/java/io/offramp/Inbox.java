@@ -9,6 +9,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
 
 /** Batches that wait for a worker, in the order in which they were received. For any thread. */
 final class Inbox {
@@ -43,7 +44,7 @@ final class Inbox {
      *
      * @param slots how many batches the taker could process
      */
-    Batch take(long nanos, int slots) throws InterruptedException {
+    @Nullable Batch take(long nanos, int slots) throws InterruptedException {
         lock.lockInterruptibly();
         try {
             while (ready.isEmpty() && !closed) {
@@ -73,7 +74,7 @@ final class Inbox {
     }
 
     /** Removes the batches of these leases that no worker has taken; null: all. */
-    List<Batch> takeBack(Collection<ByteString> leases) {
+    List<Batch> takeBack(@Nullable Collection<ByteString> leases) {
         lock.lock();
         try {
             List<Batch> back = new ArrayList<>();
@@ -91,7 +92,7 @@ final class Inbox {
     }
 
     /** The batch that has waited longest, or null. */
-    Batch oldest() {
+    @Nullable Batch oldest() {
         lock.lock();
         try {
             return ready.peek();
@@ -114,6 +115,15 @@ final class Inbox {
         lock.lock();
         try {
             return Math.max(waiting, polled ? 1 : 0);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    boolean closed() {
+        lock.lock();
+        try {
+            return closed;
         } finally {
             lock.unlock();
         }

@@ -4,6 +4,7 @@ import com.google.protobuf.ByteString;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** A message to publish. Immutable: each {@code with} method returns a new one. */
 public final class Message {
@@ -14,7 +15,7 @@ public final class Message {
     }
 
     /** Null is no value (a tombstone), which is not the same as an empty one. */
-    public static Message of(byte[] value) {
+    public static Message of(byte @Nullable [] value) {
         io.offramp.v1.Message.Builder message = io.offramp.v1.Message.newBuilder();
         if (value != null) {
             message.setValue(ByteString.copyFrom(value));
@@ -23,13 +24,13 @@ public final class Message {
     }
 
     /** The text as UTF-8. */
-    public static Message of(String value) {
+    public static Message of(@Nullable String value) {
         return of(bytes(value));
     }
 
     /** A message without a value. */
     public static Message tombstone() {
-        return of((byte[]) null);
+        return of((byte @Nullable []) null);
     }
 
     public Message withKey(byte[] key) {
@@ -37,11 +38,11 @@ public final class Message {
     }
 
     public Message withKey(String key) {
-        return withKey(bytes(Objects.requireNonNull(key, "key")));
+        return withKey(Objects.requireNonNull(key, "key").getBytes(StandardCharsets.UTF_8));
     }
 
     /** With one more header; names may repeat. A null value is a header without a value. */
-    public Message withHeader(String name, byte[] value) {
+    public Message withHeader(String name, byte @Nullable [] value) {
         io.offramp.v1.Header.Builder header = io.offramp.v1.Header.newBuilder().setName(name);
         if (value != null) {
             header.setValue(ByteString.copyFrom(value));
@@ -49,7 +50,7 @@ public final class Message {
         return new Message(message.toBuilder().addHeaders(header).build());
     }
 
-    public Message withHeader(String name, String value) {
+    public Message withHeader(String name, @Nullable String value) {
         return withHeader(name, bytes(value));
     }
 
@@ -75,7 +76,7 @@ public final class Message {
         return message;
     }
 
-    private static byte[] bytes(String text) {
+    private static byte @Nullable [] bytes(@Nullable String text) {
         return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
     }
 }

@@ -3,6 +3,7 @@ package io.offramp;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -17,7 +18,7 @@ public final class Offramp implements AutoCloseable {
     private final Transport transport;
     private final Set<AutoCloseable> open = new LinkedHashSet<>();
     private boolean closed;
-    private Thread hook;
+    private @Nullable Thread hook;
 
     private Offramp(Address address, Access access) {
         this.transport = new Transport(address, access);
@@ -29,15 +30,15 @@ public final class Offramp implements AutoCloseable {
     }
 
     /**
-     * To the sidecar at this address: {@code unix:/path}, {@code /path} or {@code host:port}. Does not wait for it:
-     * workers, consumers and publishers do.
+     * To the sidecar at this address: {@code unix:/path}, {@code /path} or {@code host:port}; null is the default. Does
+     * not wait for it: workers, consumers and publishers do.
      */
-    public static Offramp connect(String address) {
+    public static Offramp connect(@Nullable String address) {
         return connect(address, Access.fromEnvironment());
     }
 
     /** Like {@link #connect(String)}, with a token, a certificate, or authorities to trust. */
-    public static Offramp connect(String address, Access access) {
+    public static Offramp connect(@Nullable String address, Access access) {
         return new Offramp(Address.parse(address), access);
     }
 
@@ -104,7 +105,7 @@ public final class Offramp implements AutoCloseable {
     void drainAndClose() {
         for (AutoCloseable one : drain()) {
             if (one instanceof Consumer consumer) {
-                consumer.awaitSettled();
+                consumer.closeOnceSettled();
             }
         }
         close();

@@ -1,6 +1,7 @@
 package io.offramp;
 
 import io.grpc.Status;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The base of all exceptions of this client. Messages name what is wrong, the value, and what is allowed.
@@ -15,6 +16,7 @@ import io.grpc.Status;
  * ├── Unavailable           not now; a retry may help
  * │   └── OutOfRoom         the broker has no room for what is published
  * ├── AlreadySettled        a batch or a record was settled a second time
+ * ├── Drained               a batch was asked for after {@code drain} or {@code close}: none will come
  * ├── Closed                used after it was closed
  * └── ProtocolBroken        the sidecar broke a rule of the protocol
  * </pre>
@@ -26,7 +28,7 @@ public class OfframpException extends RuntimeException {
     /** Set before it is thrown. */
     String reason = "";
 
-    OfframpException(String text, Throwable cause) {
+    OfframpException(String text, @Nullable Throwable cause) {
         super(text, cause);
     }
 
@@ -86,6 +88,12 @@ public class OfframpException extends RuntimeException {
         }
     }
 
+    public static final class Drained extends OfframpException {
+        Drained(String text) {
+            super(text, null);
+        }
+    }
+
     public static final class Closed extends OfframpException {
         Closed(String text) {
             super(text, null);
@@ -99,7 +107,7 @@ public class OfframpException extends RuntimeException {
     }
 
     /** The exception for a status for which a retry does not help; else null. */
-    static Refused refusal(Throwable error, String address) {
+    static @Nullable Refused refusal(Throwable error, String address) {
         return Failure.of(error).refusal(error, address);
     }
 

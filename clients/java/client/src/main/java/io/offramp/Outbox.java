@@ -15,6 +15,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -36,7 +37,7 @@ final class Outbox {
     /** An extension until it is answered. */
     private record PendingExtension(Extension extension, CompletableFuture<Duration> answer) {}
 
-    private final BiConsumer<Batch, SettleResult> onResult;
+    private final @Nullable BiConsumer<Batch, SettleResult> onResult;
     private final Queue<PendingSettlement> settlements = new ConcurrentLinkedQueue<>();
     /** To be sent before {@code settlements}: sent before without an answer, or pieces of one that was too large. */
     private final Deque<PendingSettlement> resend = new ArrayDeque<>();
@@ -45,8 +46,7 @@ final class Outbox {
     private final Queue<PendingExtension> extensions = new ConcurrentLinkedQueue<>();
     private final Deque<PendingExtension> sentExtensions = new ArrayDeque<>();
 
-    /** {@code onResult} may be null. */
-    Outbox(BiConsumer<Batch, SettleResult> onResult) {
+    Outbox(@Nullable BiConsumer<Batch, SettleResult> onResult) {
         this.onResult = onResult;
     }
 
@@ -69,7 +69,7 @@ final class Outbox {
      * One request within the sidecar's limits; null if there is nothing to send. Calls {@code onSettled} with each batch
      * that is settled to its last record.
      */
-    ConsumeRequest nextRequest(Limits limits, Consumer<Batch> onSettled) {
+    @Nullable ConsumeRequest nextRequest(Limits limits, Consumer<Batch> onSettled) {
         ConsumeRequest.Builder request = null;
         // The other half is more than enough for tags and extensions.
         int maxSettlementBytes = (int) Math.min(MAX_SETTLEMENT_BYTES, limits.getMaxRequestBytes() / 2);
@@ -105,7 +105,7 @@ final class Outbox {
         return request == null ? null : request.build();
     }
 
-    private PendingSettlement nextSettlement() {
+    private @Nullable PendingSettlement nextSettlement() {
         PendingSettlement pending = resend.poll();
         return pending == null ? settlements.poll() : pending;
     }

@@ -2,27 +2,28 @@ package io.offramp;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The outcome of a record, with its reason and delay. Consecutive records with equal outcomes are sent as one part.
  *
  * @param retryAfterMs null: the subscription's backoff
  */
-record Outcome(io.offramp.v1.Outcome kind, String reason, Long retryAfterMs) {
+record Outcome(io.offramp.v1.Outcome kind, String reason, @Nullable Long retryAfterMs) {
     static final Outcome ACK = new Outcome(io.offramp.v1.Outcome.OUTCOME_ACK, "", null);
     static final Outcome RELEASE = new Outcome(io.offramp.v1.Outcome.OUTCOME_RELEASE, "", null);
 
     private static final Duration LONGEST = Duration.ofDays(36_600);
 
-    static Outcome nack(String reason, Duration after) {
+    static Outcome nack(@Nullable String reason, @Nullable Duration after) {
         return new Outcome(io.offramp.v1.Outcome.OUTCOME_NACK, reasonText(reason), milliseconds(after));
     }
 
-    static Outcome reject(String reason) {
+    static Outcome reject(@Nullable String reason) {
         return new Outcome(io.offramp.v1.Outcome.OUTCOME_REJECT, reasonText(reason), null);
     }
 
-    static Outcome overloaded(String reason, Duration after) {
+    static Outcome overloaded(@Nullable String reason, @Nullable Duration after) {
         return new Outcome(io.offramp.v1.Outcome.OUTCOME_OVERLOADED, reasonText(reason), milliseconds(after));
     }
 
@@ -46,7 +47,7 @@ record Outcome(io.offramp.v1.Outcome kind, String reason, Long retryAfterMs) {
         return text == null || text.isEmpty() ? name : name + ": " + text;
     }
 
-    private static Long milliseconds(Duration after) {
+    private static @Nullable Long milliseconds(@Nullable Duration after) {
         if (after == null) {
             return null;
         }
@@ -58,7 +59,7 @@ record Outcome(io.offramp.v1.Outcome kind, String reason, Long retryAfterMs) {
     }
 
     /** A reason as it is sent: cut to what the sidecar keeps, without splitting a character. */
-    private static String reasonText(String reason) {
+    private static String reasonText(@Nullable String reason) {
         if (reason == null) {
             return "";
         }

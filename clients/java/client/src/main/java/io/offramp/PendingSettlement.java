@@ -4,6 +4,7 @@ import io.offramp.v1.Settlement;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
 
 /** A settlement until it is answered. */
 final class PendingSettlement {
@@ -15,7 +16,7 @@ final class PendingSettlement {
     final CompletableFuture<SettleResult> answer;
     /** The number of pieces that are sent instead of one that was too large, and their results, in one shared list. */
     private final int pieces;
-    private final List<SettleResult> results;
+    private final @Nullable List<SettleResult> results;
 
     PendingSettlement(Batch batch, Settlement settlement, boolean automatic) {
         this(batch, settlement, automatic, new CompletableFuture<>(), 1, null);
@@ -27,7 +28,7 @@ final class PendingSettlement {
             boolean automatic,
             CompletableFuture<SettleResult> answer,
             int pieces,
-            List<SettleResult> results) {
+            @Nullable List<SettleResult> results) {
         this.batch = batch;
         this.settlement = settlement;
         this.automatic = automatic;
@@ -47,7 +48,7 @@ final class PendingSettlement {
     }
 
     /** The result of the whole settlement; null while results of other pieces are missing. */
-    SettleResult addResult(SettleResult result) {
+    @Nullable SettleResult addResult(SettleResult result) {
         if (results == null) {
             return result;
         }

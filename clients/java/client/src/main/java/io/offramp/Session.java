@@ -17,6 +17,7 @@ import java.util.Map;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -35,7 +36,7 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
         void onWelcome(Welcome welcome);
 
         /** The stream has ended; {@code error} is null if it ended in order. */
-        void onEnd(Session session, Throwable error);
+        void onEnd(Session session, @Nullable Throwable error);
     }
 
     private final Settings settings;
@@ -65,8 +66,8 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
 
     private boolean cut;
     private boolean ended;
-    private Throwable failure;
-    private ScheduledFuture<?> timer;
+    private @Nullable Throwable failure;
+    private @Nullable ScheduledFuture<?> timer;
     /** Called when all delivered batches are settled. */
     private Runnable onAllSettled = () -> {};
     private boolean warned;
@@ -112,11 +113,14 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     }
 
     /**
-     * Ends the stream once everything is sent. If a batch is still in hand, cuts the stream once everything is
-     * answered, so that the sidecar treats the batch as possibly processed.
+     * Settles what is in hand with {@code inHand}, and ends the stream once everything is sent. Null: cuts the stream
+     * once everything is answered, so that the sidecar treats what is in hand as possibly processed.
      */
-    void close() {
+    void close(@Nullable Outcome inHand) {
         drain();
+        if (inHand != null) {
+            unsettled.values().forEach(batch -> batch.settleRest(inHand, true));
+        }
         if (inHand() > 0) {
             cutWhenAnswered = true;
             cutIfAnswered();
@@ -169,7 +173,7 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
         }
     }
 
-    private ConsumeRequest nextRequest() {
+    private @Nullable ConsumeRequest nextRequest() {
         // Each in its own request and before released batches, which would otherwise be sent to this process again.
         if (draining && !sentDraining) {
             sentDraining = true;
@@ -295,7 +299,7 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     }
 
     /** Leases end with their session: drops waiting batches, and marks those in hand as lost. */
-    private void end(Throwable error) {
+    private void end(@Nullable Throwable error) {
         if (ended) {
             return;
         }

@@ -3,6 +3,7 @@ package io.offramp;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.function.BiConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The options that workers and consumers share.
@@ -13,11 +14,11 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
     private final String subscription;
     private long creditBytes;
     private int maxMessageBytes = Protocol.DEFAULT_MESSAGE_BYTES;
-    private Duration lease;
+    private @Nullable Duration lease;
     private Duration patience = Duration.ofSeconds(1);
-    private String name;
+    private @Nullable String name;
     private int needsMinor = Protocol.NEEDS_MINOR;
-    private BiConsumer<Batch, SettleResult> onResult;
+    private @Nullable BiConsumer<Batch, SettleResult> onResult;
 
     SessionOptions(String subscription) {
         if (subscription == null || subscription.isEmpty()) {

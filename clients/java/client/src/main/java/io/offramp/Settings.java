@@ -8,6 +8,7 @@ import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.time.Duration;
 import java.util.function.BiConsumer;
+import org.jspecify.annotations.Nullable;
 
 /** The options of a connection, checked and complete. */
 record Settings(
@@ -15,11 +16,11 @@ record Settings(
         int credit,
         long creditBytes,
         int maxMessageBytes,
-        Duration lease,
+        @Nullable Duration lease,
         Duration patience,
-        String name,
+        @Nullable String name,
         int needsMinor,
-        BiConsumer<Batch, SettleResult> onResult) {
+        @Nullable BiConsumer<Batch, SettleResult> onResult) {
 
     /** How long a batch may wait here: a small part of its lease at most. */
     long waitingNanos() {

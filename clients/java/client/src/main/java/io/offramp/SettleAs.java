@@ -1,6 +1,7 @@
 package io.offramp;
 
 import java.time.Duration;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A handler throws it, or its stage fails with it, to set the outcome of what the handler has not settled itself:
@@ -19,17 +20,17 @@ public final class SettleAs extends RuntimeException {
     }
 
     /** Failed: retry after the subscription's backoff. Counts as an attempt. */
-    public static SettleAs retry(String reason) {
+    public static SettleAs retry(@Nullable String reason) {
         return new SettleAs(Outcome.nack(reason, null));
     }
 
     /** Failed: retry after this time. Counts as an attempt. */
-    public static SettleAs retry(String reason, Duration after) {
+    public static SettleAs retry(@Nullable String reason, Duration after) {
         return new SettleAs(Outcome.nack(reason, after));
     }
 
     /** Never succeeds: dead-letter it now, with this reason. */
-    public static SettleAs reject(String reason) {
+    public static SettleAs reject(@Nullable String reason) {
         return new SettleAs(Outcome.reject(reason));
     }
 
@@ -39,12 +40,12 @@ public final class SettleAs extends RuntimeException {
     }
 
     /** Overloaded: deliver it again later, without counting an attempt, and keep fewer batches in flight. */
-    public static SettleAs overloaded(String reason) {
+    public static SettleAs overloaded(@Nullable String reason) {
         return new SettleAs(Outcome.overloaded(reason, null));
     }
 
     /** Like {@link #overloaded(String)}, and deliver it again after this time. */
-    public static SettleAs overloaded(String reason, Duration after) {
+    public static SettleAs overloaded(@Nullable String reason, Duration after) {
         return new SettleAs(Outcome.overloaded(reason, after));
     }
 }

@@ -6,6 +6,7 @@ import io.offramp.v1.Settlement;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Turns outcomes of a batch's records into the settlements that are sent. Pure. */
 final class Settlements {
@@ -16,7 +17,7 @@ final class Settlements {
      *
      * @param marks by index, with null for records that have none; null if no record has any
      */
-    static Settlement whole(ByteString lease, Outcome outcome, Outcome[] marks) {
+    static Settlement whole(ByteString lease, Outcome outcome, @Nullable Outcome @Nullable [] marks) {
         Settlement.Builder settlement =
                 Settlement.newBuilder().setLease(lease).setOutcome(outcome.kind()).setReason(outcome.reason());
         if (outcome.retryAfterMs() != null) {
@@ -35,7 +36,7 @@ final class Settlements {
     }
 
     /** The marked records only; the others stay leased. */
-    static Settlement marked(ByteString lease, Outcome[] marks) {
+    static Settlement marked(ByteString lease, @Nullable Outcome[] marks) {
         Settlement.Builder settlement = Settlement.newBuilder().setLease(lease).setPartial(true);
         Parts parts = new Parts(settlement);
         for (int index = 0; index < marks.length; index++) {
@@ -48,7 +49,8 @@ final class Settlements {
     }
 
     /** Like {@code whole}, when some records are settled already: those must not be sent again. */
-    static Settlement rest(ByteString lease, int records, BitSet settled, Outcome outcome, Outcome[] marks) {
+    static Settlement rest(
+            ByteString lease, int records, BitSet settled, Outcome outcome, @Nullable Outcome @Nullable [] marks) {
         Settlement.Builder settlement = Settlement.newBuilder().setLease(lease).setPartial(true);
         Parts parts = new Parts(settlement);
         for (int index = settled.nextClearBit(0); index < records; index = settled.nextClearBit(index + 1)) {
@@ -133,7 +135,7 @@ final class Settlements {
         private final Settlement.Builder settlement;
         private int first;
         private int count;
-        private Outcome current;
+        private @Nullable Outcome current;
 
         Parts(Settlement.Builder settlement) {
             this.settlement = settlement;

@@ -22,6 +22,7 @@ import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /** Channels to one sidecar, all served by one thread. */
 final class Transport implements AutoCloseable {
@@ -31,7 +32,7 @@ final class Transport implements AutoCloseable {
     private final Address address;
     private final Access access;
     /** Null: plaintext, only on this machine. */
-    private final SslContext tls;
+    private final @Nullable SslContext tls;
     /** Epoll if available; else Java's own sockets, also if its native library cannot be unpacked. */
     private final boolean epoll = Epoll.isAvailable();
     private final EventLoopGroup group;

@@ -9,6 +9,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -23,7 +24,7 @@ public final class Worker implements AutoCloseable {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
 
     private final String subscription;
-    private final Duration drainTimeout;
+    private final @Nullable Duration drainTimeout;
     private final Connection connection;
     private final HandlerRunner runner;
     private final Runnable onEnd;
@@ -146,7 +147,7 @@ public final class Worker implements AutoCloseable {
         if (!leaving.compareAndSet(false, true)) {
             return;
         }
-        connection.close();
+        connection.close(null);
         onEnd.run();
         connection.closed().whenComplete((nothing, error) -> {
             if (error == null) {
@@ -166,12 +167,12 @@ public final class Worker implements AutoCloseable {
     /** The options of a worker. */
     public static final class Builder extends SessionOptions<Builder> {
         private final Offramp offramp;
-        private Handler handler;
-        private AsyncHandler asyncHandler;
+        private @Nullable Handler handler;
+        private @Nullable AsyncHandler asyncHandler;
         private int workers = 1;
-        private Integer prefetch;
-        private Executor executor;
-        private Duration drainTimeout;
+        private @Nullable Integer prefetch;
+        private @Nullable Executor executor;
+        private @Nullable Duration drainTimeout;
 
         Builder(Offramp offramp, String subscription) {
             super(subscription);
@@ -187,6 +188,11 @@ public final class Worker implements AutoCloseable {
         public Builder handler(Handler handler) {
             this.handler = Objects.requireNonNull(handler, "handler");
             return this;
+        }
+
+        /** The function that processes batches, blocking, and may return a stage, for which its worker then waits. */
+        public Builder handler(ResultHandler handler) {
+            return handler((Handler) handler);
         }
 
         /** The function that starts to process batches and returns stages. Instead of a {@code handler}. */

@@ -18,4 +18,7 @@
  * {@code HandlerRunner} or {@code Consumer} -> {@code Settlements}, {@code Outbox} -> {@code Session} writes the
  * stream. {@code CreditControl} decides how many batches to ask for.
  */
+@NullMarked
 package io.offramp;
+
+import org.jspecify.annotations.NullMarked;

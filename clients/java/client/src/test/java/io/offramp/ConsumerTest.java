@@ -209,13 +209,40 @@ class ConsumerTest extends FakeSidecarTest {
     }
 
     @Test
-    void aBatchInHandWhenTheConsumerClosesIsPossiblyProcessed() throws Exception {
+    void aBatchInHandWhenTheConsumerClosesIsReleased() throws Exception {
         sidecar.offer(List.of(1));
         try (Consumer consumer = offramp.consumer("orders").open()) {
             take(consumer);
         }
-        sidecar.eventually(() -> sidecar.sessions.get(0).ended);
-        assertTrue(sidecar.ready.getFirst().possiblyProcessed());
+        assertEquals(List.of("1"), sidecar.settledWith(Outcome.OUTCOME_RELEASE));
+        assertTrue(sidecar.sessions.get(0).halfClosed);
+        assertFalse(sidecar.ready.getFirst().possiblyProcessed());
+    }
+
+    @Test
+    void whatWasMarkedBeforeTheConsumerClosesIsSettledAsMarked() throws Exception {
+        sidecar.offer(List.of(1, 2));
+        try (Consumer consumer = offramp.consumer("orders").open()) {
+            take(consumer).get(0).ack();
+        }
+        assertEquals(List.of("1"), sidecar.acked());
+        assertEquals(List.of("2"), sidecar.settledWith(Outcome.OUTCOME_RELEASE));
+    }
+
+    @Test
+    void aPollLearnsThatTheConsumerDrains() throws Exception {
+        sidecar.offer(List.of(1));
+        try (Consumer consumer = offramp.consumer("orders").open()) {
+            Batch batch = take(consumer);
+            consumer.drain();
+            for (int count = 0; count < 2; count++) {
+                assertThrows(OfframpException.Drained.class, () -> consumer.poll(Duration.ZERO));
+                assertThrows(OfframpException.Drained.class, () -> consumer.poll(TIMEOUT));
+                assertThrows(OfframpException.Drained.class, consumer::take);
+            }
+            assertFalse(consumer.iterator().hasNext());
+            assertTrue(batch.ack().get().settled());
+        }
     }
 
     @Test

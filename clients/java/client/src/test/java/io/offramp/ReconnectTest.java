@@ -124,13 +124,13 @@ class ReconnectTest extends FakeSidecarTest {
     }
 
     @Test
-    void aBatchThatIsSettledAfterItsConsumerIsClosedDoesNoHarm() throws Exception {
+    void aBatchCannotBeSettledAfterItsConsumerIsClosed() throws Exception {
         sidecar.offer(List.of(1));
         Consumer consumer = offramp.consumer("orders").open();
         Batch batch = take(consumer);
         consumer.close();
-        assertEquals(io.offramp.SettleStatus.UNANSWERED, batch.ack().get().status());
-        assertNull(consumer.take());
+        assertThrows(OfframpException.AlreadySettled.class, batch::ack);
+        assertThrows(OfframpException.Drained.class, consumer::take);
     }
 
     @ParameterizedTest

@@ -114,7 +114,7 @@ class WorkerTest extends FakeSidecarTest {
     @Test
     void aHandlerThatLeavesItsThreadInterruptedDoesNotEndItsWorker() throws Exception {
         sidecar.offer(List.of(1), List.of(2));
-        offramp.worker("orders").handler(batch -> Thread.currentThread().interrupt()).start();
+        offramp.worker("orders").handler(batch -> { Thread.currentThread().interrupt(); }).start();
         sidecar.eventually(() -> sidecar.acked().size() == 2);
     }
 

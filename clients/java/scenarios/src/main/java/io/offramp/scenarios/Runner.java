@@ -36,6 +36,7 @@ public final class Runner {
             Map.entry("sidecar_killed", Sidecars::sidecarKilled),
             Map.entry("sidecar_drained", Sidecars::sidecarDrained),
             Map.entry("drain", Sidecars::drain),
+            Map.entry("drain_while_polling", Sidecars::drainWhilePolling),
             Map.entry("null_empty_and_binary", Payloads::echo),
             Map.entry("duplicate_headers", Payloads::echo),
             Map.entry("large_records", Payloads::largeRecords),

@@ -11,7 +11,9 @@ import static io.offramp.scenarios.ScenarioContext.take;
 
 import io.offramp.Batch;
 import io.offramp.Consumer;
+import io.offramp.OfframpException;
 import io.offramp.SettleStatus;
+import java.time.Duration;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** "Sidecars that come and go" of clients/SCENARIOS.md. */
@@ -69,5 +71,27 @@ final class Sidecars {
             }
             say("did", onlyRecord(batch).valueAsText());
         }));
+    }
+
+    static void drainWhilePolling(ScenarioContext context) throws InterruptedException {
+        AtomicBoolean settled = new AtomicBoolean();
+        context.passOnShutdown(settled::get);
+        Consumer consumer = context.openConsumer();
+        Batch held = null;
+        try {
+            while (true) {
+                Batch batch = consumer.poll(Duration.ofMillis(10));
+                if (batch != null) {
+                    held = batch;
+                    say("holding");
+                }
+            }
+        } catch (OfframpException.Drained error) {
+            say("drained");
+        }
+        expectSettled(held.ack());
+        settled.set(true);
+        // The shutdown hook prints the result.
+        Thread.sleep(ScenarioContext.TIMEOUT.toMillis());
     }
 }
