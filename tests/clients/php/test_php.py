@@ -93,4 +93,6 @@ def test_a_socket_that_this_user_may_not_use_is_explained() -> None:
 
 def test_the_readme_takes_a_new_user_to_a_running_worker(tmp_path: Path) -> None:
     says = r"^\d+: (\d+) records of orders$"
-    first_steps.follow(PHP / "README.md", tmp_path, without=["apt-get", "pip install"], says=says)
+    first_steps.follow(
+        PHP / "README.md", tmp_path, without=["apt-get", "pip install"], says=says, worker="bin/offramp-worker"
+    )

@@ -62,7 +62,13 @@ def test_the_readme_names_every_option() -> None:
 
 def test_the_readme_takes_a_new_user_to_a_running_worker(tmp_path: Path) -> None:
     says = r"^INFO:root:(\d+) records of orders$"
-    first_steps.follow(CLIENT / "README.md", tmp_path, without=["pip install"], says=says)
+    first_steps.follow(CLIENT / "README.md", tmp_path, without=["pip install"], says=says, worker="worker.py")
+
+
+def test_the_first_page_takes_a_new_user_to_a_running_worker(tmp_path: Path) -> None:
+    # Several threads print: lines may be mixed, but no value is.
+    says = r"b'\d+'"
+    first_steps.follow(first_steps.ROOT / "README.md", tmp_path, without=["pip install"], says=says, worker="worker.py")
 
 
 def test_the_examples_of_the_readme_use_only_what_there_is() -> None:
