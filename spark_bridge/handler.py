@@ -3,6 +3,7 @@
 No checkpoint and no ranges: the sidecar leases batches to this process, as to any other worker. At least once.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offramp import Batch, Record, connect
 from offramp._internal.handlers import settle_by_result
 from offramp.channel import ProofOptions
+from offramp.errors import Drained
 from offramp.outcomes import describe
 from offramp.v1 import record_pb2 as pb
 from spark_bridge.columns import HANDLED_SCHEMA, RecordRows, arrow_schema, to_arrow
@@ -133,8 +135,8 @@ def handle(
 class BatchSource(Protocol):
     """The part of a consumer that `batch_groups` needs."""
 
-    def take(self, timeout: float | None = None) -> Batch | None:
-        """The next batch; None if none arrived in time, or if none will."""
+    def take(self, timeout: float | None) -> Batch | None:
+        """The next batch; None if none arrived in time. Raises `Drained` if none will."""
 
 
 @dataclass(frozen=True)
@@ -156,14 +158,14 @@ def batch_groups(source: BatchSource, limits: GroupLimits) -> Iterator[list[Batc
     """
     held: Batch | None = None
     while True:
-        first, held = held or source.take(limits.idle), None
+        first, held = held or _take(source, limits.idle), None
         if first is None:
             return
         group = [first]
         records, size = len(first), first.message.ByteSize()
         ends = time.monotonic() + limits.linger
         while _may_be_combined(group[-1]) and records < limits.records and size < limits.bytes:
-            batch = source.take(max(0.0, ends - time.monotonic()))
+            batch = _take(source, max(0.0, ends - time.monotonic()))
             if batch is None:
                 break
             records += len(batch)
@@ -173,6 +175,12 @@ def batch_groups(source: BatchSource, limits: GroupLimits) -> Iterator[list[Batc
                 break
             group.append(batch)
         yield group
+
+
+def _take(source: BatchSource, timeout: float | None) -> Batch | None:
+    with contextlib.suppress(Drained):
+        return source.take(timeout)
+    return None
 
 
 def _may_be_combined(batch: Batch) -> bool:

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Offramp;
 
 use Offramp\Exception\Closed;
+use Offramp\Exception\Drained;
 use Offramp\Exception\OfframpException;
 use Offramp\Internal\Connection;
 use Offramp\Internal\Signals;
@@ -50,9 +51,10 @@ final class Consumer implements \IteratorAggregate
     }
 
     /**
-     * The next batch. Null if none arrived within `timeout` seconds, or if the consumer is draining. With 0 it returns
-     * what the sidecar has ready, and waits at most a second for a sidecar that does not answer.
+     * The next batch. Null if none arrived within `timeout` seconds. With 0 it returns what the sidecar has ready, and
+     * waits at most a second for a sidecar that does not answer.
      *
+     * @throws Drained when the consumer drains: no further batch comes
      * @throws OfframpException
      */
     public function take(?float $timeout = null): ?Batch
@@ -78,13 +80,18 @@ final class Consumer implements \IteratorAggregate
                 return null;
             }
         }
-        return null;
+        throw new Drained("the consumer of $this->subscription drains: no further batch comes");
     }
 
     /** @return \Generator<int, Batch> */
     public function getIterator(): \Generator
     {
-        while (($batch = $this->take()) !== null) {
+        while (true) {
+            try {
+                $batch = $this->take();
+            } catch (Drained) {
+                return;
+            }
             yield $batch;
             // So that it lives only as long as the user keeps it.
             unset($batch);
@@ -112,7 +119,7 @@ final class Consumer implements \IteratorAggregate
     {
         if (!$this->closed) {
             $this->closed = $this->draining = true;
-            $this->signals?->restore();
+            $this->signals?->stop();
             $this->connection->close();
         }
     }
@@ -121,7 +128,7 @@ final class Consumer implements \IteratorAggregate
     {
         // A forked child must not end its parent's session.
         if (!$this->closed && getmypid() === $this->pid) {
-            $this->signals?->restore();
+            $this->signals?->stop();
             $this->connection->abandon();
         }
     }
@@ -130,7 +137,7 @@ final class Consumer implements \IteratorAggregate
     {
         if ($this->options->signals && $this->signals === null) {
             $self = \WeakReference::create($this);
-            $this->signals = new Signals(['SIGTERM'], static fn () => $self->get()?->drain(), polite: true);
+            $this->signals = Signals::listen(['SIGTERM'], static fn () => $self->get()?->drain());
         }
     }
 }

@@ -7,6 +7,7 @@ namespace Offramp;
 use Offramp\Exception\MissingExtension;
 use Offramp\Exception\Refused;
 use Offramp\Grpc\TokenFileError;
+use Offramp\Internal\Signals;
 use Psr\Log\LoggerInterface;
 
 /**
@@ -74,7 +75,8 @@ final class Pool
     /** Returns when all workers have ended after a signal: 0, or 1 if the sidecar refused them. */
     public function run(): int
     {
-        $before = pcntl_async_signals(true);
+        $names = ['SIGTERM', 'SIGINT', 'SIGQUIT'];
+        $stops = Signals::listen($names, fn () => $this->stops++, finishes: true, everyTime: true);
         $handlers = $this->listen();
         try {
             $this->due = array_fill(0, $this->processes, 0.0);
@@ -108,7 +110,8 @@ final class Pool
             foreach ($handlers as $number => $handler) {
                 pcntl_signal($number, $handler);
             }
-            pcntl_async_signals($before);
+            // Last: it may call a handler of the app that exits.
+            $stops->stop();
         }
     }
 
@@ -117,9 +120,6 @@ final class Pool
     {
         $before = [];
         $react = [
-            SIGTERM => fn () => $this->stops++,
-            SIGINT => fn () => $this->stops++,
-            SIGQUIT => fn () => $this->stops++,
             SIGHUP => fn () => $this->recycle = true,
             // So that it interrupts the sleep between two checks.
             SIGCHLD => static fn () => null,
@@ -171,14 +171,14 @@ final class Pool
             $worker->run();
             exit($worker->limitReached() ? self::LIMIT_REACHED : 0);
         } catch (TokenFileError $error) {
-            $this->log($error->getMessage());
+            $this->log($error->getMessage(), 'error');
             // The file had a token when the first worker of this slot started: it is being written.
             exit(isset($this->started[$slot]) ? 1 : self::REFUSED);
         } catch (Refused | MissingExtension | \InvalidArgumentException $error) {
-            $this->log($error->getMessage());
+            $this->log($error->getMessage(), 'error');
             exit(self::REFUSED);
         } catch (\Throwable $error) {
-            $this->log("a worker failed: $error");
+            $this->log("a worker failed: $error", 'error');
             exit(1);
         }
     }
@@ -217,7 +217,7 @@ final class Pool
         $pause = $lasted >= self::SHORT_LIFE ? 0.0 : ($this->pauses[$slot] ?? 0.0);
         $this->pauses[$slot] = min(max($pause * 2, self::FIRST_PAUSE), self::LONGEST_PAUSE);
         $this->due[$slot] = microtime(true) + $pause;
-        $this->log("$why; starting another" . ($pause > 0 ? sprintf(' in %.1f seconds', $pause) : ''));
+        $this->log("$why; starting another" . ($pause > 0 ? sprintf(' in %.1f seconds', $pause) : ''), 'error');
     }
 
     private function signalAll(int $signal): void
@@ -227,10 +227,10 @@ final class Pool
         }
     }
 
-    private function log(string $text): void
+    private function log(string $text, string $level = 'info'): void
     {
         if ($this->logger !== null) {
-            $this->logger->info($text);
+            $this->logger->log($level, $text);
         } else {
             fwrite(STDERR, "offramp-worker: $text\n");
         }

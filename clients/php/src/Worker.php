@@ -96,8 +96,9 @@ final class Worker
         try {
             $this->work($connection);
         } finally {
-            $signals?->restore();
             $connection->abandon();
+            // Last: it may call a handler of the app that exits.
+            $signals?->stop();
         }
     }
 
@@ -132,10 +133,10 @@ final class Worker
     private function signals(): ?Signals
     {
         if ($this->parent !== 0) {
-            return new Signals(['SIGTERM'], $this->drain(...), polite: false, sticky: true);
+            return Signals::listen(['SIGTERM'], $this->drain(...), finishes: true, everyTime: true);
         }
         return $this->options->signals
-            ? new Signals(['SIGTERM', 'SIGINT', 'SIGQUIT'], $this->drain(...), polite: false)
+            ? Signals::listen(['SIGTERM', 'SIGINT', 'SIGQUIT'], $this->drain(...), finishes: true)
             : null;
     }
 

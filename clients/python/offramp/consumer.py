@@ -1,11 +1,10 @@
 """Iterating over batches, for blocking code."""
 
 import contextlib
-import signal
 import threading
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, Unpack, overload
 
 from offramp._internal.background_loop import BackgroundLoop, shared_loop
 from offramp._internal.connection import Connection
@@ -13,7 +12,7 @@ from offramp._internal.handlers import outcome_on_exit
 from offramp._internal.inbox import ThreadInbox
 from offramp._internal.stop_signals import drain_on_signals
 from offramp.batch import Batch
-from offramp.errors import Closed
+from offramp.errors import Closed, Drained
 from offramp.options import ConnectOptions, Options
 from offramp.outcomes import RELEASE, Outcome
 
@@ -47,8 +46,7 @@ class Consumer:
         self._opening = threading.Lock()
 
     def __enter__(self) -> Self:
-        enabled = self._options.signals
-        self._signals.enter_context(drain_on_signals((signal.SIGTERM,), self.drain, enabled=enabled, only_default=True))
+        self._signals.enter_context(drain_on_signals(self.drain, enabled=self._options.signals))
         self.open()
         return self
 
@@ -62,10 +60,10 @@ class Consumer:
         return self
 
     def __next__(self) -> Batch:
-        batch = self.take()
-        if batch is None:
-            raise StopIteration
-        return batch
+        try:
+            return self.take()
+        except Drained:
+            raise StopIteration from None
 
     @property
     def connected(self) -> bool:
@@ -84,15 +82,24 @@ class Consumer:
         if self._closed:
             raise Closed(f"the consumer of {self._options.subscription} is closed")
 
+    @overload
+    def take(self, timeout: None = None) -> Batch: ...
+
+    @overload
+    def take(self, timeout: float | None) -> Batch | None: ...
+
     def take(self, timeout: float | None = None) -> Batch | None:
-        """The next batch. None if none came within `timeout` seconds, or if it drains.
+        """The next batch. None if none came within `timeout` seconds. Raises `Drained` when it drains: none will come.
 
         With a timeout of 0 it returns what came since the last call, unless that has waited for `patience` seconds.
         """
         self.open()
         if self._connection is not None:
             self._connection.check_process()
-        return self._inbox.take(timeout)
+        batch = self._inbox.take(timeout)
+        if batch is None and (self._draining or self._closed):
+            raise Drained(f"the consumer of {self._options.subscription} drains: no further batch comes")
+        return batch
 
     def drain(self) -> None:
         """End the iteration, in whichever thread. What is in hand can still be settled. Returns at once."""

@@ -9,12 +9,14 @@ OfframpError
 ├── Unavailable          not now; a retry may help
 │   └── OutOfRoom        the broker has no space for what is published
 ├── AlreadySettled       a batch or a record was settled a second time
+├── Drained              a batch was asked for after `drain` or SIGTERM: none will come
 ├── Closed               used after it was closed
 ├── Forked               opened before a fork and used after it, or opened where gRPC was used before the fork
 └── ProtocolBroken       the sidecar broke a rule of the protocol
 
-Consumers and workers never raise `Unavailable`: they wait for the sidecar and go on. `Retry`, `Reject` and the other
-exceptions by which a handler settles its batch are no errors; see `offramp.outcomes`.
+Consumers and workers never raise `Unavailable`: they wait for the sidecar and go on. `Drained` ends a loop, as the end
+of the iteration does. `Retry`, `Reject` and the other exceptions by which a handler settles its batch are no errors;
+see `offramp.outcomes`.
 """
 
 from collections.abc import Mapping
@@ -64,6 +66,10 @@ class OutOfRoom(Unavailable):
 
 
 class AlreadySettled(OfframpError):
+    pass
+
+
+class Drained(OfframpError):
     pass
 
 

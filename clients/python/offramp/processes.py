@@ -113,8 +113,7 @@ class Processes:
         """
         if not self._running.acquire(blocking=False):
             raise RuntimeError("this has been run already; make a new one")
-        stop_signals = (signal.SIGTERM, signal.SIGINT)
-        with drain_on_signals(stop_signals, self.drain, enabled=self._signals, every_time=True):
+        with drain_on_signals(self.drain, enabled=self._signals, finishes=True, every_time=True):
             try:
                 self._supervise()
             finally:

@@ -1,6 +1,5 @@
 """Runs a handler for batches in threads."""
 
-import signal
 import threading
 from collections.abc import Callable
 from typing import Unpack
@@ -88,7 +87,7 @@ class Worker:
 
     def _run(self, loop: BackgroundLoop) -> None:
         inbox = ThreadInbox()
-        with drain_on_signals((signal.SIGTERM, signal.SIGINT), self.drain, enabled=self._options.signals):
+        with drain_on_signals(self.drain, enabled=self._options.signals, finishes=True):
             connection = self._connection = loop.call(self._connect(inbox))
             try:
                 if self._draining:

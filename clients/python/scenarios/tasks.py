@@ -25,6 +25,7 @@ from talk import (
 import offramp
 from offramp import Batch, Record, SettleStatus
 from offramp.aio import Consumer, Worker, connect
+from offramp.errors import Drained
 from offramp.outcomes import Outcome
 from offramp.v1 import record_pb2 as pb
 
@@ -288,6 +289,19 @@ async def drain() -> None:
     await Worker(SUBSCRIPTION, handle).run()
 
 
+async def drain_while_polling() -> None:
+    async with connect(SUBSCRIPTION) as consumer:
+        held: list[Batch] = []
+        try:
+            while True:
+                if (batch := await consumer.take(timeout=0.01)) is not None:
+                    held.append(batch)
+                    say("holding")
+        except Drained:
+            say("drained")
+        await settled(held[0])
+
+
 # What travels
 
 
@@ -402,8 +416,8 @@ PLAYS = {
         for play in (
             plain_ack, nack_then_success, settle_per_record, partial_settle, reject, release, overloaded, chosen_delay,
             poison_isolated, lease_expiry, lease_extended, blocked, sidecar_comes_later, sidecar_killed,
-            sidecar_drained, drain, record_too_large, publish_and_reply, order_by_key, two_subscriptions,
-            unknown_subscription, version_mismatch, refused_settlement,
+            sidecar_drained, drain, drain_while_polling, record_too_large, publish_and_reply, order_by_key,
+            two_subscriptions, unknown_subscription, version_mismatch, refused_settlement,
         )
     },
     "killed_while_holding": partial(_hold_until_killed, child=False),

@@ -23,6 +23,7 @@ from talk import (
 
 import offramp
 from offramp import Batch, Consumer, Record, SettleStatus, Worker, connect
+from offramp.errors import Drained
 from offramp.outcomes import Outcome
 from offramp.v1 import record_pb2 as pb
 
@@ -291,6 +292,19 @@ def drain() -> None:
     Worker(SUBSCRIPTION, handle).run()
 
 
+def drain_while_polling() -> None:
+    with connect(SUBSCRIPTION) as consumer:
+        held: list[Batch] = []
+        try:
+            while True:
+                if (batch := consumer.take(timeout=0.01)) is not None:
+                    held.append(batch)
+                    say("holding")
+        except Drained:
+            say("drained")
+        settled(held[0])
+
+
 # What travels
 
 
@@ -408,9 +422,9 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         for play in (
             plain_ack, nack_then_success, settle_per_record, partial_settle, reject, release, overloaded, chosen_delay,
             poison_isolated, lease_expiry, lease_extended, killed_while_holding, child_lives_on, blocked,
-            sidecar_comes_later, sidecar_killed, sidecar_drained, drain, large_records, record_too_large,
-            publish_and_reply, order_by_key, two_subscriptions, unknown_subscription, version_mismatch,
-            refused_settlement,
+            sidecar_comes_later, sidecar_killed, sidecar_drained, drain, drain_while_polling, large_records,
+            record_too_large, publish_and_reply, order_by_key, two_subscriptions, unknown_subscription,
+            version_mismatch, refused_settlement,
         )
     },
     "null_empty_and_binary": _echo,

@@ -128,7 +128,8 @@ def test_batches_that_cross_with_the_last_words_are_given_back(tmp_path: Path) -
                 batch = await anext(consumer)
                 consumer.drain()
                 await sidecar.until(lambda: sidecar.of("RELEASE") == [b"late"])
-                assert await consumer.take() is None
+                with pytest.raises(offramp.errors.Drained):
+                    await consumer.take()
                 await batch.ack()
             assert sidecar.of("ACK") == [b"1"]
 

@@ -157,7 +157,8 @@ def test_closing_wakes_those_who_wait(sidecar: Blocking) -> None:
         waiting = pool.submit(consumer.take)
         sidecar.until(lambda: sidecar.fake.sessions)
         consumer.close()
-        assert waiting.result(timeout=30) is None
+        with pytest.raises(offramp.errors.Drained):
+            waiting.result(timeout=30)
 
 
 def test_a_handler_that_ends_the_process_is_heard_by_whoever_runs_the_worker(sidecar: Blocking) -> None:

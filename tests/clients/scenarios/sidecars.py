@@ -66,3 +66,15 @@ def drain(environment: ScenarioEnvironment) -> None:
     counters = environment.status().counters
     assert counters.acked == len(did) < 5_000
     assert (counters.abandoned, counters.nacked, counters.expired) == (0, 0, 0)
+
+
+@scenario()
+def drain_while_polling(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(1)
+    with environment.runner(records=1) as runner:
+        runner.next("holding")
+        runner.signal(signal.SIGTERM)
+        runner.next("drained")
+        runner.passes()
+    environment.nobody_is_left()
+    environment.counts(acked=1)

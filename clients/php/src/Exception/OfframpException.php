@@ -16,6 +16,7 @@ namespace Offramp\Exception;
  * ├── Unavailable          not now; a retry may help
  * │   └── OutOfRoom        the broker has no room for what is published
  * ├── AlreadySettled       a batch or a record was settled a second time
+ * ├── Drained              a batch was asked for after `drain` or SIGTERM: none will come
  * ├── Closed               used after it was closed
  * ├── Forked               opened before a fork and used after it
  * ├── MissingExtension     PHP lacks something that this package needs; the message says how to get it

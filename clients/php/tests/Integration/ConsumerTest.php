@@ -7,6 +7,7 @@ namespace Offramp\Tests\Integration;
 use Offramp\Batch;
 use Offramp\Consumer;
 use Offramp\Exception\Closed;
+use Offramp\Exception\Drained;
 use Offramp\Exception\Forked;
 use Offramp\Exception\Unavailable;
 use Offramp\Options;
@@ -201,8 +202,13 @@ final class ConsumerTest extends SidecarTestCase
             posix_kill($me, SIGTERM);
             posix_kill(getmypid(), SIGKILL);
         }
-        // Without the signal it would wait for ever.
-        self::assertNull($consumer->take());
+        try {
+            // Without the signal it would wait for ever.
+            $consumer->take();
+            self::fail('it returned');
+        } catch (Drained $error) {
+            self::assertStringContainsString("the consumer of $this->subscription drains", $error->getMessage());
+        }
         pcntl_waitpid($pid, $status);
         $consumer->close();
         self::assertSame(SIG_DFL, pcntl_signal_get_handler(SIGTERM));

@@ -35,6 +35,11 @@ namespace Offramp\Tests\Support {
         /** @var list<string> */
         public array $lines = [];
 
+        /** @param (\Closure(string): void)|null $onLine called after each line */
+        public function __construct(private readonly ?\Closure $onLine = null)
+        {
+        }
+
         public function emergency(string|\Stringable $message, array $context = []): void
         {
             $this->log('emergency', $message);
@@ -78,6 +83,9 @@ namespace Offramp\Tests\Support {
         public function log($level, string|\Stringable $message, array $context = []): void
         {
             $this->lines[] = "$level: $message";
+            if ($this->onLine !== null) {
+                ($this->onLine)("$level: $message");
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ namespace Offramp\Tests\Scenarios;
 
 use Offramp\Batch;
 use Offramp\Consumer;
+use Offramp\Exception\Drained;
 use Offramp\Exception\Incompatible;
 use Offramp\Exception\NotFound;
 use Offramp\Internal\Outcome;
@@ -370,6 +371,24 @@ $scenarios = [
             say('did', onlyRecord($batch)->value);
         };
         (new Worker(setting('SUBSCRIPTION'), $handler))->run();
+    },
+
+    'drain_while_polling' => static function (): void {
+        $consumer = consumer();
+        $held = null;
+        try {
+            while (true) {
+                $batch = $consumer->take(0.01);
+                if ($batch !== null) {
+                    $held = $batch;
+                    say('holding');
+                }
+            }
+        } catch (Drained) {
+            say('drained');
+        }
+        ackAndCheck($held);
+        $consumer->close();
     },
 
     // What travels

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Generator
 
 from offramp.answers import Answer
 from offramp.batch import Batch
+from offramp.errors import Drained
 from offramp.outcomes import ACK, RELEASE, Outcome, SettleAs, outcome_of
 
 logger = logging.getLogger("offramp")
@@ -45,10 +46,10 @@ def settle_by_result(batch: Batch, error: BaseException | None) -> None:
 def outcome_on_exit(error: BaseException | None) -> Outcome | None:
     """The outcome of batches in hand when a consumer's `with` block ends.
 
-    Without an exception they were not tried. With one they have failed: called untried, a poisoned record would come
-    back for ever. Interrupted (Ctrl-C, a cancelled task), nobody knows: None.
+    Without an exception, or when no further batch comes, they were not tried. With one they have failed: called
+    untried, a poisoned record would come back for ever. Interrupted (Ctrl-C, a cancelled task), nobody knows: None.
     """
-    if error is None:
+    if error is None or isinstance(error, Drained):
         return RELEASE
     return outcome_of(error) if isinstance(error, Exception) else None
 

@@ -2,17 +2,16 @@
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, Unpack, overload
 
 from offramp._internal.connection import Connection
 from offramp._internal.handlers import outcome_on_exit
 from offramp._internal.inbox import TaskInbox
 from offramp._internal.stop_signals import drain_on_signals
 from offramp.batch import Batch
-from offramp.errors import Closed
+from offramp.errors import Closed, Drained
 from offramp.options import ConnectOptions, Options
 from offramp.outcomes import RELEASE, Outcome
 
@@ -43,8 +42,7 @@ class Consumer:
         self._signals = contextlib.ExitStack()
 
     async def __aenter__(self) -> Self:
-        enabled = self._options.signals
-        self._signals.enter_context(drain_on_signals((signal.SIGTERM,), self.drain, enabled=enabled, only_default=True))
+        self._signals.enter_context(drain_on_signals(self.drain, enabled=self._options.signals))
         self.open()
         return self
 
@@ -58,10 +56,10 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Batch:
-        batch = await self.take()
-        if batch is None:
-            raise StopAsyncIteration
-        return batch
+        try:
+            return await self.take()
+        except Drained:
+            raise StopAsyncIteration from None
 
     @property
     def connected(self) -> bool:
@@ -78,18 +76,25 @@ class Consumer:
                 self._connection.drain()
         return self._connection
 
+    @overload
+    async def take(self, timeout: None = None) -> Batch: ...
+
+    @overload
+    async def take(self, timeout: float | None) -> Batch | None: ...
+
     async def take(self, timeout: float | None = None) -> Batch | None:
-        """The next batch. None if none came within `timeout` seconds, or if it drains.
+        """The next batch. None if none came within `timeout` seconds. Raises `Drained` when it drains: none will come.
 
         With a timeout of 0 it returns what came since the last call, unless that has waited for `patience` seconds.
         """
         self.open().check_process()
-        if timeout is None:
-            return await self._inbox.take()
+        batch = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                return await self._inbox.take()
-        return None
+                batch = await self._inbox.take()
+        if batch is None and (self._draining or self._closed):
+            raise Drained(f"the consumer of {self._options.subscription} drains: no further batch comes")
+        return batch
 
     def drain(self) -> None:
         """End the iteration, in whichever task. What is in hand can still be settled. Any thread may call this."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Awaitable, Callable
 from typing import Unpack
 
@@ -68,7 +67,7 @@ class Worker:
             raise RuntimeError("this worker has been run already; make a new one")
         self._loop = asyncio.get_running_loop()
         inbox = TaskInbox()
-        with drain_on_signals((signal.SIGTERM, signal.SIGINT), self.drain, enabled=self._options.signals):
+        with drain_on_signals(self.drain, enabled=self._options.signals, finishes=True):
             connection = self._connection = Connection(self._options, inbox)
             self._tasks = [asyncio.create_task(self._work(inbox)) for _ in range(self._workers)]
             try:
