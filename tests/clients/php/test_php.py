@@ -60,6 +60,22 @@ def test_every_file_is_strict_and_has_no_mistake() -> None:
         assert done.returncode == 0, done.stdout
 
 
+#: what PHP 8.2 to 8.5 say is deprecated, and a reader of the code alone can find
+DEPRECATED = (
+    r"[(,]\s*(?!mixed)[\w\\ ]+ \$\w+ = null",  # a parameter that is nullable by its default alone
+    r"\b(curl_close|curl_share_close|utf8_encode|utf8_decode|lcg_value|setAccessible)\(",
+    r"\((boolean|integer|double|binary)\)",
+    r'"[^"\n]*\$\{',
+)
+
+
+@pytest.mark.parametrize("pattern", DEPRECATED)
+def test_nothing_is_used_that_a_newer_php_deprecates(pattern: str) -> None:
+    files = [*PHP.rglob("*.php"), PHP / "bin/offramp-worker", ROOT / "examples/generated/php/consume.php"]
+    found = [(file.name, match[0]) for file in files for match in re.finditer(pattern, file.read_text("latin-1"))]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
