@@ -66,6 +66,12 @@ class Record:
     ref: bytes = b""
 
 
+def record_id(topic: str, lane: int, position: int, topic_id: str) -> str:
+    """The broker's own identity of a record, the same wherever the record is. Clients compute it, too."""
+    place = f"{topic}/{lane}/{position}"
+    return f"{place}@{topic_id}" if topic_id else place
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
     """Consecutive records of one lane, encoded once.
@@ -81,8 +87,9 @@ class Chunk:
     delivered_before: Sequence[int] | None = None
     #: another sidecar may have had these records, with an unknown outcome
     possibly_processed: bool = False
-    #: the original lane of records that were parked
+    #: the original lane of records that were parked, and the identity of its topic
     origin: Lane | None = None
+    topic_id: str = ""
     #: ends[i] is the number of bytes in frames[: i + 1]
     ends: Sequence[int] = field(init=False)
 
@@ -233,6 +240,7 @@ class Delivery(NamedTuple):
     #: seconds
     lease_for: float
     closed_by: ClosedBy
+    topic_id: str = ""
 
 
 class NoticeKind(IntEnum):
@@ -289,9 +297,12 @@ class Assigned:
 
     `first`: nothing of the lane can have been delivered by an earlier run of the group, because the broker has stored
     its start only now.
+
+    `topic_id`: the identity of the topic, if one that is made anew has the same positions again.
     """
 
     lane: Lane
     start: int
     settled: tuple[Run, ...] = ()
     first: bool = False
+    topic_id: str = field(default="", compare=False)

@@ -109,7 +109,7 @@ def key_of(frame: bytes) -> bytes | None:
 
 def encode_batch(tag: bytes, delivery: Delivery) -> tuple[list[bytes], int]:
     """A batch as a field of a response, in pieces to be joined with those of other fields, and its size in bytes."""
-    origin = _encode_origin(delivery.topic, delivery.lanes)
+    origin = _encode_origin(delivery.topic, delivery.lanes, delivery.topic_id)
     tail = _encode_tail(int(delivery.lease_for * 1000), delivery.closed_by)
     if delivery.redeliveries:
         tail = _encode_redeliveries(delivery.redeliveries) + tail
@@ -120,11 +120,12 @@ def encode_batch(tag: bytes, delivery: Delivery) -> tuple[list[bytes], int]:
 
 
 @lru_cache(maxsize=1024)
-def _encode_origin(topic: str, lanes: tuple[int, ...]) -> bytes:
+def _encode_origin(topic: str, lanes: tuple[int, ...], topic_id: str) -> bytes:
     """Topic and lanes. Cached, because they repeat."""
     name = topic.encode()
     numbers = b"".join(map(varint, lanes))
-    return b"".join((b"\x12", varint(len(name)), name, b"\x1a", varint(len(numbers)), numbers))
+    origin = b"".join((b"\x12", varint(len(name)), name, b"\x1a", varint(len(numbers)), numbers))
+    return origin + b"\x42" + varint(len(topic_id)) + topic_id.encode() if topic_id else origin
 
 
 @lru_cache(maxsize=1024)

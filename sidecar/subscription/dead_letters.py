@@ -11,7 +11,7 @@ from sidecar.core.failures import retry_topic
 from sidecar.core.failures.dead_letter_topic import DeadLetterEntry, Identity, read
 from sidecar.model.errors import NotFound
 from sidecar.model.records import Lane, Message, Record, Run
-from sidecar.model.wire import decode_frame, encode_frame
+from sidecar.model.wire import decode_frame
 from sidecar.settings import SubscriptionSettings
 
 _READ_BYTES = 1 << 20
@@ -88,7 +88,7 @@ async def redrive(broker: Broker, settings: SubscriptionSettings, *, ids: Collec
         if letter.identity in sent or (ids and letter.id not in ids):
             continue
         sent[letter.identity] = letter.id
-        waiting.append(retry_topic.redriven(_frame(letter.record), letter.topic, wall_ms=wall_ms))
+        waiting.append(retry_topic.redriven(letter.record, letter.topic, letter.topic_id, wall_ms=wall_ms))
         size += _size(letter.record)
         if len(waiting) == _REDRIVE_BATCH or size >= _REDRIVE_BYTES:
             await broker.publish(settings.retry_topic, waiting)
@@ -115,12 +115,6 @@ def _bare(record: Record) -> Record:
 def _size(record: Record) -> int:
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
-
-
-def _frame(record: Record) -> bytes:
-    return encode_frame(
-        record.key, record.value, record.headers, record.lane, record.position, record.timestamp_ms, record.ref
-    )
 
 
 async def _all(broker: Broker, settings: SubscriptionSettings) -> AsyncIterator[DeadLetterEntry]:

@@ -240,7 +240,7 @@ class Deliverer:
         return self._suspects_first if suspects_first else self._others_first
 
     def _capacity(self, session: Session) -> Capacity:
-        capacity = self._capacity_within(session.hard_bytes)
+        capacity = self._capacity_within(session.hard_bytes, session.batch_records)
         if session.credit.bytes:
             return capacity._replace(bytes=min(capacity.bytes, max(1, session.credit.bytes - session.unsettled_bytes)))
         return capacity
@@ -267,6 +267,7 @@ class Deliverer:
         if self._tracer is not None:
             self._tracer.delivered(lease)
         first = slices[0]
+        topic, topic_id = first.topic
         if len(slices) == 1:
             frames: Sequence[bytes] = first.chunk.frames[first.start : first.stop]
             lanes: tuple[int, ...] = (first.chunk.shown.number,)
@@ -276,7 +277,7 @@ class Deliverer:
         session.consumer.deliver(
             Delivery(
                 lease.id,
-                first.chunk.shown.topic,
+                topic,
                 lanes,
                 frames,
                 lease.records,
@@ -284,12 +285,13 @@ class Deliverer:
                 redeliveries(slices),
                 limit,
                 selection.closed_by,
+                topic_id,
             )
         )
 
 
-def _capacity_within(batch: BatchSettings, hard_bytes: int) -> Capacity:
-    """For a client that takes so many bytes."""
+def _capacity_within(batch: BatchSettings, hard_bytes: int, records: int) -> Capacity:
+    """For a client that takes so many bytes, and so many records (0: as many as there may be)."""
     # At worst a batch has a redelivery and a lane for each record besides its frame.
     frames = max(hard_bytes - _RECORD_OVERHEAD * batch.records, hard_bytes * 3 // 8)
-    return Capacity(min(int(batch.bytes), frames), hard_bytes)
+    return Capacity(min(int(batch.bytes), frames), hard_bytes, min(batch.records, records or batch.records))

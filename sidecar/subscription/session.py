@@ -47,6 +47,7 @@ class Session:
         max_message_bytes: int,
         lease: float | None,
         now: float,
+        batch_records: int = 0,
     ) -> None:
         self._events = events
         self.consumer = consumer
@@ -57,6 +58,8 @@ class Session:
         self.max_message_bytes = max_message_bytes
         #: seconds that the client asked for; None: as long as the settings allow
         self.lease = lease
+        #: records of a batch that the client asked for; 0: as many as the settings say
+        self.batch_records = batch_records
         self.leases: dict[bytes, Lease[Any]] = {}
         self.unsettled_bytes = 0
         #: it holds a record that must be alone with its worker process

@@ -178,12 +178,19 @@ class Subscription(SubscriptionEvents):
     # Workers
 
     def connect(
-        self, consumer: Consumer, *, client: ClientInfo, credit: Credit, max_message_bytes: int, lease: float | None
+        self,
+        consumer: Consumer,
+        *,
+        client: ClientInfo,
+        credit: Credit,
+        max_message_bytes: int,
+        lease: float | None,
+        batch_records: int = 0,
     ) -> Session:
         """A session for one app process. Raises `Stopping` while the sidecar drains."""
         if self.draining:
             raise Stopping("the sidecar is stopping; connect again in a moment")
-        session = Session(self, consumer, client, max_message_bytes, lease, self.clock.now())
+        session = Session(self, consumer, client, max_message_bytes, lease, self.clock.now(), batch_records)
         self.sessions[session] = None
         self.outage_changed()
         if self.paused_because:

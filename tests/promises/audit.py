@@ -39,7 +39,9 @@ class Audit:
             self._unsettled[topic].append(record_id)
             headers = {header.name: header.value or b"" for header in message.headers}
             if "offramp-id" in headers:
-                origin, lane, position = headers["offramp-id"].decode().rsplit("/", 2)
+                # Kafka's topics have an identity of their own.
+                origin_place = headers["offramp-id"].decode().partition("@")[0]
+                origin, lane, position = origin_place.rsplit("/", 2)
                 self.dead.add((Lane(origin, int(lane)), int(position)))
             elif retry_topic.HEADER in headers:
                 said = json.loads(headers[retry_topic.HEADER])

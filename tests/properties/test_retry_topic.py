@@ -44,10 +44,15 @@ def encode(record: Record) -> bytes:
     )
 
 
+TOPIC_ID = "the id of a topic"
+
+
 def slice_with(record: Record, topic: str, history: DeliveryHistory) -> RecordSlice:
     lane = Lane(topic, record.lane)
     chunk = Chunk(lane, [record.position], [encode(record)])
-    return RecordSlice(lane_state(record.lane, topic=topic), chunk, 0, 1, record.position, history)
+    lane_ = lane_state(record.lane, topic=topic)
+    lane_.topic_id = TOPIC_ID
+    return RecordSlice(lane_, chunk, 0, 1, record.position, history)
 
 
 def as_stored(message: Message, topic: str, lane: int, position: int) -> Chunk:
@@ -72,6 +77,7 @@ def test_a_parked_record_comes_back_as_it_was(
 
     assert decode_frame(back.chunk.frames[0]) == record
     assert back.chunk.shown == Lane(topic, record.lane)
+    assert back.chunk.topic_id == TOPIC_ID
     assert (back.chunk.lane, [*back.chunk.positions]) == (stored.lane, [7])
     assert abs(back.not_before_ms - (wall_ms + wait * 1000)) <= 1
     # It may have come from its own lane meanwhile, with an unknown outcome.
@@ -96,7 +102,8 @@ def test_parking_a_record_again_and_again_adds_nothing(
             as_stored(message, "retry", 0, 3), 0, now=0.0, wall_ms=wall_ms, possibly_processed=True
         )
         assert back.history.possibly_processed
-        slice_ = RecordSlice(slice_.lane, back.chunk, 0, 1, 3, back.history)
+        slice_ = RecordSlice(lane_state(topic="retry", parked=True), back.chunk, 0, 1, 3, back.history)
+        assert slice_.topic == (topic, TOPIC_ID)
     assert decode_frame(slice_.chunk.frames[0]) == record
 
 
@@ -113,15 +120,16 @@ def test_a_dead_letter_tells_all_and_can_be_sent_back(
 
     letter = dead_letter_topic.read(decode_frame(as_stored(message, "orders.offramp.dead", 0, 9).frames[0]))
     assert letter is not None
-    assert letter.id == f"{topic}/{record.lane}/{record.position}"
+    assert letter.id == f"{topic}/{record.lane}/{record.position}@{TOPIC_ID}"
     assert (letter.topic, letter.group, letter.reason, letter.worker) == (topic, "orders", reason, worker)
     assert (letter.attempts, letter.dead_lettered_ms) == (max(1, history.failures), wall_ms)
     assert letter.record == record
 
-    again = retry_topic.redriven(encode(letter.record), letter.topic, wall_ms=wall_ms)
+    again = retry_topic.redriven(letter.record, letter.topic, letter.topic_id, wall_ms=wall_ms)
     back = retry_topic.unpark(as_stored(again, "retry", 0, 1), 0, now=0.0, wall_ms=wall_ms, possibly_processed=False)
     assert decode_frame(back.chunk.frames[0]) == record
     assert back.chunk.shown == Lane(topic, record.lane)
+    assert back.chunk.topic_id == TOPIC_ID
     assert back.history == DeliveryHistory(possibly_processed=True)
     assert back.not_before_ms <= wall_ms
 
@@ -187,7 +195,7 @@ def test_nonsense_in_the_dead_letter_topic_is_no_dead_letter_or_one_that_can_be_
     letter = dead_letter_topic.read(Record(b"k", b"v", tuple(headers[short:]), 0, 0))
     if letter is not None:
         assert not short
-        assert retry_topic.redriven(encode(letter.record), letter.topic, wall_ms=0).key == b"k"
+        assert retry_topic.redriven(letter.record, letter.topic, letter.topic_id, wall_ms=0).key == b"k"
 
 
 @given(st.floats(0.0, 1e7), st.floats(0.0, 1e7), st.integers(1, 12))

@@ -46,11 +46,23 @@ class CheckedSubscription(Subscription):
         return self.broker.checker
 
     def connect(
-        self, consumer: Consumer, *, client: ClientInfo, credit: Credit, max_message_bytes: int, lease: float | None
+        self,
+        consumer: Consumer,
+        *,
+        client: ClientInfo,
+        credit: Credit,
+        max_message_bytes: int,
+        lease: float | None,
+        batch_records: int = 0,
     ) -> Session:
         checked = CheckedConsumer(self, consumer)
         session = super().connect(
-            checked, client=client, credit=Credit(0), max_message_bytes=max_message_bytes, lease=lease
+            checked,
+            client=client,
+            credit=Credit(0),
+            max_message_bytes=max_message_bytes,
+            lease=lease,
+            batch_records=batch_records,
         )
         checked.session = session
         world = self.broker.world

@@ -44,17 +44,29 @@ final class Batch implements \IteratorAggregate, \Countable, \ArrayAccess
     private array $flushed = [];
     private bool $concluded = false;
     private bool $revoked = false;
+    private readonly string $topicId;
 
     /** @internal */
     public function __construct(string $bytes, private readonly Settler $settler)
     {
         $fields = Wire::batch($bytes);
         $this->topic = $fields['topic'];
+        $this->topicId = $fields['topicId'];
         $this->lease = $fields['lease'];
         $this->lanes = $fields['lanes'];
         $this->leaseFor = $fields['leaseForMs'] / 1_000;
         $this->records = $fields['records'];
         $this->redeliveries = $fields['redeliveries'];
+    }
+
+    /**
+     * The identity of a record of this batch by its place.
+     *
+     * @internal
+     */
+    public function idOf(int $lane, int $position): string
+    {
+        return "$this->topic/$lane/$position" . ($this->topicId === '' ? '' : "@$this->topicId");
     }
 
     // The records

@@ -21,6 +21,8 @@ final class Options
      * @param float|null $lease seconds; ask for leases with this deadline, to be extended by `$batch->extend()`.
      *     Default: a lease lasts as long as the session, up to the subscription's `lease.max`
      * @param int $maxMessageBytes the largest message that this process accepts, and so the largest record
+     * @param int $maxBatchRecords ask for batches of at most so many records: 1 for one at a time; 0: as the subscription
+     *     says, which is never exceeded
      * @param float|null $patience seconds to wait for an unavailable sidecar before `Unavailable` is thrown. Default:
      *     as long as it takes
      * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), with ext-pcntl
@@ -54,12 +56,16 @@ final class Options
         ?string $key = null,
         ?string $serverName = null,
         public readonly int $needsProtocolMinor = Protocol::NEEDS_MINOR,
+        public readonly int $maxBatchRecords = 0,
     ) {
         $warn = (new Log($logger))->warning(...);
         $credentials = new Credentials($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn);
         $this->to = Address::of($address, $credentials);
         if ($lease !== null && !($lease >= 0.001)) {
             throw new \InvalidArgumentException("lease: $lease seconds is too short; leave it out to have no deadline");
+        }
+        if ($maxBatchRecords < 0) {
+            throw new \InvalidArgumentException("maxBatchRecords: $maxBatchRecords is less than 0");
         }
         if ($maxMessageBytes < 4_096) {
             throw new \InvalidArgumentException("maxMessageBytes: $maxMessageBytes is less than 4096");

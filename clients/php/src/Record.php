@@ -44,10 +44,13 @@ final class Record
         [$this->attempt, $this->possiblyProcessed] = $batch->redelivery($index);
     }
 
-    /** `topic/lane/position`: the same at every delivery, and in dead letters. */
+    /**
+     * The broker's own identity of the record, the same at every delivery and in dead letters: an idempotency key.
+     * Opaque.
+     */
     public function id(): string
     {
-        return "{$this->batch->topic}/$this->lane/$this->position";
+        return $this->batch->idOf($this->lane, $this->position);
     }
 
     /** The value of the last header of this name; null if there is none. */

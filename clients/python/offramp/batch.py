@@ -79,8 +79,9 @@ class Record:
 
     @property
     def id(self) -> str:
-        """`topic/lane/position`: the same at every delivery, and in dead letters."""
-        return f"{self.batch.topic}/{self._message.lane}/{self._message.position}"
+        """The broker's own identity of the record, the same at every delivery and in dead letters: an idempotency key.
+        Opaque."""
+        return self.batch.id_of(self._message.lane, self._message.position)
 
     @property
     def ref(self) -> bytes:
@@ -195,6 +196,11 @@ class Batch(Sequence[Record]):
     @property
     def topic(self) -> str:
         return self._message.topic
+
+    def id_of(self, lane: int, position: int) -> str:
+        """For `Record`."""
+        topic_id = self._message.topic_id
+        return f"{self.topic}/{lane}/{position}@{topic_id}" if topic_id else f"{self.topic}/{lane}/{position}"
 
     @property
     def lanes(self) -> tuple[int, ...]:

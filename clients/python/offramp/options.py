@@ -24,6 +24,9 @@ class ConnectOptions(AccessOptions, total=False):
     lease: float | None
     #: bytes; the largest gRPC message that this process accepts, and so the largest record
     max_message_bytes: int
+    #: ask for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+    #: exceeded
+    max_batch_records: int
     #: bytes of batches that may be unsettled at a time. 0: only the sidecar's own limit
     credit_bytes: int
     #: seconds that a prefetched batch may wait for a worker before it is given back
@@ -44,6 +47,7 @@ class Options(Access):
     name: str | None = None
     lease: float | None = None
     max_message_bytes: int = DEFAULT_MESSAGE_BYTES
+    max_batch_records: int = 0
     credit_bytes: int = 0
     patience: float = 1.0
     signals: bool = True
@@ -52,7 +56,7 @@ class Options(Access):
     def __post_init__(self) -> None:
         if not self.subscription:
             raise ValueError("subscription: a name is needed, as in the sidecar's configuration")
-        for name, least in (("credit", 1), ("max_message_bytes", 4_096), ("credit_bytes", 0)):
+        for name, least in (("credit", 1), ("max_message_bytes", 4_096), ("max_batch_records", 0), ("credit_bytes", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is less than {least}")
         if self.lease is not None and not self.lease >= 0.001:
@@ -83,6 +87,7 @@ class Options(Access):
                 ),
                 credit=self.as_credit(batches),
                 max_message_bytes=self.max_message_bytes,
+                max_batch_records=self.max_batch_records,
                 lease_ms=0 if self.lease is None else round(self.lease * 1_000),
             )
         )

@@ -410,6 +410,24 @@ async def refused_settlement() -> None:
         await settled(again)
 
 
+async def one_at_a_time() -> None:
+    async with connect(SUBSCRIPTION, max_batch_records=1) as consumer:
+        seen = set()
+        while len(seen) < 10:
+            batch = await take(consumer)
+            seen.add(one(batch).value)
+            await settled(batch)
+
+
+async def record_identity() -> None:
+    async with connect(SUBSCRIPTION) as consumer:
+        for _ in range(6):
+            batch = await take(consumer)
+            record = one(batch)
+            say("id", (record.value or b"").decode(), record.id)
+            await (batch.nack() if record.attempt == 1 else batch.reject("no"))
+
+
 PLAYS = {
     **{
         play.__name__: play
@@ -418,6 +436,7 @@ PLAYS = {
             poison_isolated, lease_expiry, lease_extended, blocked, sidecar_comes_later, sidecar_killed,
             sidecar_drained, drain, drain_while_polling, record_too_large, publish_and_reply, order_by_key,
             two_subscriptions, unknown_subscription, version_mismatch, refused_settlement,
+            one_at_a_time, record_identity,
         )
     },
     "killed_while_holding": partial(_hold_until_killed, child=False),

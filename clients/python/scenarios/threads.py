@@ -416,6 +416,24 @@ def refused_settlement() -> None:
         settled(again)
 
 
+def one_at_a_time() -> None:
+    with connect(SUBSCRIPTION, max_batch_records=1) as consumer:
+        seen = set()
+        while len(seen) < 10:
+            batch = take(consumer)
+            seen.add(one(batch).value)
+            settled(batch)
+
+
+def record_identity() -> None:
+    with connect(SUBSCRIPTION) as consumer:
+        for _ in range(6):
+            batch = take(consumer)
+            record = one(batch)
+            say("id", (record.value or b"").decode(), record.id)
+            (batch.nack() if record.attempt == 1 else batch.reject("no")).result(SOON)
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     **{
         play.__name__: play
@@ -425,6 +443,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
             sidecar_comes_later, sidecar_killed, sidecar_drained, drain, drain_while_polling, large_records,
             record_too_large, publish_and_reply, order_by_key, two_subscriptions, unknown_subscription,
             version_mismatch, refused_settlement,
+            one_at_a_time, record_identity,
         )
     },
     "null_empty_and_binary": _echo,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sidecar.core.state.record_slices import RecordSlice
-from sidecar.model.records import Header, Message, Record
+from sidecar.model.records import Header, Message, Record, record_id
 from sidecar.model.wire import decode_frame
 
 #: headers that a dead letter has, in this order, after those of the record
@@ -34,7 +34,7 @@ Identity = tuple[str, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterEntry:
-    #: `topic/lane/position` of the original: stable, however often it was written
+    #: the identity of the original (see `record_id`): stable, however often it was written
     id: str
     topic: str
     #: as it was in its own topic
@@ -50,13 +50,19 @@ class DeadLetterEntry:
         """Of the record. Its id alone is not enough: a topic that was made anew has the same positions again."""
         return self.id, self.record.timestamp_ms, self.record.ref
 
+    @property
+    def topic_id(self) -> str:
+        """The identity of its topic, if its broker has one."""
+        place = record_id(self.topic, self.record.lane, self.record.position, "")
+        return self.id.removeprefix(place).removeprefix("@")
+
 
 def write(slice_: RecordSlice, *, group: str, reason: str, worker: str, wall_ms: int) -> Message:
     """A single record as it is written to the dead-letter topic."""
     record = decode_frame(slice_.chunk.frames[slice_.start])
-    topic = slice_.chunk.shown.topic
+    topic, topic_id = slice_.topic
     values = (
-        f"{topic}/{record.lane}/{record.position}",
+        record_id(topic, record.lane, record.position, topic_id),
         topic,
         record.lane,
         record.position,

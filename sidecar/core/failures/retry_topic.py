@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.core.state.record_slices import FRESH, DeliveryHistory, RecordSlice
-from sidecar.model.records import Chunk, Header, Lane, Message
+from sidecar.model.records import Chunk, Header, Lane, Message, Record
 from sidecar.model.wire import decode_frame, encode_frame
 
 HEADER = "offramp-parked"
@@ -58,14 +58,13 @@ def lane_for(wait: float, lanes: int) -> int:
 
 def park(slice_: RecordSlice, *, now: float, due: float, wall_ms: int, lanes: int) -> Message:
     """The message that parks a single record."""
-    return _message(
-        slice_.chunk.frames[slice_.start], slice_.chunk.shown.topic, slice_.history, due - now, wall_ms, lanes, now
-    )
+    record = decode_frame(slice_.chunk.frames[slice_.start])
+    return _message(record, *slice_.topic, slice_.history, due - now, wall_ms, lanes, now)
 
 
-def redriven(frame: bytes, topic: str, *, wall_ms: int) -> Message:
+def redriven(record: Record, topic: str, topic_id: str, *, wall_ms: int) -> Message:
     """The message that sends a dead letter back: due at once, with all attempts left."""
-    return _message(frame, topic, FRESH, 0.0, wall_ms, 1, 0.0)
+    return _message(record, topic, topic_id, FRESH, 0.0, wall_ms, 1, 0.0)
 
 
 def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, possibly_processed: bool) -> Unparked:
@@ -95,16 +94,25 @@ def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, possibly_proce
         first_failed=None if info["failed_ms"] is None else now - (wall_ms - info["failed_ms"]) / 1000,
         max_batch_size=info["company"],
     )
-    return Unparked(Chunk(chunk.lane, [position], [original], origin=origin), history, info["not_before_ms"])
+    # Sidecars of 0.1.0 did not write the identity.
+    back = Chunk(chunk.lane, [position], [original], origin=origin, topic_id=info.get("topic_id", ""))
+    return Unparked(back, history, info["not_before_ms"])
 
 
 def _message(
-    frame: bytes, topic: str, history: DeliveryHistory, wait: float, wall_ms: int, lanes: int, now: float
+    record: Record,
+    topic: str,
+    topic_id: str,
+    history: DeliveryHistory,
+    wait: float,
+    wall_ms: int,
+    lanes: int,
+    now: float,
 ) -> Message:
-    record = decode_frame(frame)
     info = {
         "v": 1,
         "topic": topic,
+        "topic_id": topic_id,
         "lane": record.lane,
         "position": record.position,
         "ref": record.ref.hex(),
@@ -133,6 +141,7 @@ def _read(header: Header) -> dict[str, Any] | None:
             return None
         info["topic"].encode()
         bytes.fromhex(info["ref"])
+        info.get("topic_id", "").encode()
         failed_ms = info["failed_ms"]
         usable = all(type(info[name]) is int and 0 <= info[name] < limit for name, limit in _NUMBERS.items()) and (
             failed_ms is None or (type(failed_ms) is int and abs(failed_ms) < _LONG)

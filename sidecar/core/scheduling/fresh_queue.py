@@ -50,7 +50,7 @@ class FreshQueue:
         return min((end for end in ends if end > now), default=None)
 
     def select(self, capacity: Capacity, now: float) -> Selection | None:
-        waiting_topics = self._lingering(now) if self._batching.linger else ()
+        waiting_topics = self._lingering(now, capacity.records) if self._batching.linger else ()
         if self._ready and not waiting_topics:
             # The usual case: the lane whose turn it is has something. The others are not looked at.
             selection = self._select_from(next(iter(self._ready)), capacity)
@@ -65,7 +65,7 @@ class FreshQueue:
 
     def _select_from(self, first: LaneState, capacity: Capacity) -> Selection | None:
         """A batch that starts with this lane."""
-        most = self._batching.records
+        most = min(self._batching.records, capacity.records)
         slices = self._take(first, most, capacity)
         if not slices:
             return None
@@ -110,8 +110,8 @@ class FreshQueue:
                 out.setdefault(lane.lane.topic, []).append(lane)
         return out
 
-    def _lingering(self, now: float) -> set[str]:
-        """Topics whose ready records should wait for more."""
+    def _lingering(self, now: float, most: int) -> set[str]:
+        """Topics whose ready records should wait for more, for a worker that takes so many."""
         return {
             topic
             for topic, lanes in self._by_topic().items()
@@ -120,6 +120,7 @@ class FreshQueue:
                 sum(lane.ordering.fresh_bytes for lane in lanes),
                 _oldest(lanes),
                 now,
+                most,
             )
             is None
         }

@@ -148,18 +148,19 @@ class RetryQueue(DueQueue):
         self, slices: list[RecordSlice], capacity: Capacity, due: Iterable[RedeliveryGroup]
     ) -> list[RecordSlice]:
         """More returned records for the same batch."""
-        topic = slices[0].chunk.shown.topic
+        topic = slices[0].topic
         records, bytes_ = count(slices), size(slices)
+        most = min(self._batching.records, capacity.records)
         more: list[RecordSlice] = []
         # Among as many groups as could fill the batch: there may be any number that cannot join it.
         for group in islice(due, self._batching.records):
-            if records >= self._batching.records or bytes_ >= capacity.bytes or self._order is Order.LANE:
+            if records >= most or bytes_ >= capacity.bytes or self._order is Order.LANE:
                 break
             if group.state is not RedeliveryState.WAITING or group.isolated:
                 continue
-            if group.slices[0].chunk.shown.topic != topic:
+            if group.slices[0].topic != topic:
                 continue
-            taken = self._takable(group, Capacity(capacity.bytes - bytes_, 0), self._batching.records - records)
+            taken = self._takable(group, Capacity(capacity.bytes - bytes_, 0), most - records)
             more += taken
             records += count(taken)
             bytes_ += size(taken)
@@ -169,7 +170,7 @@ class RetryQueue(DueQueue):
         """What can be delivered of a group now. If that is all the group is LEASED, otherwise it keeps the rest."""
         while True:
             go, stay = self._eligible(group.slices)
-            fits = min(most or self._batching.records, _fitting(go, capacity.bytes))
+            fits = min(most or self._batching.records, capacity.records, _fitting(go, capacity.bytes))
             if fits or not go or not capacity.hard_bytes:
                 break
             if _first_size(go) <= capacity.hard_bytes:
@@ -202,7 +203,7 @@ class RetryQueue(DueQueue):
         return alone
 
     def _eligible(self, slices: list[RecordSlice]) -> tuple[list[RecordSlice], list[RecordSlice]]:
-        topic = slices[0].chunk.shown.topic
+        topic = slices[0].topic
         if self._order is Order.NONE and all(_may_go(slice_, topic) for slice_ in slices):
             return slices, []
         go: list[RecordSlice] = []
@@ -220,9 +221,9 @@ class RetryQueue(DueQueue):
         return go, stay
 
 
-def _may_go(slice_: RecordSlice, topic: str) -> bool:
+def _may_go(slice_: RecordSlice, topic: tuple[str, str]) -> bool:
     """A batch has one topic. Parked records are held to the window of their lane here, because they are never fresh."""
-    if slice_.chunk.shown.topic != topic:
+    if slice_.topic != topic:
         return False
     return not slice_.lane.parked or slice_.chunk.positions[slice_.stop - 1] < slice_.lane.window.delivery_limit()
 

@@ -14,6 +14,8 @@ class Capacity(NamedTuple):
     bytes: int
     #: bytes that its connection takes at all; 0: not even a single record may exceed `bytes`
     hard_bytes: int
+    #: records of a batch
+    records: int = 1 << 32
 
 
 class Selection(NamedTuple):
@@ -40,9 +42,10 @@ class Batching:
         self.bytes = int(settings.bytes)
         self.linger = float(settings.linger)
 
-    def closed_by(self, records: int, size: int, oldest: float, now: float) -> ClosedBy | None:
-        """Why a batch of what is ready is complete; None if it should wait for more."""
-        if records >= self.records:
+    def closed_by(self, records: int, size: int, oldest: float, now: float, most: int = 1 << 32) -> ClosedBy | None:
+        """Why a batch of what is ready is complete for a worker that takes `most` records; None if it should wait for
+        more."""
+        if records >= min(self.records, most):
             return ClosedBy.RECORDS
         if size >= self.bytes:
             return ClosedBy.BYTES

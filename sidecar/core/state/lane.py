@@ -43,6 +43,7 @@ class LaneState:
 
     def __init__(self, assigned: Assigned, order: Order, window: WindowSettings, *, parked: bool) -> None:
         self.lane: Lane = assigned.lane
+        self.topic_id = assigned.topic_id
         #: the lane belongs to the group's retry topic: its records were parked
         self.parked = parked
         self.phase = LanePhase.ACTIVE

@@ -56,6 +56,14 @@ class RecordSlice:
         self.size = chunk.size(start, stop)
 
     @property
+    def topic(self) -> tuple[str, str]:
+        """The topic that workers see, and its identity."""
+        chunk = self.chunk
+        if chunk.origin is not None:
+            return chunk.origin.topic, chunk.topic_id
+        return chunk.lane.topic, self.lane.topic_id
+
+    @property
     def run(self) -> Run:
         """The positions that are settled with these records."""
         return Run(self.low, self.chunk.positions[self.stop - 1] + 1)

@@ -255,7 +255,10 @@ def to_dead_letter(entry: DeadLetterEntry, *, without_payload: bool) -> pb.DeadL
 
 def _to_record(record: Record, *, without_payload: bool) -> record_pb2.Record:
     message = record_pb2.Record(
-        lane=record.lane, position=record.position, timestamp_ms=record.timestamp_ms, ref=record.ref
+        lane=record.lane,
+        position=record.position,
+        timestamp_ms=record.timestamp_ms,
+        ref=record.ref,
     )
     if not without_payload:
         if record.key is not None:

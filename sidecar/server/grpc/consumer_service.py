@@ -58,7 +58,7 @@ class ConsumerService:
         first = await read_hello(context)
         hello = first.hello
         subscription = self._registry.get_leased(hello.subscription, Right.CONSUME)
-        terms = read_terms(hello.client, hello.max_message_bytes, hello.lease_ms)
+        terms = read_terms(hello)
         with self._admission(), Writer(context, self._settings.unread) as writer:
             stream = ConsumeStream(context, writer, subscription, self._registry, terms)
             self._streams.add(stream)
@@ -72,7 +72,7 @@ class ConsumerService:
 
     async def _open(self, request: pb.OpenRequest, context: Context) -> None:
         subscription = self._registry.get_leased(request.subscription, Right.CONSUME)
-        terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
+        terms = read_terms(request)
         with self._admission(), Writer(context, self._settings.unread) as writer:
             session = FetchSession(subscription, self._registry, terms)
             self._sessions[session.id] = session

@@ -227,6 +227,7 @@ class FetchSession(BatchWaiter):
             raise InvalidRequest(f'the session belongs to subscription "{name}", not to "{request.subscription}"')
         limit = read_message_bytes(request.max_message_bytes, self._terms.max_message_bytes)
         lease = request.lease_ms / 1_000 if request.lease_ms else self._terms.lease
+        batch_records = request.max_batch_records or self._terms.batch_records
         check_results(request, limit)
         async with self._turning:
             turn = await self._take_turn(request)
@@ -237,7 +238,7 @@ class FetchSession(BatchWaiter):
         # This call replaces one that still waits.
         self.wake()
         if want.credit.batches:
-            await self._collect(turn, me, want, lease, limit, check)
+            await self._collect(turn, me, want, lease, limit, batch_records, check)
         elif self._session.credit.batches:
             # The call that was replaced leaves its credit behind.
             self._session.grant(NO_CREDIT)
@@ -266,11 +267,19 @@ class FetchSession(BatchWaiter):
         return turn
 
     async def _collect(
-        self, turn: _Turn, me: object, want: FetchDemand, lease: float | None, limit: int, check: Callable[[], None]
+        self,
+        turn: _Turn,
+        me: object,
+        want: FetchDemand,
+        lease: float | None,
+        limit: int,
+        batch_records: int,
+        check: Callable[[], None],
     ) -> None:
         """Returns when there are batches, or when waiting for them is over."""
         session = self._session
         session.max_message_bytes, session.lease = limit, lease
+        session.batch_records = batch_records
         # Credit is a ceiling on all that is unsettled; what a call wants comes on top of that.
         max_bytes = session.unsettled_bytes + want.credit.bytes if want.credit.bytes else 0
         session.grant(Credit(session.unsettled + want.credit.batches, max_bytes))
@@ -315,7 +324,7 @@ async def fetch_alone(
     """
     if request.seq:
         raise InvalidRequest(f"seq is {request.seq}, but without a session it must be 0")
-    terms = read_terms(request.client, request.max_message_bytes, request.lease_ms)
+    terms = read_terms(request)
     want = FetchDemand.of(request)
     check_results(request, terms.max_message_bytes)
     results = await settling.settle(registry, request.settlements)

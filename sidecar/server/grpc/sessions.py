@@ -30,10 +30,13 @@ class Terms:
     max_message_bytes: int
     #: seconds; None: as long as the session lives
     lease: float | None
+    #: records of a batch; 0: as many as the subscription's settings say
+    batch_records: int = 0
 
 
-def read_terms(client: pb.Client, max_message_bytes: int, lease_ms: int) -> Terms:
+def read_terms(request: pb.Hello | pb.OpenRequest | pb.FetchRequest) -> Terms:
     """Raises `Unmet` for a client that needs a newer sidecar, and `InvalidRequest`."""
+    client = request.client
     if client.needs_protocol_minor > PROTOCOL_MINOR:
         raise Unmet(
             f"the client needs {PROTOCOL} minor version {client.needs_protocol_minor}; this sidecar speaks "
@@ -42,7 +45,12 @@ def read_terms(client: pb.Client, max_message_bytes: int, lease_ms: int) -> Term
             needed=client.needs_protocol_minor,
             spoken=PROTOCOL_MINOR,
         )
-    return Terms(_read_client(client), read_message_bytes(max_message_bytes), lease_ms / 1_000 if lease_ms else None)
+    return Terms(
+        _read_client(client),
+        read_message_bytes(request.max_message_bytes),
+        request.lease_ms / 1_000 if request.lease_ms else None,
+        request.max_batch_records,
+    )
 
 
 def connect(subscription: Subscription, consumer: Consumer, terms: Terms, credit: Credit = NO_CREDIT) -> Session:
@@ -53,6 +61,7 @@ def connect(subscription: Subscription, consumer: Consumer, terms: Terms, credit
         credit=credit,
         max_message_bytes=terms.max_message_bytes,
         lease=terms.lease,
+        batch_records=terms.batch_records,
     )
 
 

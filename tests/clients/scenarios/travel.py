@@ -103,3 +103,24 @@ def two_subscriptions(environment: ScenarioEnvironment) -> None:
     for which in ("", OTHER):
         environment.counts(which, acked=50)
         environment.nobody_is_left(which)
+
+
+@scenario(batch={"records": 10})
+def one_at_a_time(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(10, lane=0)
+    with environment.runner(records=10) as runner:
+        runner.passes()
+    environment.counts(acked=10)
+    assert environment.status().counters.batches == 10
+
+
+@scenario(batch={"records": 1})
+def record_identity(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(3, lane=0)
+    with environment.runner(records=3) as runner:
+        said = [tuple(words[1:]) for words in runner.passes()]
+    assert len(said) == 6
+    ids = dict(said)
+    assert len(set(said)) == len(ids) == len(set(ids.values())) == 3
+    assert {(one.record.value or b"").decode(): one.id for one in environment.dead_letters()} == ids
+    environment.counts(nacked=3, rejected=3, dead_lettered=3)

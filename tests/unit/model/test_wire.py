@@ -44,7 +44,7 @@ def test_positions_of_every_length_are_written_as_protobuf_does(number: int) -> 
 def test_a_batch_is_the_same_in_both_responses() -> None:
     frame = wire.encode_frame(b"k", b"v", (), 2, 7)
     again = (Redelivery(0, 1, 3, True),)
-    delivery = Delivery(b"lease", "orders", (2,), [frame], 1, len(frame), again, 1.5, ClosedBy.RETRY)
+    delivery = Delivery(b"lease", "orders", (2,), [frame], 1, len(frame), again, 1.5, ClosedBy.RETRY, "an id")
     consumed = b"".join(wire.encode_batch(wire.CONSUME_BATCH_TAG, delivery)[0])
     fetched = b"".join(wire.encode_batch(wire.FETCH_BATCH_TAG, delivery)[0])
     (batch,) = consumer_pb2.ConsumeResponse.FromString(consumed).batches

@@ -64,6 +64,7 @@ final class Session
         $request->setSubscription($subscription);
         $request->setClient($client);
         $request->setMaxMessageBytes($options->maxMessageBytes);
+        $request->setMaxBatchRecords($options->maxBatchRecords);
         $request->setLeaseMs((int) round(($options->lease ?? 0.0) * 1_000));
         $stream = new Stream($channel->address, 'ConsumerService/Open', $request->serializeToString());
         $bytes = $stream->read(self::WELCOME_TIMEOUT, $stopped);

@@ -43,12 +43,12 @@ final class Wire
     /**
      * A Batch whose records are still encoded.
      *
-     * @return array{lease: string, topic: string, lanes: list<int>, records: list<string>, leaseForMs: int,
+     * @return array{lease: string, topic: string, topicId: string, lanes: list<int>, records: list<string>, leaseForMs: int,
      *     redeliveries: list<array{int, int, int, bool}>} redeliveries: first, count, attempt, possibly processed
      */
     public static function batch(string $bytes): array
     {
-        $lease = $topic = '';
+        $lease = $topic = $topicId = '';
         $lanes = $records = $redeliveries = [];
         $leaseForMs = 0;
         $at = 0;
@@ -92,6 +92,9 @@ final class Wire
                 case 0x30:
                     $leaseForMs = self::varint($bytes, $at);
                     break;
+                case 0x42:
+                    $topicId = self::bytes($bytes, $at);
+                    break;
                 default:
                     $at = self::skip($bytes, $at, $tag);
             }
@@ -99,6 +102,7 @@ final class Wire
         return [
             'lease' => $lease,
             'topic' => $topic,
+            'topicId' => $topicId,
             'lanes' => $lanes,
             'records' => $records,
             'leaseForMs' => $leaseForMs,

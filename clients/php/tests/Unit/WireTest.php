@@ -146,6 +146,7 @@ final class WireTest extends TestCase
         return new WireBatch([
             'lease' => random_bytes(16),
             'topic' => str_repeat('t', mt_rand(0, 200)),
+            'topic_id' => str_repeat('d', mt_rand(0, 1) * 22),
             'lanes' => array_map(static fn () => mt_rand(0, 1 << 20), array_fill(0, mt_rand(0, 5), 0)),
             'records' => $records,
             'lease_for_ms' => mt_rand(0, 1) * mt_rand(0, 1 << 40),

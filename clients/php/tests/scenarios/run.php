@@ -460,6 +460,28 @@ $scenarios = [
     'unknown_subscription' => static fn () => expectRefusal('no-such-subscription', NotFound::class),
     'version_mismatch' => static fn () => expectRefusal(setting('SUBSCRIPTION'), Incompatible::class, needsProtocolMinor: 999),
 
+    'one_at_a_time' => static function (): void {
+        $consumer = consumer(maxBatchRecords: 1);
+        $seen = [];
+        while (count($seen) < 10) {
+            $batch = take($consumer);
+            equal(count($batch), 1);
+            $seen[$batch[0]->value] = true;
+            ackAndCheck($batch);
+        }
+        $consumer->close();
+    },
+
+    'record_identity' => static function (): void {
+        $consumer = consumer();
+        for ($number = 0; $number < 6; $number++) {
+            $batch = take($consumer);
+            say('id', (string) $batch[0]->value, $batch[0]->id());
+            expect(($batch[0]->attempt === 1 ? $batch->nack() : $batch->reject('no'))->isSettled(), 'it was not settled');
+        }
+        $consumer->close();
+    },
+
     'refused_settlement' => static function (): void {
         $consumer = consumer();
         $batch = take($consumer);

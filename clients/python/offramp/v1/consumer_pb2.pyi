@@ -48,18 +48,20 @@ class Credit(_message.Message):
     def __init__(self, batches: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("subscription", "client", "credit", "max_message_bytes", "lease_ms")
+    __slots__ = ("subscription", "client", "credit", "max_message_bytes", "lease_ms", "max_batch_records")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCH_RECORDS_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     client: Client
     credit: Credit
     max_message_bytes: int
     lease_ms: int
-    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    max_batch_records: int
+    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_batch_records: _Optional[int] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
     __slots__ = ("hello", "settlements", "extensions", "credit", "draining")
@@ -132,16 +134,18 @@ class Notice(_message.Message):
     def __init__(self, kind: _Optional[_Union[NoticeKind, str]] = ..., leases: _Optional[_Iterable[bytes]] = ..., detail: _Optional[str] = ..., settle_for_ms: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
-    __slots__ = ("subscription", "client", "max_message_bytes", "lease_ms")
+    __slots__ = ("subscription", "client", "max_message_bytes", "lease_ms", "max_batch_records")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCH_RECORDS_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     client: Client
     max_message_bytes: int
     lease_ms: int
-    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    max_batch_records: int
+    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_batch_records: _Optional[int] = ...) -> None: ...
 
 class OpenResponse(_message.Message):
     __slots__ = ("welcome", "notices")
@@ -152,7 +156,7 @@ class OpenResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., notices: _Optional[_Iterable[_Union[Notice, _Mapping]]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("subscription", "session", "seq", "settlements", "want", "wait_ms", "lease_ms", "max_message_bytes", "client")
+    __slots__ = ("subscription", "session", "seq", "settlements", "want", "wait_ms", "lease_ms", "max_message_bytes", "client", "max_batch_records")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +166,7 @@ class FetchRequest(_message.Message):
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCH_RECORDS_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     session: bytes
     seq: int
@@ -171,7 +176,8 @@ class FetchRequest(_message.Message):
     lease_ms: int
     max_message_bytes: int
     client: Client
-    def __init__(self, subscription: _Optional[str] = ..., session: _Optional[bytes] = ..., seq: _Optional[int] = ..., settlements: _Optional[_Iterable[_Union[_record_pb2.Settlement, _Mapping]]] = ..., want: _Optional[_Union[Credit, _Mapping]] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., client: _Optional[_Union[Client, _Mapping]] = ...) -> None: ...
+    max_batch_records: int
+    def __init__(self, subscription: _Optional[str] = ..., session: _Optional[bytes] = ..., seq: _Optional[int] = ..., settlements: _Optional[_Iterable[_Union[_record_pb2.Settlement, _Mapping]]] = ..., want: _Optional[_Union[Credit, _Mapping]] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., max_batch_records: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("batches", "results", "notices")

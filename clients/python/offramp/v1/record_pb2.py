@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from offramp.v1 import error_pb2 as offramp_dot_v1_dot_error__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17offramp/v1/record.proto\x12\nofframp.v1\x1a\x16offramp/v1/error.proto\"4\n\x06Header\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xa8\x01\n\x06Record\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12#\n\x07headers\x18\x03 \x03(\x0b\x32\x12.offramp.v1.Header\x12\x0c\n\x04lane\x18\x04 \x01(\r\x12\x10\n\x08position\x18\x05 \x01(\x03\x12\x0b\n\x03ref\x18\x06 \x01(\x0c\x12\x14\n\x0ctimestamp_ms\x18\x07 \x01(\x03\x42\x06\n\x04_keyB\x08\n\x06_value\"W\n\nRedelivery\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x1a\n\x12possibly_processed\x18\x04 \x01(\x08\"\xc6\x01\n\x05\x42\x61tch\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05lanes\x18\x03 \x03(\r\x12#\n\x07records\x18\x04 \x03(\x0b\x32\x12.offramp.v1.Record\x12,\n\x0credeliveries\x18\x05 \x03(\x0b\x32\x16.offramp.v1.Redelivery\x12\x14\n\x0clease_for_ms\x18\x06 \x01(\x04\x12\'\n\tclosed_by\x18\x07 \x01(\x0e\x32\x14.offramp.v1.ClosedBy\"\x8a\x01\n\x04Part\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12$\n\x07outcome\x18\x03 \x01(\x0e\x32\x13.offramp.v1.Outcome\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x1b\n\x0eretry_after_ms\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x11\n\x0f_retry_after_ms\"\xb3\x01\n\nSettlement\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12$\n\x07outcome\x18\x02 \x01(\x0e\x32\x13.offramp.v1.Outcome\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x1b\n\x0eretry_after_ms\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1f\n\x05parts\x18\x05 \x03(\x0b\x32\x10.offramp.v1.Part\x12\x0f\n\x07partial\x18\x06 \x01(\x08\x42\x11\n\x0f_retry_after_ms\"%\n\x05Range\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xa2\x01\n\x0cSettleResult\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.offramp.v1.SettleStatus\x12 \n\x05stale\x18\x03 \x03(\x0b\x32\x11.offramp.v1.Range\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\'\n\x06reason\x18\x05 \x01(\x0e\x32\x17.offramp.v1.ErrorReason\"0\n\tExtension\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12\x14\n\x0clease_for_ms\x18\x02 \x01(\x04\"]\n\x0c\x45xtendResult\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.offramp.v1.ExtendStatus\x12\x14\n\x0clease_for_ms\x18\x03 \x01(\x04*\x91\x01\n\x08\x43losedBy\x12\x19\n\x15\x43LOSED_BY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43LOSED_BY_RECORDS\x10\x01\x12\x13\n\x0f\x43LOSED_BY_BYTES\x10\x02\x12\x14\n\x10\x43LOSED_BY_LINGER\x10\x03\x12\x13\n\x0f\x43LOSED_BY_RETRY\x10\x04\x12\x13\n\x0f\x43LOSED_BY_PROBE\x10\x05*\x86\x01\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0f\n\x0bOUTCOME_ACK\x10\x01\x12\x10\n\x0cOUTCOME_NACK\x10\x02\x12\x13\n\x0fOUTCOME_RELEASE\x10\x03\x12\x12\n\x0eOUTCOME_REJECT\x10\x04\x12\x16\n\x12OUTCOME_OVERLOADED\x10\x05*\x97\x01\n\x0cSettleStatus\x12\x1d\n\x19SETTLE_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15SETTLE_STATUS_SETTLED\x10\x01\x12\x17\n\x13SETTLE_STATUS_STALE\x10\x02\x12\x19\n\x15SETTLE_STATUS_UNKNOWN\x10\x03\x12\x19\n\x15SETTLE_STATUS_REFUSED\x10\x04*}\n\x0c\x45xtendStatus\x12\x1d\n\x19\x45XTEND_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45XTEND_STATUS_EXTENDED\x10\x01\x12\x17\n\x13\x45XTEND_STATUS_ENDED\x10\x02\x12\x19\n\x15\x45XTEND_STATUS_UNKNOWN\x10\x03\x42U\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17offramp/v1/record.proto\x12\nofframp.v1\x1a\x16offramp/v1/error.proto\"4\n\x06Header\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xa8\x01\n\x06Record\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12#\n\x07headers\x18\x03 \x03(\x0b\x32\x12.offramp.v1.Header\x12\x0c\n\x04lane\x18\x04 \x01(\r\x12\x10\n\x08position\x18\x05 \x01(\x03\x12\x0b\n\x03ref\x18\x06 \x01(\x0c\x12\x14\n\x0ctimestamp_ms\x18\x07 \x01(\x03\x42\x06\n\x04_keyB\x08\n\x06_value\"W\n\nRedelivery\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x1a\n\x12possibly_processed\x18\x04 \x01(\x08\"\xd8\x01\n\x05\x42\x61tch\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05lanes\x18\x03 \x03(\r\x12#\n\x07records\x18\x04 \x03(\x0b\x32\x12.offramp.v1.Record\x12,\n\x0credeliveries\x18\x05 \x03(\x0b\x32\x16.offramp.v1.Redelivery\x12\x14\n\x0clease_for_ms\x18\x06 \x01(\x04\x12\'\n\tclosed_by\x18\x07 \x01(\x0e\x32\x14.offramp.v1.ClosedBy\x12\x10\n\x08topic_id\x18\x08 \x01(\t\"\x8a\x01\n\x04Part\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12$\n\x07outcome\x18\x03 \x01(\x0e\x32\x13.offramp.v1.Outcome\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x1b\n\x0eretry_after_ms\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x11\n\x0f_retry_after_ms\"\xb3\x01\n\nSettlement\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12$\n\x07outcome\x18\x02 \x01(\x0e\x32\x13.offramp.v1.Outcome\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x1b\n\x0eretry_after_ms\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1f\n\x05parts\x18\x05 \x03(\x0b\x32\x10.offramp.v1.Part\x12\x0f\n\x07partial\x18\x06 \x01(\x08\x42\x11\n\x0f_retry_after_ms\"%\n\x05Range\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xa2\x01\n\x0cSettleResult\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.offramp.v1.SettleStatus\x12 \n\x05stale\x18\x03 \x03(\x0b\x32\x11.offramp.v1.Range\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\'\n\x06reason\x18\x05 \x01(\x0e\x32\x17.offramp.v1.ErrorReason\"0\n\tExtension\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12\x14\n\x0clease_for_ms\x18\x02 \x01(\x04\"]\n\x0c\x45xtendResult\x12\r\n\x05lease\x18\x01 \x01(\x0c\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.offramp.v1.ExtendStatus\x12\x14\n\x0clease_for_ms\x18\x03 \x01(\x04*\x91\x01\n\x08\x43losedBy\x12\x19\n\x15\x43LOSED_BY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43LOSED_BY_RECORDS\x10\x01\x12\x13\n\x0f\x43LOSED_BY_BYTES\x10\x02\x12\x14\n\x10\x43LOSED_BY_LINGER\x10\x03\x12\x13\n\x0f\x43LOSED_BY_RETRY\x10\x04\x12\x13\n\x0f\x43LOSED_BY_PROBE\x10\x05*\x86\x01\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0f\n\x0bOUTCOME_ACK\x10\x01\x12\x10\n\x0cOUTCOME_NACK\x10\x02\x12\x13\n\x0fOUTCOME_RELEASE\x10\x03\x12\x12\n\x0eOUTCOME_REJECT\x10\x04\x12\x16\n\x12OUTCOME_OVERLOADED\x10\x05*\x97\x01\n\x0cSettleStatus\x12\x1d\n\x19SETTLE_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15SETTLE_STATUS_SETTLED\x10\x01\x12\x17\n\x13SETTLE_STATUS_STALE\x10\x02\x12\x19\n\x15SETTLE_STATUS_UNKNOWN\x10\x03\x12\x19\n\x15SETTLE_STATUS_REFUSED\x10\x04*}\n\x0c\x45xtendStatus\x12\x1d\n\x19\x45XTEND_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45XTEND_STATUS_EXTENDED\x10\x01\x12\x17\n\x13\x45XTEND_STATUS_ENDED\x10\x02\x12\x19\n\x15\x45XTEND_STATUS_UNKNOWN\x10\x03\x42U\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,14 +33,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'offramp.v1.record_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rio.offramp.v1P\001Z\037offramp.io/offramp/v1;offrampv1\312\002\nOfframp\\V1\342\002\023Offramp\\V1\\Metadata'
-  _globals['_CLOSEDBY']._serialized_start=1251
-  _globals['_CLOSEDBY']._serialized_end=1396
-  _globals['_OUTCOME']._serialized_start=1399
-  _globals['_OUTCOME']._serialized_end=1533
-  _globals['_SETTLESTATUS']._serialized_start=1536
-  _globals['_SETTLESTATUS']._serialized_end=1687
-  _globals['_EXTENDSTATUS']._serialized_start=1689
-  _globals['_EXTENDSTATUS']._serialized_end=1814
+  _globals['_CLOSEDBY']._serialized_start=1269
+  _globals['_CLOSEDBY']._serialized_end=1414
+  _globals['_OUTCOME']._serialized_start=1417
+  _globals['_OUTCOME']._serialized_end=1551
+  _globals['_SETTLESTATUS']._serialized_start=1554
+  _globals['_SETTLESTATUS']._serialized_end=1705
+  _globals['_EXTENDSTATUS']._serialized_start=1707
+  _globals['_EXTENDSTATUS']._serialized_end=1832
   _globals['_HEADER']._serialized_start=63
   _globals['_HEADER']._serialized_end=115
   _globals['_RECORD']._serialized_start=118
@@ -48,17 +48,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REDELIVERY']._serialized_start=288
   _globals['_REDELIVERY']._serialized_end=375
   _globals['_BATCH']._serialized_start=378
-  _globals['_BATCH']._serialized_end=576
-  _globals['_PART']._serialized_start=579
-  _globals['_PART']._serialized_end=717
-  _globals['_SETTLEMENT']._serialized_start=720
-  _globals['_SETTLEMENT']._serialized_end=899
-  _globals['_RANGE']._serialized_start=901
-  _globals['_RANGE']._serialized_end=938
-  _globals['_SETTLERESULT']._serialized_start=941
-  _globals['_SETTLERESULT']._serialized_end=1103
-  _globals['_EXTENSION']._serialized_start=1105
-  _globals['_EXTENSION']._serialized_end=1153
-  _globals['_EXTENDRESULT']._serialized_start=1155
-  _globals['_EXTENDRESULT']._serialized_end=1248
+  _globals['_BATCH']._serialized_end=594
+  _globals['_PART']._serialized_start=597
+  _globals['_PART']._serialized_end=735
+  _globals['_SETTLEMENT']._serialized_start=738
+  _globals['_SETTLEMENT']._serialized_end=917
+  _globals['_RANGE']._serialized_start=919
+  _globals['_RANGE']._serialized_end=956
+  _globals['_SETTLERESULT']._serialized_start=959
+  _globals['_SETTLERESULT']._serialized_end=1121
+  _globals['_EXTENSION']._serialized_start=1123
+  _globals['_EXTENSION']._serialized_end=1171
+  _globals['_EXTENDRESULT']._serialized_start=1173
+  _globals['_EXTENDRESULT']._serialized_end=1266
 # @@protoc_insertion_point(module_scope)

@@ -101,7 +101,7 @@ class Redelivery(_message.Message):
     def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ..., attempt: _Optional[int] = ..., possibly_processed: bool = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("lease", "topic", "lanes", "records", "redeliveries", "lease_for_ms", "closed_by")
+    __slots__ = ("lease", "topic", "lanes", "records", "redeliveries", "lease_for_ms", "closed_by", "topic_id")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,7 @@ class Batch(_message.Message):
     REDELIVERIES_FIELD_NUMBER: _ClassVar[int]
     LEASE_FOR_MS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_BY_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     lease: bytes
     topic: str
     lanes: _containers.RepeatedScalarFieldContainer[int]
@@ -116,7 +117,8 @@ class Batch(_message.Message):
     redeliveries: _containers.RepeatedCompositeFieldContainer[Redelivery]
     lease_for_ms: int
     closed_by: ClosedBy
-    def __init__(self, lease: _Optional[bytes] = ..., topic: _Optional[str] = ..., lanes: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., redeliveries: _Optional[_Iterable[_Union[Redelivery, _Mapping]]] = ..., lease_for_ms: _Optional[int] = ..., closed_by: _Optional[_Union[ClosedBy, str]] = ...) -> None: ...
+    topic_id: str
+    def __init__(self, lease: _Optional[bytes] = ..., topic: _Optional[str] = ..., lanes: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., redeliveries: _Optional[_Iterable[_Union[Redelivery, _Mapping]]] = ..., lease_for_ms: _Optional[int] = ..., closed_by: _Optional[_Union[ClosedBy, str]] = ..., topic_id: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("first", "count", "outcome", "reason", "retry_after_ms")

@@ -50,6 +50,7 @@ class LaneReader:
     verified: bool = False
     #: the first position after the last seek, if that left a gap
     doubted: int | None = None
+    topic_id: str = ""
     partition: TopicPartition = field(init=False)
 
     def __post_init__(self) -> None:
@@ -135,8 +136,9 @@ class PositionControl:
                 continue
             reader.phase = Phase.ACTIVE
             reader.end = ends[reader.lane] = start.end
+            reader.topic_id = start.topic_id
             self._buffer.resume([reader.lane])
-            self._buffer.add_event(Assigned(reader.lane, start.committed, start.settled, start.first))
+            self._buffer.add_event(Assigned(reader.lane, start.committed, start.settled, start.first, start.topic_id))
             self._report_skipped(reader, start)
             self._begin(reader, start.position)
         return ends
@@ -146,6 +148,7 @@ class PositionControl:
         if self._readers.get(reader.lane) is not reader or reader.phase is not Phase.POSITION_LOST:
             return
         reader.phase, reader.end = Phase.ACTIVE, start.end
+        reader.topic_id = start.topic_id or reader.topic_id
         if start.position < reader.next:
             self._restart(reader, start.position)
         self._report_skipped(reader, start)
@@ -191,7 +194,7 @@ class PositionControl:
     def _restart(self, reader: LaneReader, position: int) -> None:
         """A new epoch of the lane begins for the core."""
         self._buffer.drop([reader.lane])
-        self._buffer.add_event(Assigned(reader.lane, position))
+        self._buffer.add_event(Assigned(reader.lane, position, topic_id=reader.topic_id))
 
     def _begin(self, reader: LaneReader, position: int) -> None:
         reader.seek_to(position)

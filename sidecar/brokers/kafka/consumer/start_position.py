@@ -1,7 +1,7 @@
 """Where lanes start or resume, by what Kafka stores for the group."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.kafka.admin import NO_ID, Admin
@@ -32,6 +32,7 @@ class StartPosition:
     position: int
     #: records between the two that were removed unread
     lost: int = 0
+    topic_id: str = field(default="", compare=False)
 
 
 def start_position(
@@ -118,7 +119,8 @@ class OffsetLookup:
             position = StoredPosition(new[lane], "") if lane in new else stored[lane]
             stamp = Stamp(self._admin.cluster, ids.get(lane, ""))
             first = lane not in stored
-            found[lane] = start_position(position, stamp, ends[lane], self._out_of_range, first=first)
+            start = start_position(position, stamp, ends[lane], self._out_of_range, first=first)
+            found[lane] = replace(start, topic_id=ids.get(lane, ""))
         for lane in recreated:
             log.warning("its topic was deleted and recreated: reading it from its start", lane=lane)
         self._topic_ids.update(ids)
@@ -130,9 +132,9 @@ class OffsetLookup:
         ends = await self._admin.ends([lane])
         if self._is_another(lane, ids.get(lane)):
             self._topic_ids.update(ids)
-            return StartPosition(ends[lane].start, (), False, ends[lane], ends[lane].start)
+            return StartPosition(ends[lane].start, (), False, ends[lane], ends[lane].start, topic_id=ids[lane])
         ends |= await self._ends_in_transactions({lane: position}, ends)
-        return recovery_position(position, ends[lane], self._out_of_range)
+        return replace(recovery_position(position, ends[lane], self._out_of_range), topic_id=ids.get(lane, ""))
 
     async def recreated(self, lanes: Collection[Lane]) -> list[Lane]:
         """Lanes whose topic was deleted and recreated since they started: they now read another log, as if it

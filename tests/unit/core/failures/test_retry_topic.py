@@ -88,7 +88,8 @@ def test_a_retry_topic_with_one_lane_takes_every_wait() -> None:
 
 def test_a_redriven_record_has_all_its_attempts_before_it_and_is_due_at_once() -> None:
     frame = encode_frame(b"key", b"value", (), 3, 9)
-    back = unpark(stored(retry_topic.redriven(frame, "orders", wall_ms=WALL)))
+    back = unpark(stored(retry_topic.redriven(decode_frame(frame), "orders", "its id", wall_ms=WALL)))
+    assert back.chunk.topic_id == "its id"
     assert back.history == DeliveryHistory(possibly_processed=True)
     assert back.not_before_ms == WALL
     assert decode_frame(back.chunk.frames[0]).position == 9

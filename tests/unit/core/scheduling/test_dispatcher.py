@@ -7,7 +7,7 @@ from sidecar.core.scheduling.selection import Batching, Capacity, Selection
 from sidecar.core.state.lane import LaneState
 from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice, RedeliveryGroup, between
 from sidecar.core.tracker import RecordTracker
-from sidecar.model.records import ClosedBy, Lane, Order, Run
+from sidecar.model.records import Chunk, ClosedBy, Lane, Order, Run
 from sidecar.settings import BatchSettings, Bytes, Seconds, WindowSettings
 from tests.kit import WIDE, chunk, lane_state, places_of, positions_of
 
@@ -215,6 +215,42 @@ def test_a_complete_batch_does_not_linger() -> None:
     setup.arrive(setup.lane(0), 2, now=100.0)
     setup.arrive(setup.lane(1), 1, now=100.0)
     assert setup.select(now=100.0).closed_by is ClosedBy.RECORDS
+
+
+def test_a_worker_gets_no_more_records_than_it_asks_for() -> None:
+    setup = Setup(records=10)
+    setup.arrive(setup.lane(0), 3)
+    setup.arrive(setup.lane(1), 2)
+    two = ANY._replace(records=2)
+    fresh = setup.select(two)
+    assert (len(places_of(fresh.slices)), fresh.closed_by) == (2, ClosedBy.RECORDS)
+    rest = setup.select(ANY)
+    assert len(places_of(rest.slices)) == 3
+    setup.put_back(fresh.slices)
+    setup.put_back(rest.slices)
+    assert [len(places_of(setup.select(two).slices)) for _ in range(3)] == [2, 2, 1]
+
+
+def test_a_batch_that_is_all_a_worker_asks_for_does_not_linger() -> None:
+    setup = Setup(records=10, linger=0.5)
+    setup.arrive(setup.lane(0), 3, now=100.0)
+    assert setup.select(ANY._replace(records=1), now=100.0).closed_by is ClosedBy.RECORDS
+    assert setup.dispatcher.select(ANY, 100.0) is None
+
+
+def test_records_of_a_topic_that_was_made_anew_do_not_share_a_batch_with_parked_ones_of_the_old() -> None:
+    setup = Setup()
+    new, parked = setup.lane(0), lane_state(1, topic="retry", parked=True)
+    new.topic_id = "new"
+    chunks = [Chunk(parked.lane, [position], [b"x"], origin=new.lane, topic_id="old") for position in (0, 1)]
+    old = [RecordSlice(parked, one, 0, 1, one.positions[0]) for one in chunks]
+    setup.arrive(new, 1)
+    fresh = setup.select().slices
+    setup.put_back([*old, *fresh])
+    assert [selection.slices[0].topic for selection in (setup.select(), setup.select())] == [
+        ("orders", "old"),
+        ("orders", "new"),
+    ]
 
 
 def test_a_probe_is_a_single_record_each_time_from_another_lane() -> None:

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from offramp.v1 import consumer_pb2, record_pb2
-from sidecar.settings import BatchSettings, Bytes, RetrySettings, Seconds
+from sidecar.settings import BatchSettings, Bytes, RetrySettings, Seconds, SubscriptionSettings
 from tests.unit.server.grpc.service_kit import (
     ACK,
     NACK,
@@ -207,7 +207,6 @@ async def test_a_lease_ends_at_its_time_and_lasts_longer_if_it_is_extended(tmp_p
 
 @in_loop
 async def test_a_session_may_settle_leases_of_another_subscription(tmp_path: Path) -> None:
-    from sidecar.settings import SubscriptionSettings
 
     subscriptions = {name: SubscriptionSettings(topics=(name,)) for name in ("one", "two")}
     async with serving(tmp_path, subscriptions=subscriptions) as kit:
@@ -262,3 +261,46 @@ async def test_the_status_shows_who_is_connected(kit: Kit) -> None:
     await kit.stream(client=consumer_pb2.Client(pid=43))
     names = [session.name for session in (await kit.status()).sessions]
     assert any(name.endswith("-43") for name in names)
+
+
+@with_sidecar(batch=BatchSettings(records=10))
+async def test_a_client_gets_batches_of_no_more_records_than_it_asks_for(kit: Kit) -> None:
+    await kit.publish([b"%d" % number for number in range(5)])
+    stream = await kit.stream(batches=2, max_batch_records=2)
+    assert [len((await stream.batch()).records) for _ in range(2)] == [2, 2]
+
+
+@with_sidecar()
+async def test_without_any_credit_in_hello_it_is_one_batch(kit: Kit) -> None:
+    await kit.publish([b"a"])
+    stream = Stream(kit.consumer)
+    await stream.send(hello=consumer_pb2.Hello(subscription="orders"))
+    await stream.batch()
+    status = await kit.status()
+    assert [session.credit_batches for session in status.sessions] == [1]
+
+
+TOPIC = "😀" * 240
+
+
+@with_sidecar(subscriptions={"orders": SubscriptionSettings(topics=(TOPIC,))})
+async def test_the_name_of_a_topic_makes_no_response_larger_than_the_client_takes(kit: Kit) -> None:
+    limit = 4_096
+    await kit.publish([b"x" * size for size in range(2_000, 2_500, 20)], topic=TOPIC)
+    stream = await kit.stream(batches=100, max_message_bytes=limit)
+    for _ in range(3):
+        batch = await stream.batch()
+        assert consumer_pb2.ConsumeResponse(batches=[batch]).ByteSize() <= limit
+
+
+@with_sidecar(batch=ONE)
+async def test_a_notice_says_how_long_leases_can_be_settled(kit: Kit) -> None:
+    await kit.publish([b"a"])
+    stream = await kit.stream()
+    batch = await stream.batch()
+    stop = asyncio.create_task(kit.sidecar.stop(30.0))
+    notice = await stream.notice()
+    assert notice.kind == consumer_pb2.NOTICE_KIND_DRAINING
+    assert 20_000 < notice.settle_for_ms <= 30_000
+    await stream.settle(settlement(batch))
+    await stop

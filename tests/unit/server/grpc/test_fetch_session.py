@@ -356,3 +356,12 @@ def test_different_kinds_are_told_in_the_order_in_which_they_came() -> None:
     for kind in kinds:
         notices.add(Notice(kind, (b"lease",) if kind is NoticeKind.REVOKED else ()))
     assert [notice.kind for notice in notices.take()] == kinds
+
+
+@with_sidecar()
+async def test_a_call_may_ask_for_fewer_records_than_its_session(kit: Kit) -> None:
+    await kit.publish([b"%d" % number for number in range(6)])
+    session = await Session.open(kit, max_batch_records=3)
+    assert len(values(await session.fetch())) == 3
+    assert len(values(await session.fetch(max_batch_records=1))) == 1
+    assert len(values(await alone(kit, max_batch_records=1))) == 1

@@ -55,6 +55,16 @@ class Batch extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>.offramp.v1.ClosedBy closed_by = 7;</code>
      */
     protected $closed_by = 0;
+    /**
+     * The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     * Opaque; empty where positions never repeat.
+     * With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
+     * if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an
+     * idempotency key.
+     *
+     * Generated from protobuf field <code>string topic_id = 8;</code>
+     */
+    protected $topic_id = '';
 
     /**
      * Constructor.
@@ -76,6 +86,12 @@ class Batch extends \Google\Protobuf\Internal\Message
      *           How long the lease lasts from the moment the batch is written to the worker's connection. 0: as long as
      *           the session lives.
      *     @type int $closed_by
+     *     @type string $topic_id
+     *           The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     *           Opaque; empty where positions never repeat.
+     *           With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
+     *           if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an
+     *           idempotency key.
      * }
      */
     public function __construct($data = NULL) {
@@ -257,6 +273,40 @@ class Batch extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkEnum($var, \Offramp\V1\ClosedBy::class);
         $this->closed_by = $var;
+
+        return $this;
+    }
+
+    /**
+     * The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     * Opaque; empty where positions never repeat.
+     * With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
+     * if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an
+     * idempotency key.
+     *
+     * Generated from protobuf field <code>string topic_id = 8;</code>
+     * @return string
+     */
+    public function getTopicId()
+    {
+        return $this->topic_id;
+    }
+
+    /**
+     * The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     * Opaque; empty where positions never repeat.
+     * With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
+     * if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an
+     * idempotency key.
+     *
+     * Generated from protobuf field <code>string topic_id = 8;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setTopicId($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->topic_id = $var;
 
         return $this;
     }

@@ -14,7 +14,7 @@ use Google\Protobuf\Internal\GPBUtil;
 class DeadLetter extends \Google\Protobuf\Internal\Message
 {
     /**
-     * `topic/lane/position` of the origin: stable, however often it was written.
+     * The identity of the record (see Batch.topic_id): stable, however often it was written.
      *
      * Generated from protobuf field <code>string id = 1;</code>
      */
@@ -59,7 +59,7 @@ class DeadLetter extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type string $id
-     *           `topic/lane/position` of the origin: stable, however often it was written.
+     *           The identity of the record (see Batch.topic_id): stable, however often it was written.
      *     @type string $topic
      *     @type int $lane
      *     @type int|string $position
@@ -76,7 +76,7 @@ class DeadLetter extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * `topic/lane/position` of the origin: stable, however often it was written.
+     * The identity of the record (see Batch.topic_id): stable, however often it was written.
      *
      * Generated from protobuf field <code>string id = 1;</code>
      * @return string
@@ -87,7 +87,7 @@ class DeadLetter extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * `topic/lane/position` of the origin: stable, however often it was written.
+     * The identity of the record (see Batch.topic_id): stable, however often it was written.
      *
      * Generated from protobuf field <code>string id = 1;</code>
      * @param string $var

@@ -66,6 +66,12 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>.offramp.v1.Client client = 9;</code>
      */
     protected $client = null;
+    /**
+     * As in Hello. With a session, 0 means the session's.
+     *
+     * Generated from protobuf field <code>uint32 max_batch_records = 10;</code>
+     */
+    protected $max_batch_records = 0;
 
     /**
      * Constructor.
@@ -91,6 +97,8 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
      *           As in Hello. With a session, 0 means the session's.
      *     @type \Offramp\V1\Client $client
      *           Used only without a session.
+     *     @type int $max_batch_records
+     *           As in Hello. With a session, 0 means the session's.
      * }
      */
     public function __construct($data = NULL) {
@@ -346,6 +354,32 @@ class FetchRequest extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkMessage($var, \Offramp\V1\Client::class);
         $this->client = $var;
+
+        return $this;
+    }
+
+    /**
+     * As in Hello. With a session, 0 means the session's.
+     *
+     * Generated from protobuf field <code>uint32 max_batch_records = 10;</code>
+     * @return int
+     */
+    public function getMaxBatchRecords()
+    {
+        return $this->max_batch_records;
+    }
+
+    /**
+     * As in Hello. With a session, 0 means the session's.
+     *
+     * Generated from protobuf field <code>uint32 max_batch_records = 10;</code>
+     * @param int $var
+     * @return $this
+     */
+    public function setMaxBatchRecords($var)
+    {
+        GPBUtil::checkUint32($var);
+        $this->max_batch_records = $var;
 
         return $this;
     }

@@ -41,6 +41,13 @@ class Hello extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 lease_ms = 5;</code>
      */
     protected $lease_ms = 0;
+    /**
+     * Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     * exceeded.
+     *
+     * Generated from protobuf field <code>uint32 max_batch_records = 6;</code>
+     */
+    protected $max_batch_records = 0;
 
     /**
      * Constructor.
@@ -58,6 +65,9 @@ class Hello extends \Google\Protobuf\Internal\Message
      *           subscription says.
      *     @type int|string $lease_ms
      *           Asks for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
+     *     @type int $max_batch_records
+     *           Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     *           exceeded.
      * }
      */
     public function __construct($data = NULL) {
@@ -207,6 +217,34 @@ class Hello extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->lease_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     * exceeded.
+     *
+     * Generated from protobuf field <code>uint32 max_batch_records = 6;</code>
+     * @return int
+     */
+    public function getMaxBatchRecords()
+    {
+        return $this->max_batch_records;
+    }
+
+    /**
+     * Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     * exceeded.
+     *
+     * Generated from protobuf field <code>uint32 max_batch_records = 6;</code>
+     * @param int $var
+     * @return $this
+     */
+    public function setMaxBatchRecords($var)
+    {
+        GPBUtil::checkUint32($var);
+        $this->max_batch_records = $var;
 
         return $this;
     }

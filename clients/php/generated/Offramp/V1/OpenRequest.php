@@ -31,6 +31,10 @@ class OpenRequest extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 lease_ms = 4;</code>
      */
     protected $lease_ms = 0;
+    /**
+     * Generated from protobuf field <code>uint32 max_batch_records = 5;</code>
+     */
+    protected $max_batch_records = 0;
 
     /**
      * Constructor.
@@ -43,6 +47,7 @@ class OpenRequest extends \Google\Protobuf\Internal\Message
      *     @type int|string $max_message_bytes
      *           As in Hello.
      *     @type int|string $lease_ms
+     *     @type int $max_batch_records
      * }
      */
     public function __construct($data = NULL) {
@@ -148,6 +153,28 @@ class OpenRequest extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->lease_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * Generated from protobuf field <code>uint32 max_batch_records = 5;</code>
+     * @return int
+     */
+    public function getMaxBatchRecords()
+    {
+        return $this->max_batch_records;
+    }
+
+    /**
+     * Generated from protobuf field <code>uint32 max_batch_records = 5;</code>
+     * @param int $var
+     * @return $this
+     */
+    public function setMaxBatchRecords($var)
+    {
+        GPBUtil::checkUint32($var);
+        $this->max_batch_records = $var;
 
         return $this;
     }

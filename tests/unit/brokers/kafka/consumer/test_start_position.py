@@ -126,7 +126,7 @@ class Kafka:
 def test_a_position_of_a_deleted_topic_is_not_used_in_the_recreated_one() -> None:
     """It was committed after the topic was recreated, whose end is beyond it by now."""
     kafka = Kafka()
-    kafka.start()
+    assert kafka.start().topic_id == "first"
     kafka.recreate_topic()
     kafka.commit(ONE, Commit(150))
     assert kafka.start() == StartPosition(0, (), False, LaneEnd(0, 400), 0)
@@ -224,7 +224,9 @@ def test_a_lane_whose_position_is_lost_in_a_recreated_topic_starts_anew() -> Non
     kafka = Kafka()
     kafka.start()
     kafka.recreate_topic(100)
-    assert kafka.recover(150) == StartPosition(0, (), False, LaneEnd(0, 100), 0)
+    recovered = kafka.recover(150)
+    assert recovered == StartPosition(0, (), False, LaneEnd(0, 100), 0)
+    assert recovered.topic_id == "second"
     kafka.commit(ONE, Commit(70))
     kafka.sidecar = kafka.new_sidecar()
     assert kafka.start().position == 70

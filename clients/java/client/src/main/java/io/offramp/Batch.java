@@ -68,6 +68,12 @@ public final class Batch implements Iterable<BatchRecord> {
         return records.iterator();
     }
 
+    /** The identity of a record of this batch by its place. */
+    String idOf(int lane, long position) {
+        String place = topic() + "/" + lane + "/" + position;
+        return message.getTopicId().isEmpty() ? place : place + "@" + message.getTopicId();
+    }
+
     public String topic() {
         return message.getTopic();
     }

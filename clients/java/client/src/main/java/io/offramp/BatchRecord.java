@@ -81,9 +81,12 @@ public final class BatchRecord {
         return message.getPosition();
     }
 
-    /** {@code topic/lane/position}: the same at every delivery, and in dead letters. Identifies duplicates. */
+    /**
+     * The broker's own identity of the record, the same at every delivery and in dead letters: an idempotency key.
+     * Opaque.
+     */
     public String id() {
-        return batch.topic() + "/" + message.getLane() + "/" + message.getPosition();
+        return batch.idOf(message.getLane(), message.getPosition());
     }
 
     /** The broker's timestamp; null if there is none. */

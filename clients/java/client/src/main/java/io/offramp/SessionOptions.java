@@ -14,6 +14,7 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
     private final String subscription;
     private long creditBytes;
     private int maxMessageBytes = Protocol.DEFAULT_MESSAGE_BYTES;
+    private int maxBatchRecords;
     private @Nullable Duration lease;
     private Duration patience = Duration.ofSeconds(1);
     private @Nullable String name;
@@ -53,6 +54,15 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
         return self();
     }
 
+    /**
+     * Asks for batches of at most so many records: 1 for one at a time. Default: 0, as the subscription says, which is
+     * never exceeded.
+     */
+    public B maxBatchRecords(int records) {
+        this.maxBatchRecords = atLeast("maxBatchRecords", records, 0);
+        return self();
+    }
+
     /** Bytes of batches that may be unsettled at a time. Default: 0, only the sidecar's own limit. */
     public B creditBytes(long bytes) {
         if (bytes < 0) {
@@ -88,7 +98,16 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
 
     Settings settings(int credit) {
         return new Settings(
-                subscription, credit, creditBytes, maxMessageBytes, lease, patience, name, needsMinor, onResult);
+                subscription,
+                credit,
+                creditBytes,
+                maxMessageBytes,
+                maxBatchRecords,
+                lease,
+                patience,
+                name,
+                needsMinor,
+                onResult);
     }
 
     static int atLeast(String option, int value, int least) {

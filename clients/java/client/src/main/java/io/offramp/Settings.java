@@ -16,6 +16,7 @@ record Settings(
         int credit,
         long creditBytes,
         int maxMessageBytes,
+        int maxBatchRecords,
         @Nullable Duration lease,
         Duration patience,
         @Nullable String name,
@@ -46,7 +47,8 @@ record Settings(
                 .setSubscription(subscription)
                 .setClient(client)
                 .setCredit(asCredit(batches))
-                .setMaxMessageBytes(maxMessageBytes);
+                .setMaxMessageBytes(maxMessageBytes)
+                .setMaxBatchRecords(maxBatchRecords);
         if (lease != null) {
             hello.setLeaseMs(lease.toMillis());
         }

@@ -18,7 +18,9 @@ import io.offramp.Message;
 import io.offramp.Place;
 import io.offramp.Publisher;
 import io.offramp.Worker;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -122,6 +124,29 @@ final class Payloads {
         }
         expectSettled(batch.ack());
         return batch.size();
+    }
+
+    static void oneAtATime(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer =
+                context.offramp.consumer(SUBSCRIPTION).maxBatchRecords(1).open()) {
+            Set<String> seen = new HashSet<>();
+            while (seen.size() < 10) {
+                Batch batch = take(consumer);
+                seen.add(onlyRecord(batch).valueAsText());
+                expectSettled(batch.ack());
+            }
+        }
+    }
+
+    static void recordIdentity(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.openConsumer()) {
+            for (int count = 0; count < 6; count++) {
+                Batch batch = take(consumer);
+                BatchRecord record = onlyRecord(batch);
+                say("id", record.valueAsText(), record.id());
+                expectSettled(record.attempt() == 1 ? batch.nack("again") : batch.reject("no"));
+            }
+        }
     }
 
     private static Publisher publisher(ScenarioContext context) {

@@ -46,6 +46,8 @@ public final class Runner {
             Map.entry("two_subscriptions", Payloads::twoSubscriptions),
             Map.entry("unknown_subscription", Refusals::unknownSubscription),
             Map.entry("version_mismatch", Refusals::versionMismatch),
+            Map.entry("one_at_a_time", Payloads::oneAtATime),
+            Map.entry("record_identity", Payloads::recordIdentity),
             Map.entry("refused_settlement", Refusals::refusedSettlement)));
 
     private Runner() {}
