@@ -78,9 +78,10 @@ class SocketServer:
             self.trouble = ""
         except Exception as error:
             # Whatever it was, it may be over by the next check.
-            if self.trouble != str(error):
-                log.error("the socket is lost; it is bound again as soon as this can be done", error=error)
-            self.trouble = str(error)
+            why = str(error) or repr(error)
+            if self.trouble != why:
+                log.error("the socket is lost; it is bound again as soon as this can be done", error=why)
+            self.trouble = why
 
     async def stop(self, grace: float | None) -> None:
         """Accept no more calls; those under way get so many seconds."""
@@ -98,16 +99,24 @@ class SocketServer:
 
     async def _replace(self) -> None:
         former = [*self._servers]
-        self.prepare()
-        await self.open()
+        try:
+            self.prepare()
+            await self.open()
+        except Exception:
+            # Those before still serve whoever is connected.
+            for server in self._servers[len(former) :]:
+                # A server that was never started would keep its socket open.
+                await server.start()
+                await self._end(server, None)
+            raise
         log.warning("the socket was removed or replaced, and is bound again", socket=self._socket.path)
         self._lost += 1
         self._bound_at = time.time()
         for server in former:
             if server not in self._ending:
-                self._ending[server] = asyncio.create_task(self._end(server))
+                self._ending[server] = asyncio.create_task(self._end(server, _UNLIMITED))
 
-    async def _end(self, server: grpc.aio.Server) -> None:
-        await server.stop(_UNLIMITED)
+    async def _end(self, server: grpc.aio.Server, grace: float | None) -> None:
+        await server.stop(grace)
         self._servers.remove(server)
-        del self._ending[server]
+        self._ending.pop(server, None)
