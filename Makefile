@@ -7,7 +7,9 @@ STUBS  := clients/python
 # Tests that start a dozen processes each: beside others they would keep a small machine from all else.
 CROWDS := tests/e2e/kafka/test_faults.py tests/e2e/pulsar/test_faults.py tests/chaos/test_rounds.py
 # What needs nothing but Python.
-FAST   := tests/unit tests/properties tests/compatibility $(foreach one,local memory registry histories exemptions,$(wildcard tests/brokers/test_$(one)*.py tests/promises/test_$(one)*.py))
+FAST   := tests/unit tests/properties tests/compatibility tests/brokers/local \
+  tests/brokers/test_memory.py tests/brokers/test_registry.py tests/brokers/test_histories.py \
+  tests/promises/test_local.py tests/promises/test_memory.py tests/promises/test_exemptions.py
 N      ?= 2000
 
 .PHONY: help
