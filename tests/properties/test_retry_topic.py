@@ -146,6 +146,7 @@ SAID = {
     "position": 1,
     "timestamp_ms": 2,
     "not_before_ms": 3,
+    "wait_ms": 1,
     "failures": 0,
     "strikes": 0,
     "deaths": 0,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 #: about so many records are produced in a history
 _MOST_RECORDS = 100
+_DAY_MS = 86_400_000
 
 
 class Actions:
@@ -46,6 +47,7 @@ class Actions:
             (self._burst, rng.choice((0.0, 1.0))),
             (self._retention, rng.choice((0.0, 0.0, 0.5))),
             (self._redrive, rng.choice((0.0, 0.0, 1.0))),
+            (self._clock_jumps, rng.choice((0.0, 0.0, 0.5))),
         ]
         return [action for action, _ in weights], [weight for _, weight in weights]
 
@@ -177,6 +179,12 @@ class Actions:
             if removed:
                 self.world.exercised("records are removed by retention")
                 self.world.happened("removed", *removed)
+
+    def _clock_jumps(self) -> None:
+        """The time of day is set, or the lanes move to a machine with another one."""
+        self.world.clock.set_ahead(self.rng.choice((0, -3_000, 3_000, -_DAY_MS, _DAY_MS)))
+        self.world.exercised("the time of day jumps")
+        self.world.happened("time of day", self.world.clock.ahead_ms)
 
     async def _redrive(self) -> None:
         """An operator redrives all dead letters."""

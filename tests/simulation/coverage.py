@@ -34,6 +34,7 @@ HAPPENINGS = (
     "seek",
     "the handler is down",
     "the sidecar crashes",
+    "the time of day jumps",
 )
 
 #: each of them must occur in some share of the histories

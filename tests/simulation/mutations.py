@@ -1,6 +1,7 @@
 """Plausible mistakes that are patched into the shipped code while a simulation runs. Each must be found."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from sidecar.core.state.record_slices import RecordSlice, cut
 from sidecar.core.state.window import Window
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.records import Chunk, Commit, Order, Outcome, Run, Settlement, SettleResult, SettleStatus
+from sidecar.model.wire import decode_frame
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer
 from sidecar.subscription.delivery import Deliverer
@@ -83,6 +85,15 @@ def _unparked_is_not_flagged(unpark: Any) -> Any:
     def wrong(*args: Any, **more: Any) -> retry_topic.Unparked:
         back: retry_topic.Unparked = unpark(*args, **more)
         return replace(back, history=back.history._replace(possibly_processed=False))
+
+    return wrong
+
+
+def _believes_every_clock(unpark: Any) -> Any:
+    def wrong(chunk: Chunk, index: int, **more: Any) -> retry_topic.Unparked:
+        back: retry_topic.Unparked = unpark(chunk, index, **more)
+        said = json.loads(decode_frame(chunk.frames[index]).headers[-1].value or b"")
+        return replace(back, not_before_ms=said["not_before_ms"])
 
     return wrong
 
@@ -348,6 +359,7 @@ MUTATIONS = (
         "lane_committed",
         _commit_wakes_nobody,
     ),
+    Mutation(5, "a clock that was ahead makes a parked record wait", retry_topic, "unpark", _believes_every_clock),
     Mutation(5, "the window is ignored", Window, "delivery_limit", _no_window),
     Mutation(6, "a lane feeds one worker at a time", Dispatcher, "wake", _settled_wakes_nobody),
     Mutation(6, "who came last is served first", Deliverer, "session_changed", _last_come_first_served),

@@ -54,13 +54,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock(Clock):
-    """The time of the loop, also as time of day."""
+    """The time of the loop. The time of day is the same for each history, and may be wrong."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        #: milliseconds by which the time of day is ahead
+        self.ahead_ms = 0
+        #: how often that changed
+        self.jumps = 0
+
+    def set_ahead(self, milliseconds: int) -> None:
+        self.ahead_ms = milliseconds
+        self.jumps += 1
 
     def now(self) -> float:
         return self._loop._now
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + int(self._loop._now * 1000)
+        return EPOCH_MS + int(self._loop._now * 1000) + self.ahead_ms

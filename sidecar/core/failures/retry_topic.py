@@ -7,6 +7,9 @@ behind a long one.
 Writing a record to this topic and committing its original position are not atomic, and a write whose outcome is not
 known is repeated. So a record may come from its own lane as well, or from here twice: it is always flagged as possibly
 processed.
+
+Clocks of machines disagree, and jump. So the header also says how long the record was to wait, and no reader lets it
+wait longer than that from when it arrives.
 """
 
 import json
@@ -42,7 +45,7 @@ class Unparked:
 
     chunk: Chunk
     history: DeliveryHistory
-    #: milliseconds since 1970
+    #: when it is due, in milliseconds since 1970 by the reader's clock
     not_before_ms: int
 
 
@@ -91,12 +94,14 @@ def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, possibly_proce
         counted_failures=info["strikes"],
         worker_crashes=info["deaths"],
         possibly_processed=True,
-        first_failed=None if info["failed_ms"] is None else now - (wall_ms - info["failed_ms"]) / 1000,
+        first_failed=None if info["failed_ms"] is None else now - max(0, wall_ms - info["failed_ms"]) / 1000,
         max_batch_size=info["company"],
     )
     # Sidecars of 0.1.0 did not write the identity.
     back = Chunk(chunk.lane, [position], [original], origin=origin, topic_id=info.get("topic_id", ""))
-    return Unparked(back, history, info["not_before_ms"])
+    # Nor the wait; but they stamped the record with the clock that the due time is of, unless the broker does it.
+    wait_ms = info.get("wait_ms", max(0, info["not_before_ms"] - record.timestamp_ms))
+    return Unparked(back, history, min(info["not_before_ms"], wall_ms + wait_ms))
 
 
 def _message(
@@ -109,6 +114,7 @@ def _message(
     lanes: int,
     now: float,
 ) -> Message:
+    wait_ms = min(int(wait * 1000), _LONG - 1 - wall_ms)
     info = {
         "v": 1,
         "topic": topic,
@@ -117,7 +123,8 @@ def _message(
         "position": record.position,
         "ref": record.ref.hex(),
         "timestamp_ms": record.timestamp_ms,
-        "not_before_ms": min(wall_ms + int(wait * 1000), _LONG - 1),
+        "not_before_ms": wall_ms + wait_ms,
+        "wait_ms": wait_ms,
         "failures": history.failures,
         "strikes": history.counted_failures,
         "deaths": history.worker_crashes,
@@ -143,7 +150,8 @@ def _read(header: Header) -> dict[str, Any] | None:
         bytes.fromhex(info["ref"])
         info.get("topic_id", "").encode()
         failed_ms = info["failed_ms"]
-        usable = all(type(info[name]) is int and 0 <= info[name] < limit for name, limit in _NUMBERS.items()) and (
+        numbers = _NUMBERS if "wait_ms" not in info else _NUMBERS | {"wait_ms": _LONG}
+        usable = all(type(info[name]) is int and 0 <= info[name] < limit for name, limit in numbers.items()) and (
             failed_ms is None or (type(failed_ms) is int and abs(failed_ms) < _LONG)
         )
         return info if usable else None

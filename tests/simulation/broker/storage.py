@@ -35,10 +35,15 @@ class StoredRecord:
         self.counted_failures = 0
         self.worker_crashes = 0
         self.possibly_processed = False
-        self.first_failed: float | None = None
+        #: by the time of day of whoever parked it
+        self.failed_ms: int | None = None
         self.not_before = 0.0
         #: time from which it may be delivered for sure
         self.ready = 0.0
+        #: the longest wait that its parking can have asked for
+        self.longest_wait = 0.0
+        #: the time of day had jumped so often when it was last delivered before it was parked
+        self.jumps_before = 0
         #: in any life: acked, durably dead-lettered, durably parked (again)
         self.acked = False
         self.dead = False

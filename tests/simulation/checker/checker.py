@@ -119,6 +119,7 @@ class Checker(SideTopicChecks):
             else:
                 flag = Flag.MAY if within and not epoch.first else Flag.NO
             item = epoch.items[position] = TrackedRecord(copy, epoch, self.world.now, flag)
+            self.unparked(item)
             if item.alone:
                 epoch.suspects.append(item)
             epoch.arrived(position, len(frame))

@@ -72,7 +72,7 @@ class DeliveryChecks:
         self.catch_up()
         items = self._items(delivery)
         grant = Grant(delivery.lease, session, items, delivery.size, delivery.lease_for)
-        grant.granted = world.now
+        grant.granted, grant.jumps = world.now, world.clock.jumps
         grant.probe = delivery.closed_by is ClosedBy.PROBE
         grant.fresh = all(item.grant is None and item.copy.origin is None for item in items)
         grant.untried = all(item.grant is None for item in items)

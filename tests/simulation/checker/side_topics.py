@@ -9,7 +9,6 @@ from tests.simulation.broker.storage import StoredRecord
 from tests.simulation.checker.promises import Promise
 from tests.simulation.checker.settlements import SettlementChecks
 from tests.simulation.checker.state import Phase, TrackedRecord
-from tests.simulation.virtual_time import EPOCH_MS
 from tests.simulation.world import World
 
 
@@ -97,11 +96,24 @@ class SideTopicChecks(SettlementChecks):
         said = _said_of_parked(message)
         copy.failures, copy.worker_crashes = said["failures"], said["deaths"]
         copy.counted_failures = said["strikes"]
-        copy.first_failed = None if said["failed_ms"] is None else (said["failed_ms"] - EPOCH_MS) / 1000
+        copy.failed_ms = said["failed_ms"]
         copy.not_before, copy.ready = item.not_before, item.ready
+        assert item.grant is not None
+        copy.longest_wait = item.ready - item.grant.granted
+        copy.jumps_before = item.grant.jumps
         origin.parked = True
         if item.waits:
             self._settled(item)
+
+    def unparked(self, item: TrackedRecord) -> None:
+        """A record of the retry topic arrived: what was stored as time of day is read by the clock of today."""
+        copy, now = item.copy, self.world.now
+        if copy.failed_ms is not None:
+            item.first_failed = now - max(0, self.world.clock.wall_ms() - copy.failed_ms) / 1000
+        if copy.jumps_before != self.world.clock.jumps:
+            # It may come early. But no clock makes it wait longer than its parking asked for.
+            item.not_before = 0.0
+            item.ready = max(item.ready, now + copy.longest_wait)
 
     def dead_lettered(self, origin: StoredRecord, message: Message) -> None:
         """The dead-letter topic has the record."""

@@ -94,7 +94,7 @@ class TrackedRecord:
         self.worker_crashes = copy.worker_crashes
         #: failures that certainly count against it: none from an outage
         self.counted_failures = copy.counted_failures
-        self.first_failed = copy.first_failed
+        self.first_failed: float | None = None
         self.flag = flag
         self.not_before = copy.not_before
         #: its latest delivery
@@ -140,6 +140,8 @@ class Grant:
         #: when it was settled, or ended
         self.ended: float | None = None
         self.probe = False
+        #: how often the time of day had jumped
+        self.jumps = 0
         #: one of its records may kill its worker, and the worker held nothing else
         self.exclusive = False
         #: none of its records was delivered before

@@ -58,6 +58,32 @@ def test_when_it_first_failed_survives_a_restart_as_time_of_day() -> None:
     assert back.history.first_failed == 7.0 - 70.0
 
 
+@pytest.mark.parametrize("ahead", [-86_400.0, 86_400.0])
+def test_a_wrong_clock_makes_no_wait_longer_than_was_asked_for(ahead: float) -> None:
+    """The clock that parked it was a day ahead of, or behind, the one that reads it."""
+    back = unpark(stored(park(slice_of(1), wait=60.0)), later=-ahead)
+    assert back.not_before_ms - (WALL - ahead * 1_000) <= 60_000
+
+
+@pytest.mark.parametrize("ahead", [0.0, 86_400.0])
+def test_a_header_without_the_wait_has_it_from_the_timestamp_that_was_written_with_it(ahead: float) -> None:
+    """Sidecars of 0.1.0 wrote no more."""
+    message = park(slice_of(1), wait=60.0)
+    info = json.loads(message.headers[-1].value or b"")
+    del info["wait_ms"]
+    header = Header(retry_topic.HEADER, json.dumps(info).encode())
+    frame = encode_frame(message.key, message.value, (header,), 0, 40, WALL)
+    back = unpark(Chunk(Lane("orders.offramp.retry", 0), [40], [frame]), later=-ahead)
+    assert back.not_before_ms == WALL - ahead * 1_000 + 60_000
+
+
+def test_a_clock_that_was_ahead_does_not_put_the_first_failure_into_the_future() -> None:
+    """Otherwise no success would come after it for as long, and the record would never be given up."""
+    message = park(slice_of(1, history=DeliveryHistory(failures=1, first_failed=NOW - 10.0)))
+    back = retry_topic.unpark(stored(message), 0, now=7.0, wall_ms=WALL - 86_400_000, possibly_processed=False)
+    assert back.history.first_failed == 7.0
+
+
 def test_it_may_have_been_processed_meanwhile_from_where_it_was_parked() -> None:
     """After a crash between the write to the retry topic and the commit it is replayed from its lane, too."""
     assert unpark(stored(park(slice_of(1)))).history.possibly_processed
@@ -104,7 +130,16 @@ def test_a_record_that_offramp_did_not_write_is_delivered_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"v": 2}, {"position": -1}, {"lane": "0"}, {"topic": None}, {"deaths": 1.5}, {"failures": (1 << 32) - 1}]
+    "wrong",
+    [
+        {"v": 2},
+        {"position": -1},
+        {"lane": "0"},
+        {"topic": None},
+        {"deaths": 1.5},
+        {"failures": (1 << 32) - 1},
+        {"wait_ms": -1},
+    ],
 )
 def test_a_header_that_cannot_be_used_is_left_alone(wrong: dict[str, object]) -> None:
     message = park(slice_of(1))
