@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import ConsumerGroupType
 
@@ -22,11 +23,21 @@ _UNKNOWN_MEMBER = 25
 
 def assignments(kafka: KafkaServer, group: str) -> dict[str, set[tuple[str, int]]]:
     """Topic and partition of what each member has, by its `client.id`."""
-    found = patiently(lambda: kafka.admin.describe_consumer_groups([group])[group].result(SERVER_TIMEOUT))
-    return {
-        member.client_id: {(one.topic, one.partition) for one in member.assignment.topic_partitions}
-        for member in found.members
-    }
+    return {member.client_id: _lanes(member.assignment) for member in _members(kafka, group)}
+
+
+def targets(kafka: KafkaServer, group: str) -> dict[str, set[tuple[str, int]]]:
+    """The same of what each member is to have: what it must give back is no longer among it."""
+    members = _members(kafka, group)
+    return {member.client_id: _lanes(member.target_assignment or member.assignment) for member in members}
+
+
+def _members(kafka: KafkaServer, group: str) -> list[Any]:
+    return list(patiently(lambda: kafka.admin.describe_consumer_groups([group])[group].result(SERVER_TIMEOUT)).members)
+
+
+def _lanes(assignment: Any) -> set[tuple[str, int]]:
+    return {(one.topic, one.partition) for one in assignment.topic_partitions}
 
 
 def throw_out(kafka: KafkaServer, group: str, client_id: str) -> None:

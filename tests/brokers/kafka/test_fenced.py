@@ -24,7 +24,7 @@ from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
 from tests.brokers.kafka import BOTH, KnownBroker, name, options
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import QUIET, KafkaServer
-from tests.servers.kafka_groups import assignments, give_to_others
+from tests.servers.kafka_groups import give_to_others, targets
 from tests.servers.process import await_
 
 LANES = 4
@@ -147,8 +147,8 @@ class Group:
             assert moved.wait(WAIT_TIMEOUT)
 
     def told_to_share(self) -> bool:
-        """Kafka has answered a heartbeat or a join of Offramp with half of the lanes."""
-        return len(assignments(self._kafka, self.name).get(self.client_id, ())) == LANES // 2
+        """Kafka answers the next heartbeat of Offramp with half of the lanes, or has done so."""
+        return len(targets(self._kafka, self.name).get(self.client_id, ())) == LANES // 2
 
     def give_to_others(self) -> None:
         give_to_others(self._kafka, self.name, self.client_id)

@@ -52,7 +52,9 @@ class CommitRequest:
     topics: list[str] = field(default_factory=list)
     #: a query asks Kafka whether it has what was sent
     queried: bool = False
-    #: a query asks Kafka whether it has later positions of lanes that are being revoked; and it was answered
+    #: Kafka did not take us for a member of the current epoch when it was sent
+    refused: bool = False
+    #: a query asks Kafka whether it has later positions of lanes that may have been lost; and it was answered
     checking: bool = False
     checked: bool = False
     #: nothing of it is sent any more
@@ -73,21 +75,22 @@ class Commits:
     a query on the event loop asks Kafka whether it has the commit. The response still comes with a later poll, and must
     not be taken for that of another commit.
 
-    Before a commit of lanes that are being revoked, a query reads what Kafka has. A later position is another
-    sidecar's: then the lane was lost, however it looks from here, and ours would undo that commit. If nothing can be
-    read, nothing is sent.
+    Before a commit of lanes that are being revoked, and before one that was refused is sent again, a query reads what
+    Kafka has. A later position is another sidecar's: then the lane was lost, however it looks from here, and ours would
+    undo that commit. If nothing can be read, nothing is sent.
     """
 
     def __init__(
         self,
         readers: dict[Lane, LaneReader],
-        on_unknown: Callable[[list[Lane]], None],
+        restart: Callable[[list[Lane]], None],
         check: Callable[[CommitRequest, Collection[Lane]], None],
     ) -> None:
-        """`on_unknown` gets lanes that Kafka does not know, or to which the right is missing. The request reports them
-        as gone. `check` asks Kafka for its positions of lanes; `checked` must be called then."""
+        """`restart` gets lanes that Kafka does not know, to which the right is missing, or that another sidecar had in
+        between. The request reports them as gone. `check` asks Kafka for its positions of lanes; then `checked` must be
+        called."""
         self._readers = readers
-        self._on_unknown = on_unknown
+        self._restart = restart
         self._check = check
         self._waiting: deque[CommitRequest] = deque()
         self._current: CommitRequest | None = None
@@ -144,15 +147,20 @@ class Commits:
             self._on_sent(request)
 
     def checked(self, request: CommitRequest, overtaken: Collection[Lane]) -> None:
-        """A query has read what Kafka has of the lanes that are being revoked: of these, a later position."""
+        """A query has read what Kafka has of the lanes that may have been lost: of these, a later position."""
         request.checked = True
         lost = [lane for lane in overtaken if self._owns(request, lane)]
+        if not lost:
+            return
+        log.warning(
+            "another sidecar has committed more of these lanes: they were lost, and are not committed", lanes=lost
+        )
         for lane in lost:
-            del self._readers[lane]
-        if lost:
-            log.warning(
-                "another sidecar has committed more of lanes that are leaving: nothing is committed", lanes=lost
-            )
+            del request.readers[lane]
+            if self._readers[lane].phase is Phase.REVOKED:
+                del self._readers[lane]
+        # If we have them again, they continue where the other sidecar came to.
+        self._restart([lane for lane in lost if lane in self._readers])
 
     def on_response(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Called by the library within a poll."""
@@ -182,11 +190,11 @@ class Commits:
         if not lanes:
             self._on_sent(request)
             return
-        leaving = [lane for lane in lanes if self._readers[lane].phase is Phase.REVOKED]
-        if leaving and not request.checked:
+        doubtful = [lane for lane in lanes if request.refused or self._readers[lane].phase is Phase.REVOKED]
+        if doubtful and not request.checked:
             if not request.checking:
                 request.checking = True
-                self._check(request, leaving)
+                self._check(request, doubtful)
             return
         request.sent_at, request.due, request.queried = time.monotonic(), 0.0, False
         request.sent = {
@@ -217,6 +225,7 @@ class Commits:
             request.sent_at = 0.0
         elif worst.code() in REBALANCING and time.monotonic() - request.since < _RETRY_TIMEOUT:
             request.sent_at, request.due = 0.0, time.monotonic() + _RETRY_INTERVAL
+            request.refused, request.checking, request.checked = not request.pins, False, False
         else:
             self._finish(translate(worst, "commit"))
 
@@ -237,7 +246,7 @@ class Commits:
             request.sent_at = 0.0
             return
         if not request.pins:
-            self._on_unknown([lane for lane in request.sent if self._owns(request, lane)])
+            self._restart([lane for lane in request.sent if self._owns(request, lane)])
         for lane in request.sent:
             request.readers.pop(lane, None)
         self._on_sent(request)

@@ -21,10 +21,10 @@ class Sender:
 
     def __init__(self, phase: Phase = Phase.ACTIVE) -> None:
         readers = {lane: LaneReader(lane, phase) for lane in (KEPT, LEAVING, OTHER)}
-        self.unknown: list[Lane] = []
+        self.restarted: list[Lane] = []
         self.checks: list[tuple[CommitRequest, list[Lane]]] = []
         self.commits = Commits(
-            readers, self.unknown.extend, lambda request, lanes: self.checks.append((request, [*lanes]))
+            readers, self.restarted.extend, lambda request, lanes: self.checks.append((request, [*lanes]))
         )
         self.readers = readers
         me: Any = self
@@ -148,7 +148,7 @@ def test_a_topic_that_is_gone_or_refused_does_not_hold_up_the_others(error: Any)
     result = sender.results["only"]
     assert isinstance(result, LaneGone)
     assert result.lanes == {OTHER}
-    assert sender.unknown == [OTHER]
+    assert sender.restarted == [OTHER]
 
 
 def test_the_first_position_of_a_lane_that_kafka_does_not_know_is_stored_again_by_the_caller() -> None:
@@ -157,7 +157,7 @@ def test_the_first_position_of_a_lane_that_kafka_does_not_know_is_stored_again_b
     sender.commits.send_due()
     sender.respond({KEPT: 3}, UNKNOWN)
     assert isinstance(sender.results["only"], LaneGone)
-    assert sender.unknown == []
+    assert sender.restarted == []
 
 
 def leaving(sender: Sender) -> CommitRequest:
@@ -206,3 +206,37 @@ def test_a_lane_that_was_assigned_again_is_not_lost_by_the_answer_for_its_earlie
     again = sender.readers[LEAVING] = LaneReader(LEAVING, Phase.ACTIVE)
     sender.commits.checked(request, [LEAVING])
     assert sender.readers[LEAVING] is again
+
+
+def refused(sender: Sender) -> CommitRequest:
+    """A commit between two polls that Kafka did not accept as that of a member waits for what Kafka has."""
+    request = sender.submit("only", {LEAVING: (100, ""), KEPT: (900, "")})
+    sender.commits.send_due()
+    sender.respond({LEAVING: 100, KEPT: 900}, KafkaError(KafkaError.STALE_MEMBER_EPOCH))
+    request.due = 0.0
+    sender.commits.send_due()
+    assert sender.checks == [(request, [LEAVING, KEPT])]
+    assert len(sender.sent) == 1
+    return request
+
+
+def test_a_commit_that_was_refused_is_sent_again_if_kafka_has_no_later_position() -> None:
+    sender = Sender()
+    sender.commits.checked(refused(sender), [])
+    sender.commits.send_due()
+    sender.respond({LEAVING: 100, KEPT: 900})
+    assert sender.sent == [{LEAVING: 100, KEPT: 900}] * 2
+    assert sender.results == {"only": None}
+    assert sender.restarted == []
+
+
+def test_a_lane_that_another_sidecar_had_while_commits_were_refused_starts_again_where_that_one_came_to() -> None:
+    sender = Sender()
+    sender.commits.checked(refused(sender), [LEAVING])
+    assert sender.restarted == [LEAVING]
+    sender.commits.send_due()
+    sender.respond({KEPT: 900})
+    assert sender.sent[1:] == [{KEPT: 900}]
+    result = sender.results["only"]
+    assert isinstance(result, LaneGone)
+    assert result.lanes == {LEAVING}
