@@ -8,7 +8,7 @@ import pytest
 from sidecar.brokers.base import Revoked
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import BrokerError
-from sidecar.model.records import Commit, Lane
+from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
 from tests.brokers.kafka import consuming, name, running
 from tests.event_loop import on_event_loop
@@ -41,6 +41,9 @@ async def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_th
         async with asyncio.timeout(WAIT_TIMEOUT):
             while not {*numbered(400, "new-")} <= {*consumer.values}:
                 await _poll(consumer)
+        ids = [event.topic_id for event in consumer.events if isinstance(event, Assigned)]
+        assert all(ids)
+        assert ids[0] != ids[-1], "records of the new topic have another identity"
 
 
 def _recreate(kafka: KafkaServer, topic: str) -> None:
