@@ -4,7 +4,7 @@
 package main
 
 //go:generate go build -o bin/ tool
-//go:generate protoc -I ../../../proto --plugin=bin/protoc-gen-go --plugin=bin/protoc-gen-go-grpc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. offramp/v1/consumer.proto offramp/v1/record.proto
+//go:generate protoc -I ../../../proto --plugin=bin/protoc-gen-go --plugin=bin/protoc-gen-go-grpc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. offramp/v1/consumer.proto offramp/v1/error.proto offramp/v1/record.proto
 
 import (
 	"context"

@@ -132,9 +132,8 @@ class ConsumeStream(Consumer):
     async def _apply(self, request: pb.ConsumeRequest, credit: pb.Credit | None) -> None:
         answer = self._outbox.add_answer
         if request.settlements:
-            results = await settling.settle(self._registry, request.settlements)
-            for encoded in responses.settle_results(responses.CONSUME_RESULTS, results, MAX_ANSWER_BYTES):
-                answer(encoded)
+            for result in await settling.settle(self._registry, request.settlements):
+                answer(responses.settle_result(responses.CONSUME_RESULTS, result))
         if request.extensions:
             for extended in await settling.extend(self._registry, request.extensions):
                 answer(responses.extend_result(responses.CONSUME_EXTENDED, extended))

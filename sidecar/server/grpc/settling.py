@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from offramp.v1 import record_pb2 as pb
-from sidecar.model.records import Extended, SettleResult, SettleStatus
+from sidecar.model.records import Extended, Settlement, SettleResult, SettleStatus
 from sidecar.server.grpc.requests import RefusedSettlement, read_settlement
 from sidecar.server.subscriptions import SubscriptionRegistry
 
@@ -37,16 +37,24 @@ async def extend(registry: SubscriptionRegistry, messages: Sequence[pb.Extension
 
 
 def _settle(registry: SubscriptionRegistry, messages: Sequence[pb.Settlement]) -> list[SettleResult]:
-    settlements = []
+    try:
+        settlements = [read_settlement(message) for message in messages]
+    except RefusedSettlement:
+        return _settle_the_others(registry, messages)
+    return registry.settle(settlements)
+
+
+def _settle_the_others(registry: SubscriptionRegistry, messages: Sequence[pb.Settlement]) -> list[SettleResult]:
+    """As some of them break a rule."""
+    settlements: list[Settlement] = []
     refused: list[tuple[int, SettleResult]] = []
     for index, message in enumerate(messages):
         try:
             settlements.append(read_settlement(message))
         except RefusedSettlement as error:
             registry.count_refused(message.lease)
-            refused.append(
-                (index, SettleResult(message.lease, SettleStatus.REFUSED, detail=str(error), reason=error.reason))
-            )
+            result = SettleResult(message.lease, SettleStatus.REFUSED, detail=str(error), reason=error.reason)
+            refused.append((index, result))
     results = registry.settle(settlements)
     for index, result in refused:
         results.insert(index, result)
