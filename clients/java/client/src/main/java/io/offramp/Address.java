@@ -57,7 +57,7 @@ record Address(String text, @Nullable String path, @Nullable String host, int po
 
     /** On this host, where the kernel reports a closed connection. */
     boolean isLocal() {
-        return isUnix() || host.equals("localhost") || host.equals("[::1]") || LOOPBACK.matcher(host).matches();
+        return host == null || host.equals("localhost") || host.equals("[::1]") || LOOPBACK.matcher(host).matches();
     }
 
     @Override

@@ -47,7 +47,7 @@ final class Connection implements Settler, Session.Listener {
     private volatile @Nullable OfframpException failure;
 
     private volatile @Nullable Session session;
-    private @Nullable ManagedChannel channel;
+    private ManagedChannel channel;
     private boolean draining;
     /** By {@code System.nanoTime}; 0 while connected. */
     private long lostAt;

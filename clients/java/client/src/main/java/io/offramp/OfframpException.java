@@ -41,7 +41,7 @@ public class OfframpException extends RuntimeException {
     }
 
     public static class Refused extends OfframpException {
-        Refused(String text, Throwable cause) {
+        Refused(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
     }
@@ -53,7 +53,7 @@ public class OfframpException extends RuntimeException {
     }
 
     public static final class InvalidRequest extends Refused {
-        InvalidRequest(String text, Throwable cause) {
+        InvalidRequest(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
     }

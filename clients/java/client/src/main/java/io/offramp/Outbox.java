@@ -205,8 +205,8 @@ final class Outbox {
     /** Logs one line, however many there are: after a restart of the sidecar all workers' leases are gone at once. */
     private static final class UncountedWarning {
         private int count;
-        private PendingSettlement first;
-        private SettleResult answer;
+        private @Nullable PendingSettlement first;
+        private @Nullable SettleResult answer;
 
         void add(PendingSettlement pending, SettleResult result) {
             if (!result.settled() && !pending.automatic && count++ == 0) {
@@ -216,7 +216,7 @@ final class Outbox {
         }
 
         void warn() {
-            if (count > 0) {
+            if (first != null && answer != null) {
                 log.warn(
                         "the sidecar did not count {} settlement(s); their records may be delivered again; the first "
                                 + "is {}: {}{}",

@@ -14,6 +14,7 @@ import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Publishes to the broker of a subscription, or to a broker by its name. For any number of threads.
@@ -38,7 +39,7 @@ public final class Publisher implements AutoCloseable {
     private final Duration timeout;
     private final Runnable onEnd;
     /** What the sidecar accepts in one request, once a large one was to be sent; null: not known. */
-    private volatile GetLimitsResponse limits;
+    private volatile @Nullable GetLimitsResponse limits;
 
     private Publisher(Builder builder) {
         this.transport = builder.offramp.transport();
@@ -125,7 +126,7 @@ public final class Publisher implements AutoCloseable {
     }
 
     /** The exception for a request that the sidecar would refuse; else null. */
-    private OfframpException.InvalidRequest tooLarge(PublishRequest request, GetLimitsResponse known) {
+    private OfframpException.@Nullable InvalidRequest tooLarge(PublishRequest request, GetLimitsResponse known) {
         String what = null;
         if (request.getSerializedSize() > known.getMaxRequestBytes()) {
             what = request.getSerializedSize() + " bytes, and the sidecar accepts " + known.getMaxRequestBytes()
