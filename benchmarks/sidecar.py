@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -59,6 +60,9 @@ class Sidecar:
         finally:
             self._process.kill()
             self._folder.cleanup()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     @property
     def cpu_seconds(self) -> float:

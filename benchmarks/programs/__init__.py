@@ -73,7 +73,7 @@ def running(*words: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def print_result(**values: float) -> None:
-    print(json.dumps(values))
+    print(json.dumps(values), flush=True)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

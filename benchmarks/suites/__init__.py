@@ -3,6 +3,7 @@
 footprint   start time, idle memory, memory with a stopped app
 throughput  Kafka beside a tuned direct consumer: rate, processor time, memory
 latency     what a sidecar adds to the latency of a Kafka record
+rebalance   records handled again because lanes of Kafka move
 growth      cost of a record with ten times as many lanes, workers or records
 lanes       the rate of other lanes while one is slow
 dispatch    batches of one record to many workers
@@ -29,6 +30,7 @@ from benchmarks.suites import (
     local,
     poison,
     pulsar,
+    rebalance,
     recovery,
     spark,
     throughput,
@@ -38,6 +40,7 @@ _SUITES = (
     footprint,
     throughput,
     latency,
+    rebalance,
     growth,
     lanes,
     dispatch,
