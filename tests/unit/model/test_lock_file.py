@@ -1,5 +1,6 @@
 """The lock file."""
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,3 +77,32 @@ def test_in_a_shared_folder_the_file_of_a_process_that_has_ended_is_taken(tmp_pa
         lock.take(folder)
     assert lock.in_place()
     assert lock.path.read_text() == f"{os.getpid()}\n"
+
+
+def test_in_a_shared_folder_nothing_is_written_to_a_file_that_was_there(tmp_path: Path) -> None:
+    """It may be one whose other name was removed a moment ago."""
+    lock = LockFile(tmp_path / "lock")
+    lock.path.write_text("precious")
+    with lock.path.open() as kept, handle(tmp_path) as folder:
+        lock.take(folder)
+        assert kept.read() == "precious"
+
+
+def test_whoever_waited_for_a_file_that_was_replaced_does_not_get_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = LockFile(tmp_path / "lock"), LockFile(tmp_path / "lock")
+    flock = fcntl.flock
+
+    def take_first(file: int, operation: int) -> None:
+        """The first takes the lock while the second has the file open."""
+        monkeypatch.undo()
+        with handle(tmp_path) as folder:
+            first.take(folder)
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", take_first)
+    with handle(tmp_path) as folder, pytest.raises(OSError, match="another process has just replaced it"):
+        second.take(folder)
+    assert first.in_place()
+    assert not second.held
