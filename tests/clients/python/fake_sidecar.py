@@ -128,8 +128,9 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
             self.ready.append(PendingBatch(records, **about))
         await self._notify()
 
-    async def notice(self, kind: Any, leases: Iterable[bytes] = (), detail: str = "") -> None:
-        self.sessions[-1].out.notices.append(pb.Notice(kind=kind, leases=leases, detail=detail))
+    async def notice(self, kind: Any, leases: Iterable[bytes] = (), detail: str = "", settle_for_ms: int = 0) -> None:
+        notice = pb.Notice(kind=kind, leases=leases, detail=detail, settle_for_ms=settle_for_ms)
+        self.sessions[-1].out.notices.append(notice)
         await self._notify()
 
     async def until(self, what: Callable[[], Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import offramp
 from offramp import aio
-from offramp.v1 import consumer_pb2
+from offramp.v1 import consumer_pb2, record_pb2
 from tests.clients.python.fake_sidecar import fake_sidecar
 
 
@@ -257,6 +257,41 @@ def test_revoked_batches_are_lost_and_those_that_wait_are_not_handed_out(tmp_pat
                 await sidecar.until(lambda: sidecar.of("RELEASE") == [b"2"])
                 assert batch.lost
                 batch.ack()
+
+    asyncio.run(body())
+
+
+def test_batches_of_lanes_that_move_can_be_settled_and_those_that_wait_are_not_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "offramp")
+
+    async def body() -> None:
+        async with fake_sidecar(tmp_path) as sidecar:
+            await sidecar.offer([b"1"], [b"2"])
+            async with aio.connect("orders", address=sidecar.address) as consumer:
+                batch = await anext(consumer)
+                session = sidecar.sessions[0]
+                await sidecar.until(lambda: len(session.sent) == 2)
+                await sidecar.notice(consumer_pb2.NOTICE_KIND_REVOKED, session.sent, settle_for_ms=5_000)
+                await sidecar.until(lambda: sidecar.of("RELEASE") == [b"2"])
+                assert not batch.lost
+                assert (await batch.ack()).settled
+
+    asyncio.run(body())
+    assert "lanes move to another sidecar; 5 seconds are left to settle" in caplog.text
+
+
+def test_what_the_sidecar_refuses_is_nacked_so_that_it_does_not_stay_in_hand(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with fake_sidecar(tmp_path) as sidecar:
+            await sidecar.offer([b"1", b"2"])
+            async with aio.connect("orders", address=sidecar.address) as consumer:
+                batch = await anext(consumer)
+                refused = record_pb2.SETTLE_STATUS_REFUSED
+                sidecar.answer = lambda settlement: refused if settlement.outcome == record_pb2.OUTCOME_ACK else None
+                assert (await batch.ack()).status is offramp.SettleStatus.REFUSED
+                await sidecar.until(lambda: sidecar.of("NACK") == [b"1", b"2"])
 
     asyncio.run(body())
 

@@ -106,6 +106,22 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
 
     @promise
     @needs("rebalances")
+    async def test_workers_are_told_which_leases_to_settle_while_their_lanes_move(self, env: Environment) -> None:
+        topic = await env.topic(LANES)
+        for lane in range(LANES):
+            await env.publish(topic, b"value", lane=lane)
+        subscription = await env.subscribe(topic)
+        worker = env.worker(subscription, credit=LANES)
+        held = await worker.take(LANES)
+        await _join(env, subscription)
+        _, moving = _kept_and_moving(env, subscription, topic)
+        told = [notice for notice in worker.notices_of(NoticeKind.REVOKED) if notice.until]
+        leases = {lease for notice in told for lease in notice.leases}
+        assert leases == {batch.lease for batch in held if batch.records[0].lane in moving}
+        assert {batch.ack().status for batch in held} == {SettleStatus.SETTLED}
+
+    @promise
+    @needs("rebalances")
     async def test_a_lane_is_committed_before_it_goes(self, env: Environment) -> None:
         topic = await env.topic(LANES)
         for lane in range(LANES):
@@ -151,9 +167,10 @@ class RebalanceIsSafe(ASeekEndsAnEpoch):
         await _join(env, subscription)
         kept, moving = _kept_and_moving(env, subscription, topic)
         await advance(3.0)
-        await until(lambda: worker.notices_of(NoticeKind.REVOKED))
-        (notice,) = worker.notices_of(NoticeKind.REVOKED)
-        assert {*notice.leases} == {held[lane].lease for lane in moving}
+        await until(lambda: len(worker.notices_of(NoticeKind.REVOKED)) == 2)
+        begun, over = worker.notices_of(NoticeKind.REVOKED)
+        assert {*begun.leases} == {*over.leases} == {held[lane].lease for lane in moving}
+        assert begun.until > over.until == 0.0
         assert {held[lane].ack().status for lane in moving} == {SettleStatus.STALE}
         assert {held[lane].ack().status for lane in kept} == {SettleStatus.SETTLED}
 

@@ -20,8 +20,7 @@ class Notice extends \Google\Protobuf\Internal\Message
      */
     protected $kind = 0;
     /**
-     * With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
-     * returns STALE.
+     * With REVOKED: leases with at least one record of these lanes.
      *
      * Generated from protobuf field <code>repeated bytes leases = 2;</code>
      */
@@ -48,8 +47,7 @@ class Notice extends \Google\Protobuf\Internal\Message
      *
      *     @type int $kind
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $leases
-     *           With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
-     *           returns STALE.
+     *           With REVOKED: leases with at least one record of these lanes.
      *     @type string $detail
      *           For people.
      *     @type int|string $settle_for_ms
@@ -85,8 +83,7 @@ class Notice extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
-     * returns STALE.
+     * With REVOKED: leases with at least one record of these lanes.
      *
      * Generated from protobuf field <code>repeated bytes leases = 2;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -97,8 +94,7 @@ class Notice extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * With REVOKED: leases with at least one record that no longer belongs to this sidecar. Settling those records
-     * returns STALE.
+     * With REVOKED: leases with at least one record of these lanes.
      *
      * Generated from protobuf field <code>repeated bytes leases = 2;</code>
      * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var

@@ -22,7 +22,8 @@ class NoticeKind
      */
     const NOTICE_KIND_DRAINING = 1;
     /**
-     * Lanes moved to another sidecar: work on these leases is wasted.
+     * Lanes move to another sidecar. While `settle_for_ms` lasts, what is in hand can be settled, and what was not begun is
+     * better released; once they are gone, settling their records returns STALE.
      *
      * Generated from protobuf enum <code>NOTICE_KIND_REVOKED = 2;</code>
      */
