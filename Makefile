@@ -167,4 +167,4 @@ bench: $(VENV)/.dev servers php java ## measure: a table, benchmarks/results/lat
 
 .PHONY: clean
 clean: ## remove what was made here
-	rm -rf $(VENV) .chaos .mypy_cache .ruff_cache .hypothesis build dist *.egg-info clients/python/*.egg-info clients/java/target clients/java/*/target examples/generated/java/target
+	rm -rf $(VENV) .chaos .mypy_cache .ruff_cache .hypothesis build dist *.egg-info clients/python/*.egg-info clients/java/target clients/java/*/target examples/generated/java/target examples/generated/go/bin examples/generated/go/offramp

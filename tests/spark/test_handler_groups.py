@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from offramp import Batch
+from offramp.errors import Drained
 from offramp.v1 import record_pb2 as pb
 from spark_bridge.handler import GroupLimits, batch_groups
 
@@ -19,13 +20,15 @@ class NoSettlement:
 
 
 class QueuedBatches:
-    """A consumer with these batches in its inbox."""
+    """A consumer with these batches in its inbox, which then drains."""
 
     def __init__(self, batches: Sequence[Batch]) -> None:
         self._batches = deque(batches)
 
     def take(self, timeout: float | None = None) -> Batch | None:
-        return self._batches.popleft() if self._batches else None
+        if not self._batches:
+            raise Drained
+        return self._batches.popleft()
 
 
 def batch(
