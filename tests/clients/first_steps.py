@@ -15,7 +15,7 @@ from tests.e2e.harness import eventually
 ROOT = Path(__file__).parents[2]
 
 #: seconds, with what is fetched and built on the way
-_PATIENCE = 600.0
+_COMMAND_TIMEOUT = 600.0
 
 
 def follow(
@@ -81,8 +81,8 @@ def _type(directory: Path, says: re.Pattern[str], ends_with: int) -> None:
             assert process.poll() is None, "the script has ended"
             return sum(int(match[1]) if says.groups else 1 for match in says.finditer(out.read_text())) == 1_000
 
-        eventually(done, "all are done", _PATIENCE)
-        said, _ = process.communicate("stop\n", timeout=_PATIENCE)
+        eventually(done, "all are done", _COMMAND_TIMEOUT)
+        said, _ = process.communicate("stop\n", timeout=_COMMAND_TIMEOUT)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
