@@ -4,17 +4,19 @@ import asyncio
 import functools
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Generic, Protocol, TypeVar
 
 import pytest
 
 from sidecar.brokers.base import Broker, LaneEvent, Polled, Source, SourceSpec
 from sidecar.brokers.cursor import Cursor
-from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Record, Start
+from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Record, Run
 from sidecar.model.wire import decode_frame
 
-T = TypeVar("T")
+EVERYTHING = Run(0, 1 << 60)
 
 #: seconds to wait for something that must happen, before a test fails
 WAIT_TIMEOUT = 60.0
@@ -24,8 +26,23 @@ _numbers = itertools.count(1)
 _PROCESS = os.urandom(3).hex()
 
 
+def name(kind: str) -> str:
+    """A unique name for a topic or a group."""
+    return f"{kind}-{_PROCESS}-{next(_numbers)}"
+
+
+class Server(Protocol):
+    def make_topic(self, topic: str, lanes: int) -> None: ...
+
+
+def new_topic(server: Server, lanes: int = 1) -> str:
+    topic = name("topic")
+    server.make_topic(topic, lanes)
+    return topic
+
+
 class Harness(Protocol):
-    """Opens brokers of one type."""
+    """One kind of broker, for the adapter contract and for the promises."""
 
     async def start(self) -> Broker:
         """A broker that is open."""
@@ -33,8 +50,58 @@ class Harness(Protocol):
     async def restart(self) -> Broker:
         """The broker after a restart of the sidecar: what is durable is there, and nothing else."""
 
+    async def crash(self) -> Broker:
+        """The broker as a sidecar finds it that starts after a kill -9: nothing was closed."""
+
+    async def sibling(self) -> Broker:
+        """The broker of another sidecar; the same broker, if only one sidecar can use it."""
+
+    async def lose(self, source: Source) -> None:
+        """Gives all lanes of a source to others as if it were dead; the source is told afterwards.
+
+        Called only for brokers with the trait `rebalances`.
+        """
+
     async def stop(self) -> None:
         """Closes the broker, and cleans up."""
+
+
+B = TypeVar("B", bound=Broker)
+
+
+class BrokerPerSidecar(ABC, Generic[B]):
+    """A harness in which each sidecar has a broker object of its own."""
+
+    def __init__(self) -> None:
+        self._brokers: list[B] = []
+
+    @abstractmethod
+    def _create(self) -> B:
+        """A broker that is not open yet."""
+
+    async def start(self) -> B:
+        broker = self._create()
+        await broker.open()
+        self._brokers.append(broker)
+        return broker
+
+    async def restart(self) -> Broker:
+        await self._brokers.pop().close()
+        return await self.start()
+
+    async def crash(self) -> Broker:
+        """The broker of the crashed sidecar is closed only at the end of the test."""
+        return await self.start()
+
+    async def sibling(self) -> Broker:
+        return await self.start()
+
+    async def lose(self, source: Source) -> None:
+        raise NotImplementedError("lanes do not move, or move without an event")
+
+    async def stop(self) -> None:
+        for broker in self._brokers:
+            await broker.close()
 
 
 class Sandbox:
@@ -49,21 +116,13 @@ class Sandbox:
 
     async def topic(self, lanes: int = 1) -> str:
         """A new topic."""
-        name = f"topic-{_PROCESS}-{next(_numbers)}"
-        await self.broker.ensure_topic(name, lanes)
-        return name
+        topic = name("topic")
+        await self.broker.ensure_topic(topic, lanes)
+        return topic
 
-    async def consume(
-        self,
-        *topics: str,
-        group: str = "group",
-        start: Start = Start.EARLIEST,
-        own_topics: Mapping[str, int] | None = None,
-    ) -> "Consumer":
+    async def consume(self, *topics: str, group: str = "group", **spec: Any) -> "Consumer":
         """A consumer of an open source. Groups of different sandboxes differ, even with the same name."""
-        source = self.broker.subscribe(SourceSpec(self.group(group), topics, start, own_topics or {}))
-        await source.open()
-        consumer = Consumer(source)
+        consumer = await Consumer.open(self.broker, *topics, group=self.group(group), **spec)
         self._consumers.append(consumer)
         return consumer
 
@@ -75,17 +134,13 @@ class Sandbox:
         return cursor
 
     async def other_sidecar(self) -> Broker:
-        """The broker of another sidecar; the same broker, if only one sidecar can use it."""
-        sibling: Callable[[], Awaitable[Broker]] | None = getattr(self._harness, "sibling", None)
-        return await sibling() if sibling is not None else self.broker
+        return await self._harness.sibling()
 
     def group(self, name: str = "group") -> str:
         return f"{name}-{_PROCESS}-{self._number}"
 
     async def publish(self, topic: str, *values: bytes, lane: int = 0) -> list[int]:
-        """Publishes values to one lane. Returns their positions."""
-        places = await self.broker.publish(topic, [Message(None, value, lane=lane) for value in values])
-        return [place.position for place in places]
+        return await publish(self.broker, topic, *values, lane=lane)
 
     async def restart(self) -> None:
         """Closes consumers and cursors, as a sidecar does when it stops, and restarts the broker."""
@@ -113,6 +168,13 @@ class Consumer:
         self.polls: list[Polled] = []
         self._open = True
 
+    @classmethod
+    async def open(cls, broker: Broker, *topics: str, group: str, **spec: Any) -> "Consumer":
+        """A consumer of a source that is open. `spec` is the rest of its `SourceSpec`."""
+        consumer = cls(broker.subscribe(SourceSpec(group, topics, **spec)))
+        await consumer.source.open()
+        return consumer
+
     @property
     def events(self) -> list[LaneEvent]:
         return [event for polled in self.polls for event in polled.events]
@@ -128,6 +190,10 @@ class Consumer:
     @property
     def values(self) -> list[bytes | None]:
         return [record.value for record in self.records]
+
+    @property
+    def positions(self) -> list[int]:
+        return [position for chunk in self.chunks for position in chunk.positions]
 
     def assigned(self) -> dict[Lane, Assigned]:
         """The latest assignment of each lane."""
@@ -206,6 +272,27 @@ def scenario_with(trait: str) -> Callable[[Body], Callable[[Any, Harness], None]
         return scenario(checked)
 
     return decorate
+
+
+@asynccontextmanager
+async def consuming(broker: Broker, *topics: str, group: str = "group", **spec: Any) -> AsyncIterator[Consumer]:
+    """A consumer that is open for as long as the block."""
+    consumer = await Consumer.open(broker, *topics, group=group, **spec)
+    try:
+        yield consumer
+    finally:
+        await consumer.close()
+
+
+async def publish(broker: Broker, topic: str, *values: bytes, lane: int = 0) -> list[int]:
+    """Publishes values to one lane. Returns their positions."""
+    places = await broker.publish(topic, [Message(None, value, lane=lane) for value in values])
+    return [place.position for place in places]
+
+
+async def read(broker: Broker, lane: Lane, run: Run = EVERYTHING) -> list[bytes | None]:
+    """The values of a run, read without a group."""
+    return [decode_frame(frame).value async for chunk in broker.read(lane, run, 1 << 20) for frame in chunk.frames]
 
 
 def numbered(count: int, prefix: str = "") -> list[bytes]:

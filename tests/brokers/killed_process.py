@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.model.records import Commit, Lane, Message
-from tests.brokers.harness import Consumer
-from tests.brokers.local import consuming, running
+from tests.brokers.harness import Consumer, consuming
+from tests.brokers.local import running
 
 TOPIC = "topic"
 LANES = 3

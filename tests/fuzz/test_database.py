@@ -1,5 +1,6 @@
 """A damaged file of the embedded broker: what can be read is right, what cannot is said, and nothing crashes."""
 
+import asyncio
 import os
 import random
 import shutil
@@ -10,8 +11,8 @@ import pytest
 
 from sidecar.model.errors import OfframpError
 from sidecar.model.records import Commit, Lane, Run
-from tests.brokers.harness import numbered
-from tests.brokers.local import consuming, play, publish, running
+from tests.brokers.harness import consuming, numbered, publish
+from tests.brokers.local import running
 
 ROUNDS = 400 if os.environ.get("OFFRAMP_TEST_LONG") else 25
 LANES, RECORDS = 3, 150
@@ -57,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             await consumer.take(LANES * RECORDS)
             await consumer.commit(Lane("topic", 0), Commit(10, (Run(20, 30), Run(40, 41))))
 
-    play(body)
+    asyncio.run(body())
     return folder
 
 
@@ -71,23 +72,20 @@ def test_a_damaged_file_is_refused_or_gives_what_was_written(
         content = bytearray((folder / "offramp.db").read_bytes())
         damage(random.Random(seed), content)
         (folder / "offramp.db").write_bytes(content)
-        _look(folder, f"{damage.__name__} with seed {seed}")
+        asyncio.run(_look(folder, f"{damage.__name__} with seed {seed}"))
         shutil.rmtree(folder)
 
 
-def _look(folder: Path, what: str) -> None:
-    async def body() -> None:
-        try:
-            async with running(folder, lanes=LANES) as broker, consuming(broker, "topic", group="another") as consumer:
-                # It is silent when all came, or when what is left is held.
-                while (await consumer.poll(timeout=0.05)).chunks:
-                    pass
-                found = {(record.lane, record.position): record.value for record in consumer.records}
-                for (lane, position), value in found.items():
-                    assert value == f"{lane}-{position}".encode(), f"{what}: {lane}/{position} is {value!r}"
-                await publish(broker, "topic", b"more")
-        except OfframpError:
-            # Said, instead of a traceback: what it says is tested where it is raised.
-            return
-
-    play(body)
+async def _look(folder: Path, what: str) -> None:
+    try:
+        async with running(folder, lanes=LANES) as broker, consuming(broker, "topic", group="another") as consumer:
+            # It is silent when all came, or when what is left is held.
+            while (await consumer.poll(timeout=0.05)).chunks:
+                pass
+            found = {(record.lane, record.position): record.value for record in consumer.records}
+            for (lane, position), value in found.items():
+                assert value == f"{lane}-{position}".encode(), f"{what}: {lane}/{position} is {value!r}"
+            await publish(broker, "topic", b"more")
+    except OfframpError:
+        # Said, instead of a traceback: what it says is tested where it is raised.
+        return

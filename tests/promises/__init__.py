@@ -4,7 +4,7 @@ suite                the promises: one module for each
 test_*               the suite on each broker
 exemptions           which promises a broker cannot keep, and why: the table of docs/semantics.md
 environment          what a test gets: a subscription on a broker, and workers; the decorators `promise` and `needs`
-harnesses            what a broker provides to be tested; the embedded broker and those in memory
+memory               the harness of the broker in memory, with and without lanes that move
 worker               a worker that a test controls, and the batches that it gets
 audit                checks every commit of every test against promise 1
 instrumented_broker  records what the subscription asks of its broker, and injects faults

@@ -16,11 +16,11 @@ from sidecar.model.records import Lane, Message
 from sidecar.settings import BatchSettings, RetrySettings, Seconds, SubscriptionSettings
 from sidecar.subscription import dead_letters
 from sidecar.subscription.subscription import Subscription
+from tests.brokers.harness import Harness
 from tests.promises import adjustable_time
 from tests.promises.adjustable_time import AdjustableClock, advance, until
 from tests.promises.audit import Audit
 from tests.promises.exemptions import exemption_reason
-from tests.promises.harnesses import Harness
 from tests.promises.instrumented_broker import InstrumentedBroker, InstrumentedSource
 from tests.promises.worker import ROUND_TRIP, Batch, Handler, Worker
 

@@ -3,8 +3,8 @@
 import pytest
 
 from sidecar.brokers.kafka.options import GroupProtocol
+from tests.brokers.harness import Harness
 from tests.brokers.kafka import KafkaHarness
-from tests.promises.harnesses import Harness
 from tests.promises.suite import Promises
 from tests.promises.suite.rebalance_is_safe import RebalanceIsSafe
 from tests.servers.kafka import KafkaServer

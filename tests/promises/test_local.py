@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises.harnesses import Harness, LocalHarness
+from tests.brokers.harness import Harness
+from tests.brokers.local import LocalHarness
 from tests.promises.suite import Promises
 
 

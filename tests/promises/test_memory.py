@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.promises.harnesses import Harness, MemoryHarness, rebalancing_memory
+from tests.brokers.harness import Harness
+from tests.promises.memory import MemoryHarness, rebalancing_memory
 from tests.promises.suite import Promises
 from tests.promises.suite.rebalance_is_safe import RebalanceIsSafe
 

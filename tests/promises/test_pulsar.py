@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sidecar.brokers.pulsar.options import SubscriptionType
+from tests.brokers.harness import Harness
 from tests.brokers.pulsar import PulsarHarness
-from tests.promises.harnesses import Harness
 from tests.promises.suite import Promises
 from tests.promises.suite.drain_is_orderly import DrainIsOrderly
 from tests.promises.suite.nothing_is_lost import NothingIsLost

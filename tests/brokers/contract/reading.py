@@ -4,8 +4,7 @@ import pytest
 
 from sidecar.model.errors import NotFound
 from sidecar.model.records import Lane, Run
-from sidecar.model.wire import decode_frame
-from tests.brokers.harness import Sandbox, numbered, scenario, scenario_with
+from tests.brokers.harness import Sandbox, numbered, read, scenario, scenario_with
 
 
 class Reading:
@@ -37,8 +36,8 @@ class Reading:
     async def test_a_run_can_be_read_without_a_group(self, sandbox: Sandbox) -> None:
         topic = await sandbox.topic(lanes=2)
         at = await sandbox.publish(topic, *numbered(500), lane=1)
-        read = await self._read(sandbox, Lane(topic, 1), Run(at[100], at[400]), 1 << 20)
-        assert read == numbered(500)[100:400]
+        middle = await read(sandbox.broker, Lane(topic, 1), Run(at[100], at[400]))
+        assert middle == numbered(500)[100:400]
 
     @scenario_with("reads_ranges")
     async def test_a_run_is_read_in_chunks_of_the_requested_size(self, sandbox: Sandbox) -> None:
@@ -52,15 +51,11 @@ class Reading:
     async def test_reading_ends_with_the_lane(self, sandbox: Sandbox) -> None:
         topic = await sandbox.topic()
         at = await sandbox.publish(topic, *numbered(5))
-        assert await self._read(sandbox, Lane(topic, 0), Run(at[3], at[-1] + 100), 1 << 20) == [b"3", b"4"]
-        assert await self._read(sandbox, Lane(topic, 0), Run(at[-1] + 10, at[-1] + 100), 1 << 20) == []
+        assert await read(sandbox.broker, Lane(topic, 0), Run(at[3], at[-1] + 100)) == [b"3", b"4"]
+        assert await read(sandbox.broker, Lane(topic, 0), Run(at[-1] + 10, at[-1] + 100)) == []
 
     @scenario_with("reads_ranges")
     async def test_reading_an_unknown_lane_is_not_found(self, sandbox: Sandbox) -> None:
         topic = await sandbox.topic()
         with pytest.raises(NotFound):
-            await self._read(sandbox, Lane(topic, 1), Run(0, 1), 1 << 20)
-
-    async def _read(self, sandbox: Sandbox, lane: Lane, run: Run, max_bytes: int) -> list[bytes | None]:
-        chunks = [chunk async for chunk in sandbox.broker.read(lane, run, max_bytes)]
-        return [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]
+            await read(sandbox.broker, Lane(topic, 1), Run(0, 1))

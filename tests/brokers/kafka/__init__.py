@@ -2,36 +2,35 @@
 
 import asyncio
 import contextlib
-import itertools
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer as PlainConsumer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
-from sidecar.brokers.base import Broker, Revoked, Source, SourceSpec
+from sidecar.brokers.base import Revoked, Source, SourceSpec
 from sidecar.brokers.kafka import KafkaBroker, KafkaOptions
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Lane
-from tests.brokers.harness import WAIT_TIMEOUT, Consumer
-from tests.servers.kafka import QUIET, KafkaServer
+from tests.brokers.harness import WAIT_TIMEOUT, BrokerPerSidecar, Consumer, name
+from tests.servers.kafka import QUIET, READER, KafkaServer
 from tests.servers.kafka_groups import give_to_others
+from tests.servers.process import await_
 
 #: the protocols by which a group assigns lanes
 BOTH = pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
-
-_numbers = itertools.count(1)
-#: part of names, because processes of tests share a server
-_PROCESS = os.urandom(3).hex()
-
-
-def name(kind: str) -> str:
-    """A unique name for a topic or a group."""
-    return f"{kind}-{_PROCESS}-{next(_numbers)}"
 
 
 class KnownBroker(KafkaBroker):
@@ -48,42 +47,19 @@ class KnownBroker(KafkaBroker):
         return source
 
 
-class KafkaHarness:
-    """Each sidecar has a broker object of its own."""
-
+class KafkaHarness(BrokerPerSidecar[KnownBroker]):
     def __init__(self, server: KafkaServer, protocol: GroupProtocol = GroupProtocol.CONSUMER) -> None:
+        super().__init__()
         self._server = server
         self._protocol = protocol
-        self._lives: list[KnownBroker] = []
-
-    async def start(self) -> Broker:
-        return await self._open()
-
-    async def restart(self) -> Broker:
-        await self._lives.pop().close()
-        return await self._open()
-
-    async def crash(self) -> Broker:
-        """The broker of the crashed sidecar is closed only at the end of the test."""
-        return await self._open()
-
-    async def sibling(self) -> Broker:
-        return await self._open()
 
     async def lose(self, source: Source) -> None:
-        (broker,) = (life for life in self._lives if source in life.groups)
+        (broker,) = (broker for broker in self._brokers if source in broker.groups)
         await asyncio.to_thread(give_to_others, self._server, broker.groups[source], broker.client_id)
 
-    async def stop(self) -> None:
-        for broker in self._lives:
-            await broker.close()
-
-    async def _open(self) -> Broker:
+    def _create(self) -> KnownBroker:
         # Small, because the library delivers what it has fetched of one lane before it fetches from another.
-        broker = KnownBroker(options(self._server, group_protocol=self._protocol, fetch_buffer=1 << 20))
-        await broker.open()
-        self._lives.append(broker)
-        return broker
+        return KnownBroker(options(self._server, group_protocol=self._protocol, fetch_buffer=1 << 20))
 
 
 def options(server: KafkaServer, **more: Any) -> KafkaOptions:
@@ -124,17 +100,6 @@ async def running(server: KafkaServer, **more: Any) -> AsyncIterator[KafkaBroker
         await broker.close()
 
 
-@asynccontextmanager
-async def consuming(broker: KafkaBroker, *topics: str, group: str, **spec: Any) -> AsyncIterator[Consumer]:
-    """A consumer of an open source."""
-    consumer = Consumer(broker.subscribe(SourceSpec(group, topics, **spec)))
-    await consumer.source.open()
-    try:
-        yield consumer
-    finally:
-        await consumer.close()
-
-
 async def shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]:
     """Polls both until the second has half of the lanes. Returns those."""
     deadline = time.monotonic() + WAIT_TIMEOUT
@@ -147,12 +112,57 @@ async def shared_out(first: Consumer, second: Consumer, lanes: int) -> set[Lane]
     return set(second.assigned())
 
 
-def transaction(kafka: KafkaServer, topic: str, *values: bytes, commit: bool = True) -> None:
-    """Publishes values in one transaction, which leaves a marker behind them."""
+def open_transaction(kafka: KafkaServer, topic: str, *values: bytes) -> Producer:
+    """Publishes values in a transaction that is not committed yet."""
     producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
     producer.init_transactions(20)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=0)
-    producer.flush(20)
+    assert producer.flush(20) == 0
+    return producer
+
+
+def transaction(kafka: KafkaServer, topic: str, *values: bytes, commit: bool = True) -> None:
+    """Publishes values in one transaction, which leaves a marker behind them."""
+    producer = open_transaction(kafka, topic, *values)
     producer.commit_transaction(20) if commit else producer.abort_transaction(20)
+
+
+def move_group(kafka: KafkaServer, group: str, *positions: TopicPartition) -> None:
+    """As `kafka-consumer-groups.sh --reset-offsets` does."""
+    tool = PlainConsumer({**kafka.settings(), "group.id": group}, logger=QUIET)
+    tool.commit(offsets=[*positions], asynchronous=False)
+    tool.close()
+
+
+def recreate_topic(kafka: KafkaServer, topic: str) -> None:
+    """Deletes a topic, and creates another with its name."""
+    kafka.admin.delete_topics([topic])[topic].result(20)
+    await_(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "the topic is gone")
+    kafka.make_topic(topic)
+
+
+def right(
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation = AclOperation.READ,
+    *,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+) -> AclBinding:
+    """What `READER` may do; with the permission `DENY`, what it may not."""
+    return AclBinding(kind, name, pattern, f"User:{READER.name}", "*", operation, permission)
+
+
+def grant(kafka: KafkaServer, binding: AclBinding) -> None:
+    for answer in kafka.admin.create_acls([binding]).values():
+        answer.result(20)
+
+
+def revoke(kafka: KafkaServer, binding: AclBinding) -> None:
+    one = binding
+    where = (one.restype, one.name, one.resource_pattern_type, one.principal, one.host)
+    found = AclBindingFilter(*where, one.operation, one.permission_type)
+    for answer in kafka.admin.delete_acls([found]).values():
+        answer.result(20)

@@ -20,8 +20,8 @@ from sidecar.brokers.kafka.consumer.source import KafkaSource
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import LaneGone
 from sidecar.model.records import Commit, Lane
-from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
-from tests.brokers.kafka import BOTH, KnownBroker, name, options
+from tests.brokers.harness import WAIT_TIMEOUT, Consumer, name, numbered
+from tests.brokers.kafka import BOTH, KnownBroker, options
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others, targets

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from sidecar.brokers.base import Revoked, SourceSpec
+from sidecar.brokers.base import Revoked
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Commit, Lane
-from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
-from tests.brokers.kafka import consuming, name, running
+from tests.brokers.harness import WAIT_TIMEOUT, Consumer, consuming, name, numbered
+from tests.brokers.kafka import running
 from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewKafka
 
@@ -24,18 +24,16 @@ async def test_a_broker_that_freezes_while_a_lane_is_revoked_blocks_neither_poll
     for lane in range(4):
         kafka.publish(topic, *numbered(50, f"{lane}-"), lane=lane)
     async with running(kafka) as one, running(kafka) as other:
-        first, second = _consumer(one, group, topic), _consumer(other, group, topic)
-        await first.source.open()
+        first = await Consumer.open(one, topic, group=group)
         await first.take(200)
-        await second.source.open()
+        second = await Consumer.open(other, topic, group=group)
         joining = asyncio.create_task(_poll(second))
         await first.until(lambda: any(isinstance(event, Revoked) for event in first.events))
         (moving,) = (event.lanes for event in first.events if isinstance(event, Revoked))
         kafka.freeze()
         try:
             async with asyncio.timeout(SOON):
-                committing = asyncio.create_task(_commit(first, moving))
-                await committing
+                await _commit(first, moving)
                 await first.source.release(moving)
             # The poll thread has returned from the revoke and runs commands.
             async with asyncio.timeout(SOON):
@@ -76,10 +74,6 @@ async def _trouble(broker: KafkaBroker) -> str:
     except BrokerError as error:
         return str(error)
     return ""
-
-
-def _consumer(broker: KafkaBroker, group: str, topic: str) -> Consumer:
-    return Consumer(broker.subscribe(SourceSpec(group, (topic,))))
 
 
 async def _commit(consumer: Consumer, lanes: frozenset[Lane]) -> None:

@@ -1,17 +1,19 @@
 """Positions without records: compaction, transactions, retention."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
+from offramp import Batch, Worker
 from sidecar.brokers.base import Advanced
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.model.records import Lane
-from tests.brokers.harness import numbered
-from tests.brokers.kafka import consuming, name, running, transaction
+from tests.brokers.harness import consuming, name, new_topic, numbered
+from tests.brokers.kafka import move_group, open_transaction, running, transaction
 from tests.e2e.harness import Sidecar, eventually
 from tests.e2e.kafka.snapshot import progress, read
 from tests.event_loop import on_event_loop
@@ -21,8 +23,7 @@ from tests.servers.process import await_
 
 @on_event_loop
 async def test_aborted_records_are_never_delivered_and_committed_ones_are(kafka: KafkaServer) -> None:
-    topic = name("topic")
-    kafka.make_topic(topic)
+    topic = new_topic(kafka)
     transaction(kafka, topic, *numbered(5, "a"))
     transaction(kafka, topic, *numbered(5, "b"), commit=False)
     kafka.publish(topic, b"between")
@@ -34,13 +35,8 @@ async def test_aborted_records_are_never_delivered_and_committed_ones_are(kafka:
 
 @on_event_loop
 async def test_records_of_an_open_transaction_wait_for_its_end(kafka: KafkaServer) -> None:
-    topic = name("topic")
-    kafka.make_topic(topic)
-    producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, b"within", partition=0)
-    assert producer.flush(20) == 0
+    topic = new_topic(kafka)
+    producer = open_transaction(kafka, topic, b"within")
     kafka.publish(topic, b"after")
     async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
         await consumer.until(consumer.assigned)
@@ -52,17 +48,10 @@ async def test_records_of_an_open_transaction_wait_for_its_end(kafka: KafkaServe
 @on_event_loop
 async def test_a_position_within_an_open_transaction_is_not_taken_for_one_of_another_log(kafka: KafkaServer) -> None:
     """Kafka's own tools move groups to the end of the log, whether or not its transactions are committed."""
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic)
+    topic, group = new_topic(kafka), name("group")
     kafka.publish(topic, b"seen")
-    producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, b"within", partition=0)
-    assert producer.flush(20) == 0
-    tool = Consumer({**kafka.settings(), "group.id": group}, logger=QUIET)
-    tool.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
-    tool.close()
+    producer = open_transaction(kafka, topic, b"within")
+    move_group(kafka, group, TopicPartition(topic, 0, 2))
     async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
         await consumer.until(consumer.assigned)
         await asyncio.to_thread(producer.commit_transaction, 20)
@@ -80,10 +69,6 @@ def _sidecar(folder: Path, kafka: KafkaServer, topic: str, **settings: object) -
 def _work_until_done(sidecar: Sidecar, kafka: KafkaServer, topic: str, end: int | None = None) -> list[bytes]:
     """Acks all records and returns their values, when the group is at the end and the status reports no lag. `end` is
     that position, for a topic whose last marker Kafka may still have to write."""
-    import threading
-
-    from offramp import Batch, Worker
-
     got: list[bytes] = []
 
     def handle(batch: Batch) -> None:
@@ -107,8 +92,7 @@ def _work_until_done(sidecar: Sidecar, kafka: KafkaServer, topic: str, end: int 
 
 
 def test_the_lag_reaches_zero_where_a_topic_ends_with_a_marker(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic = name("topic")
-    kafka.make_topic(topic)
+    topic = new_topic(kafka)
     transaction(kafka, topic, *numbered(5))
     with _sidecar(tmp_path, kafka, topic) as sidecar:
         assert _work_until_done(sidecar, kafka, topic, 6) == numbered(5)
@@ -150,8 +134,7 @@ def test_a_compacted_topic_is_consumed_to_its_end(kafka: KafkaServer, tmp_path: 
 async def test_records_that_retention_removes_under_a_paused_lane_are_counted(
     kafka: KafkaServer, out_of_range: OutOfRange
 ) -> None:
-    topic = name("topic")
-    kafka.make_topic(topic)
+    topic = new_topic(kafka)
     kafka.publish(topic, *numbered(20_000))
     lane = Lane(topic, 0)
     async with (
@@ -184,8 +167,7 @@ async def test_records_that_retention_removes_under_a_paused_lane_are_counted(
 def test_a_sidecar_reports_how_many_records_retention_removed_while_it_was_down(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    topic = name("topic")
-    kafka.make_topic(topic)
+    topic = new_topic(kafka)
     kafka.publish(topic, *numbered(10))
     with _sidecar(tmp_path, kafka, topic) as sidecar:
         _work_until_done(sidecar, kafka, topic)
@@ -201,8 +183,6 @@ def test_a_sidecar_reports_how_many_records_retention_removed_while_it_was_down(
 
 
 def _start(kafka: KafkaServer, topic: str) -> int:
-    from confluent_kafka import Consumer
-
     consumer = Consumer({**kafka.settings(), "group.id": "offramp-tests-start"}, logger=QUIET)
     low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
     consumer.close()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.brokers.base import Lost, Revoked, SourceSpec
+from sidecar.brokers.base import Lost, Revoked
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.records import Assigned, Commit, Lane
-from tests.brokers.harness import Consumer, numbered
-from tests.brokers.kafka import BOTH, consuming, name, running, shared_out
+from tests.brokers.harness import Consumer, consuming, name, new_topic, numbered
+from tests.brokers.kafka import BOTH, running, shared_out
 from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import KafkaServer
@@ -26,8 +26,7 @@ def _facts(broker: KafkaBroker) -> str:
 
 @on_event_loop
 async def test_the_broker_assigns_lanes_where_it_can(kafka: KafkaServer) -> None:
-    topic = name("topic")
-    kafka.make_topic(topic)
+    topic = new_topic(kafka)
     async with running(kafka) as broker, consuming(broker, topic, group=name("group")) as consumer:
         await consumer.until(consumer.assigned)
         assert "consumer" in _facts(broker), "the facts say which protocol it is"
@@ -36,8 +35,7 @@ async def test_the_broker_assigns_lanes_where_it_can(kafka: KafkaServer) -> None
 @on_event_loop
 async def test_members_assign_lanes_themselves_where_the_broker_cannot(new_kafka: NewKafka) -> None:
     kafka = new_kafka(properties={"group.coordinator.rebalance.protocols": "classic"})
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic, 2)
+    topic, group = new_topic(kafka, 2), name("group")
     kafka.publish(topic, *numbered(5))
     async with running(kafka) as broker, consuming(broker, topic, group=group) as consumer:
         assert await consumer.take(5) == numbered(5)
@@ -48,14 +46,10 @@ async def test_members_assign_lanes_themselves_where_the_broker_cannot(new_kafka
 
 @on_event_loop
 async def test_a_group_can_change_its_protocol_between_restarts(kafka: KafkaServer) -> None:
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic)
+    topic, group = new_topic(kafka), name("group")
     kafka.publish(topic, *numbered(6))
     for number, protocol in enumerate((GroupProtocol.CLASSIC, GroupProtocol.CONSUMER, GroupProtocol.CLASSIC)):
-        async with (
-            running(kafka, group_protocol=protocol) as broker,
-            consuming(broker, topic, group=group) as consumer,
-        ):
+        async with running(kafka, group_protocol=protocol) as broker, consuming(broker, topic, group=group) as consumer:
             await consumer.take(6 - 2 * number)
             assert consumer.values == numbered(6)[2 * number :]
             await consumer.commit(Lane(topic, 0), Commit(2 * number + 2))
@@ -63,8 +57,7 @@ async def test_a_group_can_change_its_protocol_between_restarts(kafka: KafkaServ
 
 @on_event_loop
 async def test_in_a_broadcast_every_pod_gets_every_record(kafka: KafkaServer) -> None:
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic, 2)
+    topic, group = new_topic(kafka, 2), name("group")
     kafka.publish(topic, *numbered(5), lane=0)
     kafka.publish(topic, *numbered(5, "more-"), lane=1)
     async with (
@@ -92,15 +85,13 @@ async def test_lanes_of_the_retry_topic_do_not_count_when_lanes_are_assigned_to_
     topic, group = name("topic"), name("group")
     retry = f"{group}.offramp.retry"
     kafka.make_topic(topic, 4)
-    spec = SourceSpec(group, (topic,), own_topics={retry: 8})
+    spec: dict[str, Any] = {"group": group, "own_topics": {retry: 8}}
     # The default of brokers.
     usual: dict[str, Any] = {"group_protocol": protocol, "properties": {"group.remote.assignor": "uniform"}}
     async with running(kafka, **usual) as one, running(kafka, **usual) as other:
-        first = Consumer(one.subscribe(spec))
-        await first.source.open()
+        first = await Consumer.open(one, topic, **spec)
         await first.until(lambda: len(first.assigned()) == 12)
-        second = Consumer(other.subscribe(spec))
-        await second.source.open()
+        second = await Consumer.open(other, topic, **spec)
         await shared_out(first, second, 12)
         assert Counter(lane.topic for lane in second.assigned()) == {topic: 2, retry: 4}
         await asyncio.gather(first.close(), second.close())
@@ -109,16 +100,14 @@ async def test_lanes_of_the_retry_topic_do_not_count_when_lanes_are_assigned_to_
 @BOTH
 @on_event_loop
 async def test_the_time_that_revokes_wait_is_counted(kafka: KafkaServer, protocol: GroupProtocol) -> None:
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic, 2)
+    topic, group = new_topic(kafka, 2), name("group")
     async with (
         running(kafka, group_protocol=protocol) as stays,
         running(kafka, group_protocol=protocol) as comes,
         consuming(stays, topic, group=group) as first,
     ):
         await first.until(lambda: len(first.assigned()) == 2)
-        second = Consumer(comes.subscribe(SourceSpec(group, (topic,))))
-        await second.source.open()
+        second = await Consumer.open(comes, topic, group=group)
         joining = asyncio.create_task(second.until(second.assigned))
         await first.until(lambda: any(isinstance(event, Revoked) for event in first.events))
         began = time.monotonic()
@@ -149,8 +138,7 @@ async def test_a_handler_that_takes_longer_than_the_poll_interval_keeps_its_lane
     kafka: KafkaServer, protocol: GroupProtocol, interval: float
 ) -> None:
     """All lanes are paused for twice as long, and nothing is settled."""
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic, 2)
+    topic, group = new_topic(kafka, 2), name("group")
     for lane in range(2):
         kafka.publish(topic, *numbered(3000), lane=lane)
     async with (
@@ -181,8 +169,7 @@ async def test_a_core_that_does_not_even_poll_for_a_while_keeps_its_lanes(
     kafka: KafkaServer, protocol: GroupProtocol, interval: float
 ) -> None:
     """As when the event loop is blocked: the poll thread polls."""
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic)
+    topic, group = new_topic(kafka), name("group")
     kafka.publish(topic, *numbered(5000))
     async with (
         running(kafka, group_protocol=protocol, properties=_interval(interval)) as broker,

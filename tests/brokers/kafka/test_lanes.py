@@ -1,14 +1,19 @@
 """Topics of patterns, and topics and lanes that are added after the group, on a real Kafka."""
 
+from typing import Any
+
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.records import Lane, Start
-from tests.brokers.kafka import BOTH, consuming, name, running
+from tests.brokers.harness import consuming, name, new_topic
+from tests.brokers.kafka import BOTH, running
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_
+
+QUICK = {"topic.metadata.refresh.interval.ms": "500"}
 
 
 @BOTH
@@ -20,9 +25,8 @@ async def test_topics_by_pattern_and_new_ones_are_picked_up_from_their_start(
     prefix = name("pattern")
     kafka.make_topic(f"{prefix}.a", 2)
     kafka.make_topic(f"other.{prefix}", 1)
-    quick = {"topic.metadata.refresh.interval.ms": "500"}
     async with (
-        running(kafka, group_protocol=protocol, properties=quick) as broker,
+        running(kafka, group_protocol=protocol, properties=QUICK) as broker,
         consuming(broker, f"^{prefix}\\..*", group=name("group"), start=start) as consumer,
     ):
         await consumer.until(lambda: len(consumer.assigned()) == 2)
@@ -39,11 +43,9 @@ async def test_topics_by_pattern_and_new_ones_are_picked_up_from_their_start(
 async def test_new_lanes_of_a_topic_are_picked_up_from_their_start(
     kafka: KafkaServer, protocol: GroupProtocol, start: Start
 ) -> None:
-    topic = name("topic")
-    kafka.make_topic(topic, 1)
-    quick = {"topic.metadata.refresh.interval.ms": "500"}
+    topic = new_topic(kafka, 1)
     async with (
-        running(kafka, group_protocol=protocol, properties=quick) as broker,
+        running(kafka, group_protocol=protocol, properties=QUICK) as broker,
         consuming(broker, topic, group=name("group"), start=start) as consumer,
     ):
         await consumer.until(consumer.assigned)
@@ -62,15 +64,10 @@ async def test_a_topic_of_a_pattern_that_was_created_while_no_sidecar_ran_is_rea
     prefix, group = name("pattern"), name("group")
     kafka.make_topic(f"{prefix}.a")
     kafka.publish(f"{prefix}.a", b"old")
-    async with (
-        running(kafka) as broker,
-        consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
-    ):
+    spec: dict[str, Any] = {"group": group, "start": Start.LATEST}
+    async with running(kafka) as broker, consuming(broker, f"^{prefix}\\..*", **spec) as consumer:
         await consumer.until(consumer.assigned)
     kafka.make_topic(f"{prefix}.b")
     kafka.publish(f"{prefix}.b", b"new")
-    async with (
-        running(kafka) as broker,
-        consuming(broker, f"^{prefix}\\..*", group=group, start=Start.LATEST) as consumer,
-    ):
+    async with running(kafka) as broker, consuming(broker, f"^{prefix}\\..*", **spec) as consumer:
         assert await consumer.take(1) == [b"new"]

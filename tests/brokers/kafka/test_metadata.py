@@ -5,24 +5,21 @@ import zlib
 from collections.abc import Sequence
 
 import pytest
-from confluent_kafka import Consumer as PlainConsumer
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicCollection, TopicPartition
 
 from sidecar.model.records import Commit, Lane, Run
-from tests.brokers.harness import numbered
-from tests.brokers.kafka import consuming, name, running
+from tests.brokers.harness import consuming, name, new_topic, numbered
+from tests.brokers.kafka import move_group, recreate_topic, running
 from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewKafka
-from tests.servers.kafka import QUIET, KafkaServer
-from tests.servers.process import await_
+from tests.servers.kafka import KafkaServer
 
 #: the acks beyond position 3 of twelve records
 POSITION, BEYOND = 3, (Run(5, 7), Run(9, 12))
 
 
 def _topic(kafka: KafkaServer, records: int = 12) -> str:
-    topic = name("topic")
-    kafka.make_topic(topic)
+    topic = new_topic(kafka)
     kafka.publish(topic, *numbered(records))
     return topic
 
@@ -38,9 +35,7 @@ async def _commit(kafka: KafkaServer, topic: str, group: str, commit: Commit) ->
 
 def _write(kafka: KafkaServer, topic: str, group: str, offset: int, metadata: str) -> None:
     """As any other program could."""
-    consumer = PlainConsumer({**kafka.settings(), "group.id": group}, logger=QUIET)
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset, metadata)], asynchronous=False)
-    consumer.close()
+    move_group(kafka, group, TopicPartition(topic, 0, offset, metadata))
     assert kafka.committed(group, topic, [0])[0] == (offset, metadata)
 
 
@@ -90,9 +85,7 @@ async def test_a_position_of_a_topic_that_was_recreated_is_not_used(
 ) -> None:
     topic, group = _topic(kafka), name("group")
     _, metadata = await _commit(kafka, topic, group, Commit(POSITION, beyond))
-    kafka.admin.delete_topics([topic])[topic].result(20)
-    await_(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "the topic is gone")
-    kafka.make_topic(topic)
+    recreate_topic(kafka, topic)
     kafka.publish(topic, *numbered(12))
     _write(kafka, topic, group, POSITION, metadata)
     assert await _settled(kafka, topic, group, 0, numbered(12)) == ()
@@ -121,6 +114,7 @@ async def test_metadata_that_reaches_beyond_the_end_of_the_log_is_not_used(kafka
         lambda text: text.replace("offramp:1:", "offramp:2:"),
         lambda text: text[:40] + ("A" if text[40] != "A" else "B") + text[41:],
     ],
+    ids=["empty", "of another program", "of another version", "a letter changed"],
 )
 @on_event_loop
 async def test_foreign_and_damaged_metadata_skips_nothing(kafka: KafkaServer, damage: object) -> None:
@@ -150,16 +144,11 @@ async def test_a_broker_that_accepts_less_metadata_gets_the_position_alone(new_k
 
 
 def _crafted(
-    kafka: KafkaServer,
-    topic: str,
-    cluster: str = "",
-    *,
-    position: int = POSITION,
-    beyond: tuple[Run, ...] = BEYOND,
+    kafka: KafkaServer, topic: str, cluster: str = "", *, position: int = POSITION, beyond: tuple[Run, ...] = BEYOND
 ) -> str:
     """The metadata of a commit, as docs/brokers/kafka.md describes it."""
     described = kafka.admin.describe_cluster().result(20)
-    topics = kafka.admin.describe_topics(_names(topic))
+    topics = kafka.admin.describe_topics(TopicCollection([topic]))
     names = (cluster or described.cluster_id, str(topics[topic].result(20).topic_id))
     body = b"".join(bytes([len(one)]) + one.encode() for one in names) + bytes([position])
     at = position
@@ -168,9 +157,3 @@ def _crafted(
         at = stop
     body += zlib.crc32(body).to_bytes(4, "big")
     return "offramp:1:" + base64.urlsafe_b64encode(body).decode().rstrip("=")
-
-
-def _names(topic: str) -> object:
-    from confluent_kafka import TopicCollection
-
-    return TopicCollection([topic])

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.fencing import Fence
@@ -18,10 +18,10 @@ from sidecar.model.wire import decode_frame
 from sidecar.ranges.planner import Limits
 from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
-from tests.brokers.harness import WAIT_TIMEOUT, numbered
-from tests.brokers.kafka import name, running, transaction
+from tests.brokers.harness import WAIT_TIMEOUT, new_topic, numbered, read
+from tests.brokers.kafka import move_group, open_transaction, running, transaction
 from tests.event_loop import on_event_loop
-from tests.servers.kafka import QUIET, KafkaServer
+from tests.servers.kafka import KafkaServer
 
 
 class Group(NamedTuple):
@@ -35,6 +35,12 @@ class Group(NamedTuple):
     def lanes(self) -> tuple[Lane, Lane]:
         return Lane(self.name, 0), Lane(self.name, 1)
 
+    async def until_the_end_is(self, position: int) -> None:
+        """Of the first lane. The broker writes markers with a delay."""
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while (await self.cursor.lanes())[self.lanes[0]].end < position:  # noqa: ASYNC110 - it does not call back
+                await asyncio.sleep(0.02)
+
     async def sibling(self) -> KafkaCursor:
         cursor = self.broker.cursor(SourceSpec(self.name, (self.name,)))
         await cursor.open()
@@ -43,8 +49,7 @@ class Group(NamedTuple):
 
 @asynccontextmanager
 async def group(kafka: KafkaServer) -> AsyncIterator[Group]:
-    topic = name("topic")
-    kafka.make_topic(topic, 2)
+    topic = new_topic(kafka, 2)
     async with running(kafka) as broker:
         made = Group(topic, broker, broker.cursor(SourceSpec(topic, (topic,))))
         await made.cursor.open()
@@ -60,14 +65,10 @@ async def test_a_range_ends_where_only_markers_are_left(kafka: KafkaServer) -> N
         lane, _ = made.lanes
         transaction(kafka, made.name, *numbered(5, "a"))
         transaction(kafka, made.name, *numbered(5, "b"), commit=False)
-        # Twice five records and a marker; the broker writes markers with a delay.
+        # Twice five records and a marker.
         end = 12
-        async with asyncio.timeout(WAIT_TIMEOUT):
-            while (await made.cursor.lanes())[lane].end < end:  # noqa: ASYNC110 - the broker does not call back
-                await asyncio.sleep(0.02)
-        chunks = [chunk async for chunk in made.broker.read(lane, Run(0, end), 1 << 20)]
-        values = [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]
-        assert values == numbered(5, "a")
+        await made.until_the_end_is(end)
+        assert await read(made.broker, lane, Run(0, end)) == numbered(5, "a")
         token = (await made.cursor.attach("", 1)).token
         await made.cursor.commit(token, {lane: end})
         assert (await made.cursor.fetch_state()).positions == {lane: end}
@@ -97,10 +98,7 @@ async def test_a_tool_that_sets_offsets_moves_the_group_and_the_reader_continues
         lane, other = made.lanes
         attached = await made.cursor.attach("clicks", 1)
         await made.cursor.commit(attached.token, {lane: 7, other: 0})
-        # As `kafka-consumer-groups.sh --reset-offsets` does.
-        tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
-        tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
-        tool.close()
+        move_group(kafka, made.name, TopicPartition(*lane, 2), TopicPartition(*other, 0))
         state = await made.cursor.fetch_state()
         assert (dict(state.positions), state.attached) == ({lane: 2, other: 0}, None)
         await made.cursor.commit(attached.token, {lane: 3})
@@ -134,14 +132,8 @@ async def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues
     async with group(kafka) as made:
         lane, other = made.lanes
         kafka.publish(made.name, b"seen")
-        producer = Producer({**kafka.settings(), "transactional.id": name("transaction")}, logger=QUIET)
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        producer.produce(made.name, b"within", partition=0)
-        assert producer.flush(20) == 0
-        tool = Consumer({**kafka.settings(), "group.id": made.name}, logger=QUIET)
-        tool.commit(offsets=[TopicPartition(*lane, 2), TopicPartition(*other, 0)], asynchronous=False)
-        tool.close()
+        producer = open_transaction(kafka, made.name, b"within")
+        move_group(kafka, made.name, TopicPartition(*lane, 2), TopicPartition(*other, 0))
         settings = SubscriptionSettings(
             name="orders", topics=(made.name,), group=made.name, mode=SubscriptionMode.RANGES
         )
@@ -157,9 +149,7 @@ async def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues
                 await beyond
         await asyncio.to_thread(producer.commit_transaction, 20)
         kafka.publish(made.name, b"after")
-        async with asyncio.timeout(WAIT_TIMEOUT):
-            while (await made.cursor.lanes())[lane].end < 4:  # noqa: ASYNC110 - the broker does not call back
-                await asyncio.sleep(0.02)
+        await made.until_the_end_is(4)
         until, _ = await reading.plan(start, Limits(), {})
         assert until == {lane: 4, other: 0}
         end = await reading.bounds(lane, Run(2, 4))

@@ -9,22 +9,20 @@ from sidecar.brokers.base import Revoked
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Assigned, Commit, Lane
-from tests.brokers.harness import WAIT_TIMEOUT, Consumer, numbered
-from tests.brokers.kafka import consuming, name, running
+from tests.brokers.harness import WAIT_TIMEOUT, Consumer, consuming, name, new_topic, numbered
+from tests.brokers.kafka import BOTH, recreate_topic, running
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
-from tests.servers.process import await_
 
 
 #: milliseconds after which the library notices: soon, and so late that it continues in the new topic by itself
 @pytest.mark.parametrize("refresh", ["500", "30000"])
-@pytest.mark.parametrize("protocol", [GroupProtocol.CONSUMER, GroupProtocol.CLASSIC])
+@BOTH
 @on_event_loop
 async def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_the_old_one(
     kafka: KafkaServer, protocol: GroupProtocol, refresh: str
 ) -> None:
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic)
+    topic, group = new_topic(kafka), name("group")
     kafka.publish(topic, *numbered(150))
     given = {"topic.metadata.refresh.interval.ms": refresh}
     async with (
@@ -33,7 +31,7 @@ async def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_th
     ):
         await consumer.take(150)
         await consumer.commit(Lane(topic, 0), Commit(100))
-        _recreate(kafka, topic)
+        recreate_topic(kafka, topic)
         kafka.publish(topic, *numbered(400, "new-"))
         # As the core does for records of the old topic.
         with contextlib.suppress(BrokerError):
@@ -44,12 +42,6 @@ async def test_all_of_the_new_topic_is_delivered_however_far_the_group_was_in_th
         ids = [event.topic_id for event in consumer.events if isinstance(event, Assigned)]
         assert all(ids)
         assert ids[0] != ids[-1], "records of the new topic have another identity"
-
-
-def _recreate(kafka: KafkaServer, topic: str) -> None:
-    kafka.admin.delete_topics([topic])[topic].result(20)
-    await_(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "the topic is gone")
-    kafka.make_topic(topic)
 
 
 async def _poll(consumer: Consumer) -> None:

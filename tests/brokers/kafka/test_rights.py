@@ -2,20 +2,13 @@
 
 import asyncio
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 
 from sidecar.brokers.kafka.options import Sasl
 from sidecar.model.errors import LaneGone
 from sidecar.model.records import Assigned, Commit, Lane
-from tests.brokers.harness import WAIT_TIMEOUT, numbered
-from tests.brokers.kafka import consuming, name, running
+from tests.brokers.harness import WAIT_TIMEOUT, consuming, name, numbered
+from tests.brokers.kafka import grant, revoke, right, running
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import READER, KafkaServer
 
@@ -26,8 +19,8 @@ async def test_the_other_topics_are_committed_and_it_starts_again_when_the_right
     for topic in (kept, taken):
         kafka.make_topic(topic)
         kafka.publish(topic, *numbered(5, f"{topic}-"))
-        _allow(kafka, ResourceType.TOPIC, topic)
-    _allow(kafka, ResourceType.GROUP, group)
+        grant(kafka, right(ResourceType.TOPIC, topic))
+    grant(kafka, right(ResourceType.GROUP, group))
     async with (
         running(
             kafka,
@@ -40,7 +33,7 @@ async def test_the_other_topics_are_committed_and_it_starts_again_when_the_right
         consuming(broker, kept, taken, group=group) as consumer,
     ):
         await consumer.take(10)
-        _revoke(kafka, ResourceType.TOPIC, taken)
+        revoke(kafka, right(ResourceType.TOPIC, taken))
         # It takes effect a moment later.
         gone: frozenset[Lane] = frozenset()
         position = taken_at = 0
@@ -55,26 +48,7 @@ async def test_the_other_topics_are_committed_and_it_starts_again_when_the_right
         assert gone == {Lane(taken, 0)}
         assert kafka.committed(group, kept, [0])[0][0] == position
         consumer.forget()
-        _allow(kafka, ResourceType.TOPIC, taken)
+        grant(kafka, right(ResourceType.TOPIC, taken))
         await consumer.take_values(numbered(5, f"{taken}-")[taken_at:])
         assigned = [event for event in consumer.events if isinstance(event, Assigned)]
         assert assigned == [Assigned(Lane(taken, 0), taken_at)]
-
-
-def _binding(kind: ResourceType, resource: str) -> AclBinding:
-    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    return AclBinding(kind, resource, literal, f"User:{READER.name}", "*", AclOperation.READ, allow)
-
-
-def _allow(kafka: KafkaServer, kind: ResourceType, resource: str) -> None:
-    for answer in kafka.admin.create_acls([_binding(kind, resource)]).values():
-        answer.result(20)
-
-
-def _revoke(kafka: KafkaServer, kind: ResourceType, resource: str) -> None:
-    one = _binding(kind, resource)
-    found = AclBindingFilter(
-        one.restype, one.name, one.resource_pattern_type, one.principal, one.host, one.operation, one.permission_type
-    )
-    for answer in kafka.admin.delete_acls([found]).values():
-        answer.result(20)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from sidecar.brokers.base import Lost, Revoked, SourceSpec
+from sidecar.brokers.base import Lost, Revoked
 from sidecar.brokers.kafka import KafkaBroker
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import LaneGone, Refused, Unavailable
 from sidecar.model.records import Assigned, Commit, Lane
-from tests.brokers.harness import Consumer, numbered
-from tests.brokers.kafka import BOTH, consuming, name, running, shared_out
+from tests.brokers.harness import Consumer, consuming, name, new_topic, numbered
+from tests.brokers.kafka import BOTH, running, shared_out
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 
@@ -24,8 +24,7 @@ from tests.servers.kafka import KafkaServer
 async def test_a_static_member_that_returns_gets_its_lanes_back_and_disturbs_nobody(
     kafka: KafkaServer, protocol: GroupProtocol
 ) -> None:
-    topic, group = name("topic"), name("group")
-    kafka.make_topic(topic, 4)
+    topic, group = new_topic(kafka, 4), name("group")
     patient: dict[str, Any] = {"group_protocol": protocol, "properties": {"session.timeout.ms": "45000"}}
     _raise_session_timeout(kafka, group)
     async with (
@@ -34,19 +33,18 @@ async def test_a_static_member_that_returns_gets_its_lanes_back_and_disturbs_nob
     ):
         await first.until(lambda: len(first.assigned()) == 4)
         async with running(kafka, group_instance_id="pod-1", **patient) as leaves:
-            second = Consumer(leaves.subscribe(SourceSpec(group, (topic,))))
-            await second.source.open()
+            second = await Consumer.open(leaves, topic, group=group)
             before = await shared_out(first, second, 4)
             first.forget()
             await second.close()
-        async with running(kafka, group_instance_id="pod-1", **patient) as back:
-            third = Consumer(back.subscribe(SourceSpec(group, (topic,))))
-            await third.source.open()
+        async with (
+            running(kafka, group_instance_id="pod-1", **patient) as back,
+            consuming(back, topic, group=group) as third,
+        ):
             while len(third.assigned()) < 2:
                 await asyncio.gather(first.poll(timeout=0.05), third.poll(timeout=0.05))
             assert set(third.assigned()) == before
             assert not [event for event in first.events if isinstance(event, Assigned | Revoked | Lost)]
-            await third.close()
 
 
 @on_event_loop

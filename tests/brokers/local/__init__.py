@@ -1,17 +1,17 @@
-"""Helpers for tests of the embedded broker alone."""
+"""The embedded broker for the shared suites, and helpers for tests of it alone."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.local import LocalBroker, LocalOptions
 from sidecar.model.clock import Clock
-from sidecar.model.records import Lane, Message, Run
-from sidecar.model.wire import decode_frame
-from tests.brokers.harness import Consumer
+from sidecar.model.records import Lane
+from sidecar.settings import Bytes
+from tests.brokers.harness import BrokerPerSidecar, read
 
 MINUTE_MS = 60_000
 
@@ -26,15 +26,34 @@ class SetClock(Clock):
         return self.ms
 
 
-def play(body: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(_await(body))
+class LocalHarness(BrokerPerSidecar[LocalBroker]):
+    """The embedded broker with real files, for one sidecar at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    async def crash(self) -> LocalBroker:
+        """Continues with a copy of the files as they are on disk now; the old broker is not closed before that."""
+        after = self._folder.with_name(self._folder.name + "-again")
+        # In the writer thread, so that the copy is consistent.
+        await self._brokers[-1].write(lambda store: _copy(self._folder, after))
+        self._folder = after
+        return await self.start()
+
+    async def sibling(self) -> LocalBroker:
+        return self._brokers[-1]
+
+    def _create(self) -> LocalBroker:
+        return LocalBroker(LocalOptions(directory=str(self._folder), reserve_bytes=Bytes(1 << 20)))
 
 
-async def _await(body: Callable[[], Awaitable[None]]) -> None:
-    await body()
+def _copy(before: Path, after: Path) -> None:
+    # Without the shared-memory file: it dies with the process and is rebuilt from the journal.
+    shutil.copytree(before, after, ignore=shutil.ignore_patterns("*-shm", "*.lock", "*.reserve"))
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def running(directory: Path, clock: Clock | None = None, **options: Any) -> AsyncIterator[LocalBroker]:
     """An open broker."""
     broker = LocalBroker(LocalOptions(directory=str(directory), **{"reserve_bytes": 1 << 20, **options}), clock)
@@ -43,21 +62,6 @@ async def running(directory: Path, clock: Clock | None = None, **options: Any) -
         yield broker
     finally:
         await broker.close()
-
-
-@asynccontextmanager
-async def consuming(broker: LocalBroker, *topics: str, group: str = "group", **spec: Any) -> AsyncIterator[Consumer]:
-    """A consumer of an open source."""
-    consumer = Consumer(broker.subscribe(SourceSpec(group, topics, **spec)))
-    await consumer.source.open()
-    try:
-        yield consumer
-    finally:
-        await consumer.close()
-
-
-async def publish(broker: LocalBroker, topic: str, *values: bytes, lane: int = 0) -> None:
-    await broker.publish(topic, [Message(None, value, lane=lane) for value in values])
 
 
 async def positions(broker: LocalBroker) -> dict[str, dict[Lane, int]]:
@@ -75,6 +79,11 @@ async def positions(broker: LocalBroker) -> dict[str, dict[Lane, int]]:
 
 
 async def stored(broker: LocalBroker, topic: str, lane: int = 0) -> list[bytes | None]:
-    """The values of a lane, read without a group."""
-    chunks = [chunk async for chunk in broker.read(Lane(topic, lane), Run(0, 1 << 60), 1 << 20)]
-    return [decode_frame(frame).value for chunk in chunks for frame in chunk.frames]
+    """The values of a lane."""
+    return await read(broker, Lane(topic, lane))
+
+
+def execute(directory: Path, statement: str) -> None:
+    """Changes the database, which no broker may have open."""
+    with contextlib.closing(sqlite3.connect(directory / "offramp.db")) as connection, connection:
+        connection.execute(statement)

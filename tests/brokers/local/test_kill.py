@@ -1,5 +1,6 @@
 """The embedded broker loses nothing in a kill -9 at any point."""
 
+import asyncio
 import json
 import os
 import random
@@ -14,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.brokers.local import LocalBroker
-from sidecar.model.records import Run
 from sidecar.model.wire import decode_frame
+from tests.brokers.harness import EVERYTHING
 from tests.brokers.killed_process import LANES, OPTIONS, PUBLISHERS, lane
-from tests.brokers.local import play, positions, running
+from tests.brokers.local import positions, running
 
 ROUNDS = 100 if os.environ.get("OFFRAMP_TEST_LONG") else 8
 
@@ -56,7 +57,7 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) ->
         log = tmp_path / f"log-{run}"
         _run_and_kill(tmp_path / "data", log, run, rng.uniform(0.0, 0.4))
         acknowledged.read(log)
-        play(lambda: _check(tmp_path / "data", acknowledged))
+        asyncio.run(_check(tmp_path / "data", acknowledged))
     assert len(acknowledged.published) > ROUNDS * 50, "hardly anything was published: the test shows nothing"
 
 
@@ -88,7 +89,7 @@ async def _check(data: Path, acknowledged: Acknowledged) -> None:
 async def _check_lane(broker: LocalBroker, number: int, acknowledged: Acknowledged) -> None:
     ends = (await broker.lane_ends(lane(number).topic))[lane(number)]
     assert ends.start <= acknowledged.committed[number] <= ends.end, "retention removed what was not settled"
-    chunks = [chunk async for chunk in broker.read(lane(number), Run(0, 1 << 60), 1 << 20)]
+    chunks = [chunk async for chunk in broker.read(lane(number), EVERYTHING, 1 << 20)]
     records = [decode_frame(frame) for chunk in chunks for frame in chunk.frames]
     assert [record.position for record in records] == list(range(ends.start, ends.end)), "there is a gap"
     values = {record.position: (record.value or b"").decode() for record in records}

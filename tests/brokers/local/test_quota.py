@@ -12,7 +12,9 @@ from sidecar.brokers.local.catalog import LaneView
 from sidecar.brokers.local.writer import Store
 from sidecar.model.errors import OutOfRoom, StartError, Unavailable
 from sidecar.model.records import Commit, Lane
-from tests.brokers.local import consuming, play, publish, running
+from tests.brokers.harness import consuming, publish
+from tests.brokers.local import running
+from tests.event_loop import on_event_loop
 
 LANE = Lane("topic", 0)
 
@@ -41,70 +43,59 @@ class FailingDisk:
         return self._commit(store)
 
 
-def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body() -> None:
-        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
-            await publish(broker, "topic", b"before")
-            await consumer.take(1)
-            FailingDisk(tmp_path, monkeypatch).fail(errno.EDQUOT)
-            with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling continues"):
-                await publish(broker, "topic", b"refused")
-            assert not (tmp_path / "offramp.reserve").exists()
-            assert not (tmp_path / "offramp.probe").exists()
-            await consumer.commit(LANE, Commit(1))
-            monkeypatch.undo()
-            await consumer.until(lambda: Trouble("disk", "") in consumer.events)
-            await publish(broker, "topic", b"again")
-            assert (await consumer.take(2))[-1] == b"again"
-
-    play(body)
+@on_event_loop
+async def test_a_quota_that_is_used_up_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+        await publish(broker, "topic", b"before")
+        await consumer.take(1)
+        FailingDisk(tmp_path, monkeypatch).fail(errno.EDQUOT)
+        with pytest.raises(OutOfRoom, match="is full: nothing can be published, settling continues"):
+            await publish(broker, "topic", b"refused")
+        assert not (tmp_path / "offramp.reserve").exists()
+        assert not (tmp_path / "offramp.probe").exists()
+        await consumer.commit(LANE, Commit(1))
+        monkeypatch.undo()
+        await consumer.until(lambda: Trouble("disk", "") in consumer.events)
+        await publish(broker, "topic", b"again")
+        assert (await consumer.take(2))[-1] == b"again"
 
 
-def test_a_disk_that_fails_does_not_count_as_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body() -> None:
-        async with running(tmp_path) as broker:
-            await publish(broker, "topic", b"before")
-            FailingDisk(tmp_path, monkeypatch).fail(errno.EIO)
-            with pytest.raises(Unavailable, match="disk I/O error") as raised:
-                await publish(broker, "topic", b"refused")
-            assert not isinstance(raised.value, OutOfRoom)
-            assert not broker.trouble
-            assert (tmp_path / "offramp.reserve").exists()
-            monkeypatch.undo()
-            await publish(broker, "topic", b"again")
-
-    play(body)
+@on_event_loop
+async def test_a_disk_that_fails_does_not_count_as_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as broker:
+        await publish(broker, "topic", b"before")
+        FailingDisk(tmp_path, monkeypatch).fail(errno.EIO)
+        with pytest.raises(Unavailable, match="disk I/O error") as raised:
+            await publish(broker, "topic", b"refused")
+        assert not isinstance(raised.value, OutOfRoom)
+        assert not broker.trouble
+        assert (tmp_path / "offramp.reserve").exists()
+        monkeypatch.undo()
+        await publish(broker, "topic", b"again")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_the_broker_opens_without_space_for_the_reserve(
+@on_event_loop
+async def test_the_broker_opens_without_space_for_the_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    async def body() -> None:
-        FailingDisk(tmp_path, monkeypatch).fail(code)
-        async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
-            await consumer.until(lambda: broker.trouble)
-
-    play(body)
+    FailingDisk(tmp_path, monkeypatch).fail(code)
+    async with running(tmp_path) as broker, consuming(broker, "topic") as consumer:
+        await consumer.until(lambda: broker.trouble)
 
 
-def test_any_other_failure_to_make_the_reserve_is_refused_with_its_reason(tmp_path: Path) -> None:
+@on_event_loop
+async def test_any_other_failure_to_make_the_reserve_is_refused_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "offramp.reserve").mkdir()
-
-    async def body() -> None:
+    with pytest.raises(StartError, match=r"cannot be used: Is a directory: .*offramp\.reserve"):
         async with running(tmp_path):
             pass
 
-    with pytest.raises(StartError, match=r"cannot be used: Is a directory: .*offramp\.reserve"):
-        play(body)
 
-
-def test_the_reserve_is_written_where_the_file_system_cannot_allocate(
+@on_event_loop
+async def test_the_reserve_is_written_where_the_file_system_cannot_allocate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body() -> None:
-        FailingDisk(tmp_path, monkeypatch).fail(errno.EOPNOTSUPP)
-        async with running(tmp_path):
-            assert (tmp_path / "offramp.reserve").stat().st_blocks * 512 >= 1 << 20
-
-    play(body)
+    FailingDisk(tmp_path, monkeypatch).fail(errno.EOPNOTSUPP)
+    async with running(tmp_path):
+        assert (tmp_path / "offramp.reserve").stat().st_blocks * 512 >= 1 << 20

@@ -16,8 +16,8 @@ from sidecar.model.errors import Stopping
 from sidecar.model.records import Assigned, Lane
 from sidecar.settings import Seconds, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
-from tests.brokers.harness import numbered
-from tests.brokers.local import consuming, play, positions, publish
+from tests.brokers.harness import consuming, numbered, publish
+from tests.event_loop import on_event_loop
 from tests.promises.adjustable_time import until
 from tests.promises.audit import Audit
 from tests.promises.worker import Worker
@@ -55,117 +55,105 @@ class SlowBroker(LocalBroker):
         return result
 
 
-def test_records_that_were_read_before_a_seek_do_not_arrive_after_it(tmp_path: Path) -> None:
-    async def body() -> None:
-        broker = await _filled(tmp_path)
-        async with consuming(broker, "topic") as consumer:
-            await consumer.take(5, max_records=5)
-            broker.reads_may_return.clear()
-            broker.has_read.clear()
-            poll = asyncio.create_task(consumer.source.poll(5, 1 << 20, 5.0))
-            await broker.has_read.wait()
-            await consumer.source.seek({LANE: AtPosition(50)})
-            broker.reads_may_return.set()
-            assert _events_and_positions(await poll) == ([Assigned(LANE, 50)], [])
-            assert _events_and_positions(await consumer.poll(max_records=5)) == ([], list(range(50, 55)))
-        await broker.close()
-
-    play(body)
+@on_event_loop
+async def test_records_that_were_read_before_a_seek_do_not_arrive_after_it(tmp_path: Path) -> None:
+    broker = await _filled(tmp_path)
+    async with consuming(broker, "topic") as consumer:
+        await consumer.take(5, max_records=5)
+        broker.reads_may_return.clear()
+        broker.has_read.clear()
+        poll = asyncio.create_task(consumer.source.poll(5, 1 << 20, 5.0))
+        await broker.has_read.wait()
+        await consumer.source.seek({LANE: AtPosition(50)})
+        broker.reads_may_return.set()
+        assert _events_and_positions(await poll) == ([Assigned(LANE, 50)], [])
+        assert _events_and_positions(await consumer.poll(max_records=5)) == ([], list(range(50, 55)))
+    await broker.close()
 
 
-def test_records_that_are_read_during_a_seek_do_not_arrive_after_it(tmp_path: Path) -> None:
-    async def body() -> None:
-        broker = await _filled(tmp_path)
-        async with consuming(broker, "topic") as consumer:
-            await consumer.take(5, max_records=5)
-            broker.writes_may_return.clear()
-            broker.has_written.clear()
-            seek = asyncio.create_task(consumer.source.seek({LANE: AtPosition(50)}))
-            await broker.has_written.wait()
-            poll = asyncio.create_task(consumer.source.poll(5, 1 << 20, 5.0))
-            await asyncio.wait([poll], timeout=0.1)
-            assert not poll.done(), "the lane is being moved"
-            broker.writes_may_return.set()
-            moved: Mapping[Lane, int] = await seek
-            assert moved == {LANE: 50}
-            assert _events_and_positions(await poll) == ([Assigned(LANE, 50)], list(range(50, 55)))
-        await broker.close()
-
-    play(body)
+@on_event_loop
+async def test_records_that_are_read_during_a_seek_do_not_arrive_after_it(tmp_path: Path) -> None:
+    broker = await _filled(tmp_path)
+    async with consuming(broker, "topic") as consumer:
+        await consumer.take(5, max_records=5)
+        broker.writes_may_return.clear()
+        broker.has_written.clear()
+        seek = asyncio.create_task(consumer.source.seek({LANE: AtPosition(50)}))
+        await broker.has_written.wait()
+        poll = asyncio.create_task(consumer.source.poll(5, 1 << 20, 5.0))
+        await asyncio.wait([poll], timeout=0.1)
+        assert not poll.done(), "the lane is being moved"
+        broker.writes_may_return.set()
+        moved: Mapping[Lane, int] = await seek
+        assert moved == {LANE: 50}
+        assert _events_and_positions(await poll) == ([Assigned(LANE, 50)], list(range(50, 55)))
+    await broker.close()
 
 
-def test_a_seek_that_fails_leaves_the_lane_where_it_was(tmp_path: Path) -> None:
-    async def body() -> None:
-        broker = await _filled(tmp_path)
-        async with consuming(broker, "topic") as consumer:
-            await consumer.take(5, max_records=5)
-            broken = asyncio.create_task(_fail_to_seek(broker, consumer.source.seek({LANE: AtPosition(50)})))
-            await asyncio.wait([broken])
-            assert await consumer.take(100) == numbered(100)
-            assert [event for event in consumer.events if isinstance(event, Assigned) and event.start] == []
-        await broker.close()
-
-    play(body)
+@on_event_loop
+async def test_a_seek_that_fails_leaves_the_lane_where_it_was(tmp_path: Path) -> None:
+    broker = await _filled(tmp_path)
+    async with consuming(broker, "topic") as consumer:
+        await consumer.take(5, max_records=5)
+        broken = asyncio.create_task(_fail_to_seek(broker, consumer.source.seek({LANE: AtPosition(50)})))
+        await asyncio.wait([broken])
+        assert await consumer.take(100) == numbered(100)
+        assert [event for event in consumer.events if isinstance(event, Assigned) and event.start] == []
+    await broker.close()
 
 
-def test_a_seek_whose_caller_was_cancelled_does_not_undo_a_later_one(tmp_path: Path) -> None:
-    async def body() -> None:
-        broker = await _filled(tmp_path)
-        async with _subscribed(broker) as subscription:
-            broker.reads_may_return.clear()
-            broker.has_read.clear()
-            others = asyncio.all_tasks()
-            await _seek_and_cancel(subscription, AtTime(0), when=broker.has_read.wait())
-            later = asyncio.create_task(subscription.seek({LANE: AtPosition(10)}))
-            await asyncio.wait([later], timeout=0.1)
-            broker.reads_may_return.set()
-            assert await later == {LANE: 10}
-            await _wait_for_new_tasks(others)
-            assert await _cursor(broker) == 10
-            worker = Worker(subscription, Audit())
-            await until(lambda: worker.batches, "something is delivered")
-            assert worker.batches[0].records[0].position == 10
-        await broker.close()
-
-    play(body)
+@on_event_loop
+async def test_a_seek_whose_caller_was_cancelled_does_not_undo_a_later_one(tmp_path: Path) -> None:
+    broker = await _filled(tmp_path)
+    async with _subscribed(broker) as subscription:
+        broker.reads_may_return.clear()
+        broker.has_read.clear()
+        others = asyncio.all_tasks()
+        await _seek_and_cancel(subscription, AtTime(0), when=broker.has_read.wait())
+        later = asyncio.create_task(subscription.seek({LANE: AtPosition(10)}))
+        await asyncio.wait([later], timeout=0.1)
+        broker.reads_may_return.set()
+        assert await later == {LANE: 10}
+        await _wait_for_new_tasks(others)
+        assert await _cursor(broker) == 10
+        worker = Worker(subscription, Audit())
+        await until(lambda: worker.batches, "something is delivered")
+        assert worker.batches[0].records[0].position == 10
+    await broker.close()
 
 
-def test_nothing_is_committed_while_a_seek_whose_caller_was_cancelled_is_under_way(tmp_path: Path) -> None:
-    async def body() -> None:
-        broker = await _filled(tmp_path)
-        async with _subscribed(broker) as subscription:
-            worker = Worker(subscription, Audit())
-            await until(lambda: worker.batches, "something is delivered")
-            broker.writes_may_return.clear()
-            broker.has_written.clear()
-            others = asyncio.all_tasks()
-            await _seek_and_cancel(subscription, AtPosition(90), when=broker.has_written.wait())
-            broker.has_written.clear()
-            worker.batches[0].ack()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await broker.has_written.wait()
-            broker.writes_may_return.set()
-            await _wait_for_new_tasks(others)
-            assert await _cursor(broker) == 90
-        await broker.close()
-
-    play(body)
+@on_event_loop
+async def test_nothing_is_committed_while_a_seek_whose_caller_was_cancelled_is_under_way(tmp_path: Path) -> None:
+    broker = await _filled(tmp_path)
+    async with _subscribed(broker) as subscription:
+        worker = Worker(subscription, Audit())
+        await until(lambda: worker.batches, "something is delivered")
+        broker.writes_may_return.clear()
+        broker.has_written.clear()
+        others = asyncio.all_tasks()
+        await _seek_and_cancel(subscription, AtPosition(90), when=broker.has_written.wait())
+        broker.has_written.clear()
+        worker.batches[0].ack()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await broker.has_written.wait()
+        broker.writes_may_return.set()
+        await _wait_for_new_tasks(others)
+        assert await _cursor(broker) == 90
+    await broker.close()
 
 
-def test_a_seek_raises_stopping_when_the_sidecar_stops(tmp_path: Path) -> None:
-    async def body() -> None:
-        broker = await _filled(tmp_path)
-        async with _subscribed(broker) as subscription:
-            broker.writes_may_return.clear()
-            broker.has_written.clear()
-            seek = asyncio.create_task(subscription.seek({LANE: AtPosition(90)}))
-            await broker.has_written.wait()
-        with pytest.raises(Stopping):
-            await seek
-        await broker.close()
-
-    play(body)
+@on_event_loop
+async def test_a_seek_raises_stopping_when_the_sidecar_stops(tmp_path: Path) -> None:
+    broker = await _filled(tmp_path)
+    async with _subscribed(broker) as subscription:
+        broker.writes_may_return.clear()
+        broker.has_written.clear()
+        seek = asyncio.create_task(subscription.seek({LANE: AtPosition(90)}))
+        await broker.has_written.wait()
+    with pytest.raises(Stopping):
+        await seek
+    await broker.close()
 
 
 async def _seek_and_cancel(subscription: Subscription, target: SeekTarget, *, when: Awaitable[object]) -> None:

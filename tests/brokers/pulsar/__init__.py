@@ -1,27 +1,17 @@
 """A real Pulsar for the shared suites, and helpers for tests of Pulsar alone."""
 
-import itertools
-import os
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sidecar.brokers.base import Broker, Source, SourceSpec
 from sidecar.brokers.pulsar import PulsarBroker, PulsarOptions
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.settings import Seconds
-from tests.brokers.harness import Consumer
+from tests.brokers.harness import BrokerPerSidecar
+from tests.e2e.pulsar.snapshot import client_of
 from tests.servers.process import await_
 from tests.servers.pulsar import PulsarServer
-
-_numbers = itertools.count(1)
-#: part of names, because processes of tests share a server
-_PROCESS = os.urandom(3).hex()
-
-
-def name(kind: str) -> str:
-    """A unique name for a topic or a group."""
-    return f"{kind}-{_PROCESS}-{next(_numbers)}"
 
 
 def await_no_backlog(server: PulsarServer, topic: str, group: str) -> None:
@@ -29,39 +19,36 @@ def await_no_backlog(server: PulsarServer, topic: str, group: str) -> None:
     await_(lambda: server.backlog(topic, group) == 0, "everything is acked")
 
 
-class PulsarHarness:
-    """Each sidecar has a broker object of its own."""
+def publish_batches(server: PulsarServer, topic: str, *values: bytes, size: int = 0) -> None:
+    """Publishes values to the first lane as a plain producer does: in entries of `size`, or all in one."""
+    settings: dict[str, Any] = {
+        "batching_enabled": True,
+        # It must be more than one.
+        "batching_max_messages": max(2, size or len(values)),
+        "batching_max_allowed_size_in_bytes": 1 << 20,
+        "batching_max_publish_delay_ms": 60_000,
+        "max_pending_messages": len(values),
+    }
+    with client_of(server) as client:
+        producer = client.create_producer(f"{topic}-partition-0", **settings)
+        for value in values:
+            producer.send_async(value, None)
+        producer.flush()
 
+
+async def reset_cursor(server: PulsarServer, topic: str, group: str) -> None:
+    """As `pulsar-admin topics reset-cursor` does: the group has acked nothing."""
+    path = f"persistent/public/default/{topic}-partition-0/subscription/{group}/resetcursor/0"
+    await asyncio.to_thread(server.admin, "POST", path)
+
+
+class PulsarHarness(BrokerPerSidecar[PulsarBroker]):
     def __init__(self, server: PulsarServer, kind: SubscriptionType) -> None:
+        super().__init__()
         self._options = options(server, subscription_type=kind)
-        self._lives: list[PulsarBroker] = []
 
-    async def start(self) -> Broker:
-        return await self._open()
-
-    async def restart(self) -> Broker:
-        await self._lives.pop().close()
-        return await self._open()
-
-    async def crash(self) -> Broker:
-        """The broker of the crashed sidecar is closed only at the end of the test."""
-        return await self._open()
-
-    async def sibling(self) -> Broker:
-        return await self._open()
-
-    async def lose(self, source: Source) -> None:
-        raise NotImplementedError("Pulsar moves lanes without an event")
-
-    async def stop(self) -> None:
-        for broker in self._lives:
-            await broker.close()
-
-    async def _open(self) -> Broker:
-        broker = PulsarBroker(self._options)
-        await broker.open()
-        self._lives.append(broker)
-        return broker
+    def _create(self) -> PulsarBroker:
+        return PulsarBroker(self._options)
 
 
 def options(server: PulsarServer, **more: Any) -> PulsarOptions:
@@ -79,14 +66,3 @@ async def running(server: PulsarServer, **more: Any) -> AsyncIterator[PulsarBrok
         yield broker
     finally:
         await broker.close()
-
-
-@asynccontextmanager
-async def consuming(broker: PulsarBroker, *topics: str, group: str, **spec: Any) -> AsyncIterator[Consumer]:
-    """A consumer of an open source."""
-    consumer = Consumer(broker.subscribe(SourceSpec(group, topics, **spec)))
-    await consumer.source.open()
-    try:
-        yield consumer
-    finally:
-        await consumer.close()

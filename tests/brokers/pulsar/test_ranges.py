@@ -1,143 +1,120 @@
 """Ranges on Pulsar, where positions do not count records and one entry may hold many."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import pytest
 
-from sidecar.brokers.base import SeekTo, SourceSpec
+from sidecar.brokers.base import LaneEnd, SeekTo, SourceSpec
 from sidecar.brokers.cursor import Cursor
 from sidecar.brokers.pulsar import PulsarBroker
 from sidecar.model.errors import Removed
-from sidecar.model.records import Lane, Message, Run
+from sidecar.model.records import Lane, Run
 from sidecar.model.wire import decode_frame
 from sidecar.ranges.planner import Limits
 from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
-from tests.brokers.harness import numbered
-from tests.brokers.pulsar import name, running
-from tests.e2e.pulsar.snapshot import client_of
+from tests.brokers.harness import name, new_topic, numbered, publish, read
+from tests.brokers.pulsar import publish_batches, reset_cursor, running
+from tests.event_loop import on_event_loop
 from tests.servers.pulsar import PulsarServer
 
-Body = Callable[[PulsarBroker, str, Cursor], Awaitable[None]]
+
+class Group(NamedTuple):
+    """A topic of one lane with 100 messages in batches of ten, and the group of the same name."""
+
+    name: str
+    broker: PulsarBroker
+    cursor: Cursor
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.name, 0)
+
+    async def end(self) -> LaneEnd:
+        return (await self.broker.lane_ends(self.name))[self.lane]
 
 
-def play(server: PulsarServer, body: Body) -> None:
-    """Runs the body on a topic of one lane with 100 messages in batches of ten, and an open cursor of a group."""
-
-    async def played() -> None:
-        async with running(server) as broker:
-            topic = name("topic")
-            await broker.ensure_topic(topic, 1)
-            await asyncio.to_thread(publish, server, topic)
-            cursor = broker.cursor(SourceSpec(topic, (topic,)))
-            await cursor.open()
-            await body(broker, topic, cursor)
-
-    asyncio.run(played())
+@asynccontextmanager
+async def group(server: PulsarServer) -> AsyncIterator[Group]:
+    async with running(server) as broker:
+        topic = name("topic")
+        await broker.ensure_topic(topic, 1)
+        await asyncio.to_thread(publish_batches, server, topic, *numbered(100), size=10)
+        made = Group(topic, broker, broker.cursor(SourceSpec(topic, (topic,))))
+        await made.cursor.open()
+        yield made
 
 
-def publish(server: PulsarServer, topic: str) -> None:
-    batches = {"batching_enabled": True, "batching_max_messages": 10, "batching_max_publish_delay_ms": 60_000}
-    with client_of(server) as client:
-        producer = client.create_producer(f"{topic}-partition-0", **batches)
-        for number in range(100):
-            producer.send_async(b"%d" % number, None)
-        producer.flush()
-
-
-async def read(broker: PulsarBroker, lane: Lane, run: Run) -> list[bytes | None]:
-    return [decode_frame(frame).value async for chunk in broker.read(lane, run, 1 << 20) for frame in chunk.frames]
-
-
-def test_an_estimate_counts_the_messages_of_batches(pulsar: PulsarServer) -> None:
-    async def body(broker: PulsarBroker, topic: str, _: Cursor) -> None:
-        lane = Lane(topic, 0)
-        end = (await broker.lane_ends(topic))[lane]
+@on_event_loop
+async def test_an_estimate_counts_the_messages_of_batches(pulsar: PulsarServer) -> None:
+    async with group(pulsar) as made:
+        lane, end = made.lane, await made.end()
         run = Run(end.start, end.end)
-        estimate = (await broker.estimate({lane: run}))[lane]
+        estimate = (await made.broker.estimate({lane: run}))[lane]
         assert estimate.records == 100
         third = estimate.position_after(30)
-        assert len(await read(broker, lane, Run(run.start, third))) == 30
+        assert len(await read(made.broker, lane, Run(run.start, third))) == 30
         # At least one batch: an entry is not split.
-        assert len(await read(broker, lane, Run(run.start, estimate.position_after(3)))) == 10
-        rest = (await broker.estimate({lane: Run(third, run.stop)}))[lane]
+        assert len(await read(made.broker, lane, Run(run.start, estimate.position_after(3)))) == 10
+        rest = (await made.broker.estimate({lane: Run(third, run.stop)}))[lane]
         assert rest.records == 70
         assert rest.position_after(70) == run.stop
 
-    play(pulsar, body)
 
-
-def test_a_position_within_a_batch_is_kept_exactly(pulsar: PulsarServer) -> None:
-    async def body(broker: PulsarBroker, topic: str, cursor: Cursor) -> None:
-        lane = Lane(topic, 0)
-        end = (await broker.lane_ends(topic))[lane]
+@on_event_loop
+async def test_a_position_within_a_batch_is_kept_exactly(pulsar: PulsarServer) -> None:
+    async with group(pulsar) as made:
+        end, cursor = await made.end(), made.cursor
         token = (await cursor.attach("reader", 1)).token
         for position, backlog in ((end.start + 3, 10), (end.start, 10), (end.end, 0)):
-            await cursor.commit(token, {lane: position})
+            await cursor.commit(token, {made.lane: position})
             expected = max(position, end.start + 3)
-            assert (await cursor.fetch_state()).positions == {lane: expected}
+            assert (await cursor.fetch_state()).positions == {made.lane: expected}
             # Pulsar counts a batch as one.
-            assert (await cursor.lanes())[lane].backlog == backlog
-
-    play(pulsar, body)
+            assert (await cursor.lanes())[made.lane].backlog == backlog
 
 
-def test_a_cursor_that_a_tool_has_moved_overrules_the_stored_position(pulsar: PulsarServer) -> None:
-    async def body(broker: PulsarBroker, topic: str, cursor: Cursor) -> None:
-        lane = Lane(topic, 0)
-        end = (await broker.lane_ends(topic))[lane]
-        token = (await cursor.attach("reader", 1)).token
-        await cursor.commit(token, {lane: end.end})
-        # As `pulsar-admin topics reset-cursor` does.
-        path = f"persistent/public/default/{topic}-partition-0/subscription/{topic}/resetcursor/0"
-        await asyncio.to_thread(pulsar.admin, "POST", path)
-        state = await cursor.fetch_state()
-        assert state.positions == {lane: end.start}
+@on_event_loop
+async def test_a_cursor_that_a_tool_has_moved_overrules_the_stored_position(pulsar: PulsarServer) -> None:
+    async with group(pulsar) as made:
+        end = await made.end()
+        token = (await made.cursor.attach("reader", 1)).token
+        await made.cursor.commit(token, {made.lane: end.end})
+        await reset_cursor(pulsar, made.name, made.name)
+        state = await made.cursor.fetch_state()
+        assert state.positions == {made.lane: end.start}
         assert state.attached is not None
         assert state.attached.token == token
 
-    play(pulsar, body)
 
-
-def test_the_first_positions_of_a_group_do_not_count_before_all_are_stored(pulsar: PulsarServer) -> None:
-    async def body(broker: PulsarBroker, topic: str, _: Cursor) -> None:
-        wide = name("topic")
-        await broker.ensure_topic(wide, 3)
-        cursor = broker.cursor(SourceSpec(wide, (wide,)))
+@on_event_loop
+async def test_the_first_positions_of_a_group_do_not_count_before_all_are_stored(pulsar: PulsarServer) -> None:
+    topic = new_topic(pulsar, 3)
+    async with running(pulsar) as broker:
+        cursor = broker.cursor(SourceSpec(topic, (topic,)))
         token = (await cursor.attach("reader", 1)).token
         # As if the sidecar was killed after the first of three lanes.
-        lane = Lane(wide, 2)
-        await broker.admin.create_subscription(f"persistent://public/default/{wide}-partition-2", wide)
+        await broker.admin.create_subscription(f"persistent://public/default/{topic}-partition-2", topic)
         assert dict((await cursor.fetch_state()).positions) == {}
-        ends = await cursor.lanes()
-        await cursor.pin(token, {lane: end.end for lane, end in ends.items()})
-        assert dict((await cursor.fetch_state()).positions) == {lane: end.end for lane, end in ends.items()}
-        assert lane in ends
-
-    play(pulsar, body)
+        ends = {lane: end.end for lane, end in (await cursor.lanes()).items()}
+        await cursor.pin(token, ends)
+        assert dict((await cursor.fetch_state()).positions) == ends
+        assert Lane(topic, 2) in ends
 
 
-def play_at_the_end(server: PulsarServer, written: int, body: "Callable[[LaneReader], Awaitable[None]]") -> None:
-    """Runs the body with a reader at the end of a lane of `written` messages, in a namespace without retention."""
-
-    async def played() -> None:
-        namespace, topic = f"public/{name('space')}", name("topic")
-        await asyncio.to_thread(server.admin, "PUT", f"namespaces/{namespace}", {})
-        retention = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
-        await asyncio.to_thread(server.admin, "POST", f"namespaces/{namespace}/retention", retention)
-        # Not created by a sidecar, which would add a subscription that keeps it.
-        await asyncio.to_thread(server.admin, "PUT", f"persistent/{namespace}/{topic}/partitions", 1)
-        async with running(server, namespace=namespace) as broker:
-            reading = LaneReader(server, broker, f"persistent/{namespace}/{topic}-partition-0", Lane(topic, 0))
-            await reading.attach()
-            if written:
-                await reading.publish(*numbered(written))
-            await reading.start()
-            await body(reading)
-            await reading.subscription.close()
-
-    asyncio.run(played())
+@on_event_loop
+async def test_the_end_of_a_lane_does_not_move_back_when_the_topic_is_loaded_again(pulsar: PulsarServer) -> None:
+    async with group(pulsar) as made:
+        seen = (await made.end()).end
+        for _round in range(2):
+            # It begins with an empty ledger then.
+            await asyncio.to_thread(pulsar.admin, "PUT", f"persistent/public/default/{made.name}-partition-0/unload")
+            end = (await made.end()).end
+            assert end >= seen, "a range that was planned before would end after the lane"
+            seen = end
 
 
 class LaneReader:
@@ -160,7 +137,7 @@ class LaneReader:
         self.at = (await self.subscription.resolve_start(self._token, SeekTo.END))[self._lane]
 
     async def publish(self, *values: bytes) -> None:
-        await self._broker.publish(self._lane.topic, [Message(None, value, lane=0) for value in values])
+        await publish(self._broker, self._lane.topic, *values)
 
     async def unload(self) -> None:
         """As brokers do when they balance load or start: later messages go to a new ledger."""
@@ -195,12 +172,32 @@ class LaneReader:
         return (await self.subscription._cursor.lanes())[self._lane].backlog
 
 
+@asynccontextmanager
+async def reading_at_the_end(server: PulsarServer, written: int) -> AsyncIterator[LaneReader]:
+    """A reader at the end of a lane of `written` messages, in a namespace without retention."""
+    namespace, topic = f"public/{name('space')}", name("topic")
+    server.admin("PUT", f"namespaces/{namespace}", {})
+    retention = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    server.admin("POST", f"namespaces/{namespace}/retention", retention)
+    # Not created by a sidecar, which would add a subscription that keeps it.
+    server.admin("PUT", f"persistent/{namespace}/{topic}/partitions", 1)
+    async with running(server, namespace=namespace) as broker:
+        reading = LaneReader(server, broker, f"persistent/{namespace}/{topic}-partition-0", Lane(topic, 0))
+        await reading.attach()
+        if written:
+            await reading.publish(*numbered(written))
+        await reading.start()
+        yield reading
+        await reading.subscription.close()
+
+
 @pytest.mark.parametrize("written", [0, 1, 5])
 @pytest.mark.parametrize("attaches_again", [False, True])
-def test_a_reader_at_the_end_continues_when_pulsar_has_begun_a_new_ledger(
+@on_event_loop
+async def test_a_reader_at_the_end_continues_when_pulsar_has_begun_a_new_ledger(
     pulsar: PulsarServer, written: int, attaches_again: bool
 ) -> None:
-    async def body(reading: LaneReader) -> None:
+    async with reading_at_the_end(pulsar, written) as reading:
         for value in (b"new", b"newer"):
             await reading.unload()
             assert await reading.until() == reading.at
@@ -220,11 +217,11 @@ def test_a_reader_at_the_end_continues_when_pulsar_has_begun_a_new_ledger(
             await reading.unload()
             assert await reading.committed() == until
 
-    play_at_the_end(pulsar, written, body)
 
-
-def test_reading_past_messages_that_pulsar_removed_unread_raises_removed(pulsar: PulsarServer) -> None:
-    async def body(reading: LaneReader) -> None:
+@on_event_loop
+async def test_reading_past_messages_that_pulsar_removed_unread_raises_removed(pulsar: PulsarServer) -> None:
+    # Not in a lane that was empty: removed messages look there as if they had never been written.
+    async with reading_at_the_end(pulsar, 3) as reading:
         await reading.publish(*numbered(4))
         await reading.skip_all()
         await reading.unload()
@@ -232,21 +229,3 @@ def test_reading_past_messages_that_pulsar_removed_unread_raises_removed(pulsar:
         await reading.trim()
         with pytest.raises(Removed):
             await reading.read(reading.at, await reading.until())
-
-    # Not in a lane that was empty: removed messages look there as if they had never been written.
-    play_at_the_end(pulsar, 3, body)
-
-
-def test_the_end_of_a_lane_does_not_move_back_when_the_topic_is_loaded_again(pulsar: PulsarServer) -> None:
-    async def body(broker: PulsarBroker, topic: str, _: Cursor) -> None:
-        lane = Lane(topic, 0)
-        seen = (await broker.lane_ends(topic))[lane].end
-        for _round in range(2):
-            # It begins with an empty ledger then.
-            path = f"persistent/public/default/{topic}-partition-0/unload"
-            await broker.admin._request("PUT", path)
-            end = (await broker.lane_ends(topic))[lane].end
-            assert end >= seen, "a range that was planned before would end after the lane"
-            seen = end
-
-    play(pulsar, body)

@@ -1,15 +1,15 @@
 """Messages of other clients that pulsar-client cannot decode."""
 
-import asyncio
-
 import _pulsar
 import pytest
 
 from sidecar.brokers.base import Lost
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model.records import Commit, Header, Lane
-from tests.brokers.pulsar import await_no_backlog, consuming, name, running
+from tests.brokers.harness import consuming, name, new_topic
+from tests.brokers.pulsar import await_no_backlog, running
 from tests.e2e.pulsar.snapshot import client_of
+from tests.event_loop import on_event_loop
 from tests.servers.pulsar import PulsarServer
 
 
@@ -28,20 +28,16 @@ def publish(server: PulsarServer, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED])
-def test_messages_that_are_not_utf_8_hold_nothing_up(pulsar: PulsarServer, kind: SubscriptionType) -> None:
-    topic, group = name("topic"), name("group")
-    pulsar.make_topic(topic)
+@on_event_loop
+async def test_messages_that_are_not_utf_8_hold_nothing_up(pulsar: PulsarServer, kind: SubscriptionType) -> None:
+    topic, group = new_topic(pulsar), name("group")
     publish(pulsar, topic)
-
-    async def body() -> None:
-        async with running(pulsar, subscription_type=kind) as broker, consuming(broker, topic, group=group) as consumer:
-            assert await consumer.take(5) == [b"0", b"key", b"1", b"property", b"2"]
-            assert not any(isinstance(event, Lost) for event in consumer.events)
-            found = {record.value: record for record in consumer.records}
-            assert found[b"key"].key == b"\xff\xfe"
-            assert found[b"property"].headers == (Header("offramp-unreadable", b"properties"),)
-            at = [record.position for record in consumer.records]
-            await consumer.commit(Lane(topic, 0), Commit(at[-1] + 1))
-
-    asyncio.run(body())
+    async with running(pulsar, subscription_type=kind) as broker, consuming(broker, topic, group=group) as consumer:
+        assert await consumer.take(5) == [b"0", b"key", b"1", b"property", b"2"]
+        assert not any(isinstance(event, Lost) for event in consumer.events)
+        found = {record.value: record for record in consumer.records}
+        assert found[b"key"].key == b"\xff\xfe"
+        assert found[b"property"].headers == (Header("offramp-unreadable", b"properties"),)
+        at = [record.position for record in consumer.records]
+        await consumer.commit(Lane(topic, 0), Commit(at[-1] + 1))
     await_no_backlog(pulsar, topic, group)

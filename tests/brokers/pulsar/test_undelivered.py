@@ -4,7 +4,6 @@ import asyncio
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +13,10 @@ import pytest
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.positions import Id, pack
 from sidecar.model.records import Commit, Lane
-from tests.brokers.pulsar import await_no_backlog, consuming, name, running
+from tests.brokers.harness import consuming, name, new_topic
+from tests.brokers.pulsar import await_no_backlog, running
 from tests.e2e.pulsar.snapshot import client_of
+from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewPulsar
 from tests.servers.pulsar import PulsarServer
 from tests.servers.tools import tool
@@ -25,10 +26,6 @@ CHUNK = 20 << 10
 LARGE = bytes(200 * CHUNK)
 EXCLUSIVE_TYPES = [SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER]
 _PLACES = re.compile(r"\((\d+),(\d+),")
-
-
-def play(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(body())
 
 
 class Written(NamedTuple):
@@ -84,8 +81,7 @@ def test_a_message_in_chunks_is_not_acked_by_messages_between_its_chunks(new_pul
         written, tries = None, 0
         # Sometimes nothing is written between the chunks.
         while written is None or not written.between():
-            topic = name("topic")
-            server.make_topic(topic)
+            topic = new_topic(server)
             written = write_at_the_same_time(server, topic)
             tries += 1
             assert tries < 50, "nothing was ever written between the chunks"
@@ -120,27 +116,24 @@ def key_pair(tmp_path: Path) -> library.CryptoKeyReader:
 
 
 @pytest.mark.parametrize("kind", EXCLUSIVE_TYPES)
-def test_a_message_that_the_library_cannot_decrypt_is_not_acked_by_later_ones(
+@on_event_loop
+async def test_a_message_that_the_library_cannot_decrypt_is_not_acked_by_later_ones(
     pulsar: PulsarServer, kind: SubscriptionType, key_pair: library.CryptoKeyReader
 ) -> None:
-    topic, group = name("topic"), name("group")
-    pulsar.make_topic(topic)
+    topic, group = new_topic(pulsar), name("group")
     with client_of(pulsar) as client:
         plain = client.create_producer(f"{topic}-partition-0")
         sealed = client.create_producer(f"{topic}-partition-0", encryption_key="key", crypto_key_reader=key_pair)
         plain.send(b"before")
         sealed.send(b"sealed")
         after = _places(plain.send(b"after"))[-1]
-
-    @play
-    async def _() -> None:
-        async with (
-            running(pulsar, subscription_type=kind) as broker,
-            consuming(broker, topic, group=group) as consumer,
-        ):
-            assert await consumer.take(2) == [b"before", b"after"]
-            await consumer.commit(Lane(topic, 0), Commit(pack(*after) + 1))
-        assert pulsar.backlog(topic, group) == 1
+    async with (
+        running(pulsar, subscription_type=kind) as broker,
+        consuming(broker, topic, group=group) as consumer,
+    ):
+        assert await consumer.take(2) == [b"before", b"after"]
+        await consumer.commit(Lane(topic, 0), Commit(pack(*after) + 1))
+    assert pulsar.backlog(topic, group) == 1
 
     # A consumer with the key gets it.
     with client_of(pulsar) as client:
