@@ -1,6 +1,5 @@
 """A data directory of the older release: today's sidecar goes on exactly where that one stopped."""
 
-import asyncio
 import shutil
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from sidecar.subscription.dead_letters import list_dead_letters
 from tests.brokers.local import running
 from tests.compatibility import FIXTURES, fixture, record_of
 from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
+from tests.event_loop import on_event_loop
 from tests.kit import subscription_settings
 
 STORED = fixture("database.json")
@@ -44,50 +44,44 @@ def sidecar(directory: Path) -> Iterator[Sidecar]:
         yield started
 
 
-def test_every_record_is_read_as_it_was_published(directory: Path) -> None:
-    async def body() -> None:
-        async with running(directory, retention_age=0) as broker:
-            for name, records in STORED["records"].items():
-                topic, _, number = name.rpartition("/")
-                lane = Lane(topic, int(number))
-                end = (await broker.lane_ends(topic))[lane]
-                chunks = [chunk async for chunk in broker.read(lane, Run(end.start, end.end), 1 << 20)]
-                read = [decode_frame(frame) for chunk in chunks for frame in chunk.frames]
-                assert read == [record_of(record) for record in records]
-
-    asyncio.run(body())
+@on_event_loop
+async def test_every_record_is_read_as_it_was_published(directory: Path) -> None:
+    async with running(directory, retention_age=0) as broker:
+        for name, records in STORED["records"].items():
+            topic, _, number = name.rpartition("/")
+            lane = Lane(topic, int(number))
+            end = (await broker.lane_ends(topic))[lane]
+            chunks = [chunk async for chunk in broker.read(lane, Run(end.start, end.end), 1 << 20)]
+            read = [decode_frame(frame) for chunk in chunks for frame in chunk.frames]
+            assert read == [record_of(record) for record in records]
 
 
 @pytest.mark.parametrize("group", ["shop", "audit"])
-def test_a_group_has_the_same_position_and_the_same_acks_beyond_it(directory: Path, group: str) -> None:
-    async def body() -> None:
-        async with running(directory, retention_age=0) as broker:
-            source = broker.subscribe(SourceSpec(group, ("orders",)))
-            await source.open()
-            polled = await source.poll(1000, 1 << 20, 1.0)
-            await source.close()
-        assigned = [event for event in polled.events if isinstance(event, Assigned)]
-        assert not any(event.first for event in assigned)
-        assert {
-            str(event.lane): {"position": event.start, "settled": [list(run) for run in event.settled]}
-            for event in assigned
-        } == STORED["groups"][group]
-
-    asyncio.run(body())
+@on_event_loop
+async def test_a_group_has_the_same_position_and_the_same_acks_beyond_it(directory: Path, group: str) -> None:
+    async with running(directory, retention_age=0) as broker:
+        source = broker.subscribe(SourceSpec(group, ("orders",)))
+        await source.open()
+        polled = await source.poll(1000, 1 << 20, 1.0)
+        await source.close()
+    assigned = [event for event in polled.events if isinstance(event, Assigned)]
+    assert not any(event.first for event in assigned)
+    assert {
+        str(event.lane): {"position": event.start, "settled": [list(run) for run in event.settled]}
+        for event in assigned
+    } == STORED["groups"][group]
 
 
-def test_dead_letters_are_listed_as_they_were(directory: Path) -> None:
-    async def body() -> None:
-        async with running(directory, retention_age=0) as broker:
-            found = await list_dead_letters(broker, subscription_settings(group="shop"))
-        listed = [{name: getattr(one, name) for name in stored if name != "record"} for one, stored in zipped(found)]
-        assert listed == [{k: v for k, v in stored.items() if k != "record"} for stored in STORED["dead_letters"]]
-        assert [one.record for one in found] == [record_of(stored["record"]) for stored in STORED["dead_letters"]]
-
+@on_event_loop
+async def test_dead_letters_are_listed_as_they_were(directory: Path) -> None:
     def zipped(found: list[Any]) -> list[tuple[Any, dict[str, Any]]]:
         return list(zip(found, STORED["dead_letters"], strict=True))
 
-    asyncio.run(body())
+    async with running(directory, retention_age=0) as broker:
+        found = await list_dead_letters(broker, subscription_settings(group="shop"))
+    listed = [{name: getattr(one, name) for name in stored if name != "record"} for one, stored in zipped(found)]
+    assert listed == [{k: v for k, v in stored.items() if k != "record"} for stored in STORED["dead_letters"]]
+    assert [one.record for one in found] == [record_of(stored["record"]) for stored in STORED["dead_letters"]]
 
 
 def test_what_was_not_settled_is_delivered_and_what_was_parked_comes_back(sidecar: Sidecar) -> None:
