@@ -16,18 +16,20 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
+import pytest
 
-from offramp.v1 import admin_pb2, admin_pb2_grpc, publish_pb2, publish_pb2_grpc
+from offramp.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2_grpc, publish_pb2, publish_pb2_grpc
 
 T = TypeVar("T")
 
+OFFRAMP = (sys.executable, "-m", "sidecar")
 #: seconds that anything may take on a busy machine before the test gives up
 WAIT_TIMEOUT = 60.0
 
@@ -42,6 +44,29 @@ def eventually(look: Callable[[], T], what: str = "", timeout: float = WAIT_TIME
     return seen
 
 
+@contextmanager
+def refused(status: grpc.StatusCode, *words: str) -> Iterator[None]:
+    """The call in the block fails with this status, and says these words."""
+    with pytest.raises(grpc.RpcError) as caught:
+        yield
+    error: Any = caught.value
+    assert error.code() is status, error.details()
+    for word in words:
+        assert word in error.details(), error.details()
+
+
+def offramp(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Runs a command of Offramp to its end. `options` are those of `subprocess.run`."""
+    settings: dict[str, Any] = {
+        "capture_output": True,
+        "encoding": "utf-8",
+        "timeout": WAIT_TIMEOUT,
+        "check": False,
+        **options,
+    }
+    return subprocess.run([*OFFRAMP, *arguments], **settings)
+
+
 class Sidecar:
     """One sidecar process after another, in one folder. Settings are given as in the configuration file."""
 
@@ -53,6 +78,7 @@ class Sidecar:
         name: str = "offramp",
         socket: Path | None = None,
         environ: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         self.folder = folder
@@ -70,6 +96,7 @@ class Sidecar:
         self.settings["listen"] = {"socket": str(self.socket), **settings.get("listen", {})}
         #: beside what the tests themselves run in, of which nothing that would set up a sidecar is passed on
         self._environ = dict(environ or {})
+        self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -89,7 +116,7 @@ class Sidecar:
         self._log_start = self.log_size
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sidecar", "run", "--config", str(self._config)],
+                [*OFFRAMP, "run", "--config", str(self._config), *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -224,10 +251,18 @@ class Sidecar:
         with grpc.insecure_channel(self.target) as channel:
             yield channel
 
-    def publish(self, topic: str, values: Iterable[bytes], *, lane: int | None = None) -> list[tuple[int, int]]:
+    @contextmanager
+    def consumer(self) -> Iterator[Any]:
+        """A stub of the consumer service."""
+        with self.channel() as channel:
+            yield consumer_pb2_grpc.ConsumerServiceStub(channel)
+
+    def publish(
+        self, topic: str, values: Iterable[bytes], *, lane: int | None = None, broker: str = "local"
+    ) -> list[tuple[int, int]]:
         """Answers lane and position of each."""
         messages = [publish_pb2.Message(value=value, lane=lane) for value in values]
-        request = publish_pb2.PublishRequest(broker="local", topic=topic, messages=messages)
+        request = publish_pb2.PublishRequest(broker=broker, topic=topic, messages=messages)
         with self.channel() as channel:
             response = publish_pb2_grpc.PublishServiceStub(channel).Publish(request, timeout=WAIT_TIMEOUT)
         return [(one.lane, one.position) for one in response.published]
@@ -252,11 +287,21 @@ class Worker:
 
     def event(self, kind: str) -> dict[str, Any]:
         """The next event, which must be of this kind."""
+        event = self._next()
+        assert event["event"] == kind, event
+        return event
+
+    def _next(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, f"the worker ended before its {kind}"
+        assert line, "the worker ended"
         event: dict[str, Any] = json.loads(line)
-        assert event["event"] == kind, event
+        return event
+
+    def batch(self) -> dict[str, Any]:
+        """The next batch. What it does to get one is passed over."""
+        while (event := self._next())["event"] != "batch":
+            assert event["event"] in ("welcome", "fetching"), event
         return event
 
     def tell(self) -> None:

@@ -1,11 +1,7 @@
 """A reader of ranges against real sidecars, with a blocking client."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
-
-import grpc
-import pytest
 
 from offramp.v1 import log_pb2, log_pb2_grpc
 from tests.e2e.harness import WAIT_TIMEOUT, Sidecar
@@ -55,16 +51,6 @@ class Reader:
                 answers = stub.ReadRange(request, timeout=WAIT_TIMEOUT)
                 found[topic, lane] = [record.value for answer in answers for record in answer.records]
         return found
-
-
-@contextmanager
-def refused(status: grpc.StatusCode, *words: str) -> Iterator[None]:
-    with pytest.raises(grpc.RpcError) as caught:
-        yield
-    error: Any = caught.value
-    assert error.code() is status, error.details()
-    for word in words:
-        assert word in error.details()
 
 
 def _call(sidecar: Sidecar, method: str, request: Any) -> Any:

@@ -2,13 +2,12 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
+from offramp.v1 import consumer_pb2, record_pb2
+from tests.e2e import harness
 from tests.e2e.harness import Sidecar, eventually
 
 
@@ -20,12 +19,11 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
         yield running
 
 
-def offramp(sidecar: Sidecar, *arguments: str, stdin: bytes = b"") -> str:
+def offramp(sidecar: Sidecar, *arguments: str, stdin: str = "") -> str:
     """What a command prints; it must succeed, and say nothing on stderr."""
-    command = [sys.executable, "-m", "sidecar", *arguments, "--address", f"unix:{sidecar.socket}"]
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    return done.stdout.decode()
+    done = harness.offramp(*arguments, "--address", sidecar.target, input=stdin)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 def status(sidecar: Sidecar, name: str) -> dict[str, object]:
@@ -35,7 +33,7 @@ def status(sidecar: Sidecar, name: str) -> dict[str, object]:
 
 
 def test_what_is_published_is_consumed_once_and_committed(sidecar: Sidecar) -> None:
-    lines = b"".join(b"%d\n" % number for number in range(2500))
+    lines = "".join(f"{number}\n" for number in range(2500))
     out = offramp(sidecar, "publish", "--topic", "piped", stdin=lines)
     assert out.startswith("published 2,500 messages to piped\n")
     few = offramp(sidecar, "consume", "piped", "--count", "7").splitlines()
@@ -57,7 +55,7 @@ def test_bytes_nulls_and_headers_survive_the_way_through_the_pipes(sidecar: Side
         {"key": "ä", "value": "line\nbreak"},
     ]
     lines = "".join(json.dumps({**message, "lane": 0}) + "\n" for message in messages)
-    offramp(sidecar, "publish", "--subscription", "binary", "--topic", "binary", "--json", stdin=lines.encode())
+    offramp(sidecar, "publish", "--subscription", "binary", "--topic", "binary", "--json", stdin=lines)
     out = offramp(sidecar, "consume", "binary", "--count", "4").splitlines()
     kept = ("key", "key_base64", "value", "value_base64")
     assert [{name: line[name] for name in kept if name in line} for line in map(json.loads, out)] == [
@@ -67,7 +65,7 @@ def test_bytes_nulls_and_headers_survive_the_way_through_the_pipes(sidecar: Side
 
 
 def test_a_peek_takes_nothing_away(sidecar: Sidecar) -> None:
-    offramp(sidecar, "publish", "--topic", "moved", stdin=b"a\nb\n")
+    offramp(sidecar, "publish", "--topic", "moved", stdin="a\nb\n")
     seen = offramp(sidecar, "consume", "moved", "--count", "2", "--peek")
     again = offramp(sidecar, "consume", "moved", "--count", "2")
     assert [json.loads(line)["value"] for line in seen.splitlines()] == [
@@ -79,9 +77,8 @@ def test_a_peek_takes_nothing_away(sidecar: Sidecar) -> None:
 
 
 def test_a_dead_letter_is_listed_shown_and_sent_back(sidecar: Sidecar) -> None:
-    offramp(sidecar, "publish", "--topic", "failing", "--key", "k", stdin=b"bad\n")
-    with sidecar.channel() as channel:
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+    offramp(sidecar, "publish", "--topic", "failing", "--key", "k", stdin="bad\n")
+    with sidecar.consumer() as stub:
         (batch,) = stub.Fetch(consumer_pb2.FetchRequest(subscription="failing", wait_ms=10_000)).batches
         reject = record_pb2.Settlement(lease=batch.lease, outcome=record_pb2.OUTCOME_REJECT, reason="not an order")
         stub.Settle(consumer_pb2.SettleRequest(settlements=[reject]))
@@ -103,9 +100,10 @@ def test_a_pause_is_seen_with_its_reason_and_ends(sidecar: Sidecar) -> None:
     eventually(lambda: status(sidecar, "moved")["state"] == "running", "it goes on")
 
 
-def test_the_first_line_of_top_comes_at_once_without_a_terminal(sidecar: Sidecar, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sidecar", "top", "piped", "--address", f"unix:{sidecar.socket}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+def test_the_first_line_of_top_comes_at_once_without_a_terminal(sidecar: Sidecar) -> None:
+    with subprocess.Popen(
+        [*harness.OFFRAMP, "top", "piped", "--address", sidecar.target], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert b"piped running delivered=0/s" in process.stdout.readline()
         process.terminate()

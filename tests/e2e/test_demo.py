@@ -25,7 +25,7 @@ from sidecar.cli.demo.journal import Action, Journal, JournalEntry, JournalSumma
 from sidecar.cli.demo.orders import Kind
 from sidecar.cli.demo.plan import SUBSCRIPTION, TOPIC, Folder, Plan
 from sidecar.model.records import Commit, Lane, Message, Run
-from tests.e2e.harness import WAIT_TIMEOUT, eventually
+from tests.e2e.harness import OFFRAMP, WAIT_TIMEOUT, eventually, offramp
 
 
 class Demo(NamedTuple):
@@ -39,17 +39,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """One run for all tests of it."""
     # Short, because the path of a unix socket must be.
     temporary = tmp_path_factory.mktemp("d")
-    ended = subprocess.run(
-        [sys.executable, "-m", "sidecar", "demo", "--quick", "--keep"],
-        env={**os.environ, "TMPDIR": str(temporary)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    ended = offramp("demo", "--quick", "--keep", env={**os.environ, "TMPDIR": str(temporary)}, timeout=280)
     (path,) = temporary.glob("offramp-demo-*")
-    return Demo(ended.returncode, ended.stdout, Folder(path))
+    return Demo(ended.returncode, ended.stdout + ended.stderr, Folder(path))
 
 
 def test_every_order_of_a_quick_demo_is_accounted_for(demo: Demo) -> None:
@@ -85,7 +77,7 @@ def short_folder() -> Iterator[Path]:
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc, which Linux has")
 def test_an_interrupted_demo_leaves_no_process_and_no_folder(short_folder: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "sidecar", "demo", "--quick"],
+        [*OFFRAMP, "demo", "--quick"],
         env={**os.environ, "TMPDIR": str(short_folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -125,9 +117,7 @@ def _running_in(folder: Path) -> list[int]:
     ],
 )
 def test_a_demo_that_makes_no_sense_is_refused_in_one_line(arguments: list[str], complaint: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "sidecar", "demo", *arguments], capture_output=True, text=True, check=False
-    )
+    ended = offramp("demo", *arguments)
     assert ended.returncode == 2
     assert complaint in ended.stderr
     assert ended.stderr.count("\n") == 1

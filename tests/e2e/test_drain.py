@@ -10,7 +10,7 @@ from sidecar.settings import DrainSettings
 from tests.e2e.harness import Sidecar, eventually
 from tests.e2e.load.embedded_audit import EmbeddedAudit
 from tests.e2e.load.kinds import Kind
-from tests.e2e.load.processes import Publisher, Workers, settle_everything, sidecar_for
+from tests.e2e.load.processes import Publisher, Workers, sidecar_for
 
 IGNORED = "ignored a signal: the configuration is read at the start only; restart to change it"
 LOAD = {Kind.OK: 0.95, Kind.SLOW: 0.005, Kind.FLAKY: 0.025, Kind.BAD: 0.02}
@@ -23,16 +23,10 @@ def test_slow_workers_settle_while_the_sidecar_drains_and_nothing_is_done_twice(
         eventually(lambda: sidecar.status().counters.acked > 300, "it works")
         assert sidecar.terminate() == 0
         assert sidecar.event("drained")["seconds"] < 19.0
-        audit.read(workers.journals)
-        assert not audit.settled_and_not_committed()
-        assert not audit.committed_too_early()
+        audit.check(workers)
+        assert not audit.not_committed()
         sidecar.start()
-        load.stop()
-        settle_everything(sidecar, workers, load)
-        assert sidecar.terminate() == 0
-        audit.read(workers.journals)
-    assert not audit.unaccounted()
-    assert not audit.missing(load.confirmed)
+        audit.finish(workers, load)
     assert audit.repeats == 0
 
 
@@ -54,19 +48,7 @@ def test_two_seconds_are_enough_to_lose_nothing_that_was_settled(tmp_path: Path)
             eventually(lambda: sidecar.status().counters.acked > 300, "it works")
             assert sidecar.terminate() == 0
             assert 1.9 < sidecar.event("drained")["seconds"] < 10.0
-        audit.read(workers.journals)
-        assert not audit.settled_and_not_committed()
-        assert not audit.committed_too_early()
-        load.stop()
-        sidecar.start()
-        with Workers(sidecar, "threads", "fetch", stuck=0.0) as others:
-            settle_everything(sidecar, others, load)
-            assert sidecar.terminate() == 0
-        audit.read(others.journals)
-    assert not audit.unaccounted()
-    assert not audit.missing(load.confirmed)
-    assert not audit.broken
-    assert not audit.surprises
+        _recover(audit, workers, load)
 
 
 def test_a_pod_that_is_killed_while_one_worker_is_slow_loses_nothing_that_was_settled(tmp_path: Path) -> None:
@@ -84,25 +66,13 @@ def test_a_pod_that_is_killed_while_one_worker_is_slow_loses_nothing_that_was_se
             eventually(lambda: sidecar.status().leases == 1, "all but the slow one have settled")
 
             def counts() -> bool:
-                audit.read(workers.journals)
-                return not audit.settled_and_not_committed()
+                audit.check(workers)
+                return not audit.not_committed()
 
             eventually(counts, "what was settled is committed, and does not wait for the end")
             assert sidecar.process.poll() is None
             sidecar.kill()
-        audit.read(workers.journals)
-        assert not audit.settled_and_not_committed()
-        assert not audit.committed_too_early()
-        load.stop()
-        sidecar.start()
-        with Workers(sidecar, "threads", "fetch", stuck=0.0) as others:
-            settle_everything(sidecar, others, load)
-            assert sidecar.terminate() == 0
-        audit.read(others.journals)
-    assert not audit.unaccounted()
-    assert not audit.missing(load.confirmed)
-    assert not audit.broken
-    assert not audit.surprises
+        _recover(audit, workers, load)
 
 
 def test_a_sidecar_that_is_killed_while_it_drains_loses_nothing(tmp_path: Path) -> None:
@@ -116,13 +86,16 @@ def test_a_sidecar_that_is_killed_while_it_drains_loses_nothing(tmp_path: Path) 
         # A worker is at it for longer than this, so that the drain is not over.
         time.sleep(random.uniform(0.0, 0.3))
         sidecar.kill()
-        audit.read(workers.journals)
-        assert not audit.committed_too_early()
+        audit.check(workers)
         sidecar.start()
-        load.stop()
-        settle_everything(sidecar, workers, load)
-        assert sidecar.terminate() == 0
-        audit.read(workers.journals)
-    assert not audit.unaccounted()
-    assert not audit.missing(load.confirmed)
-    assert not audit.surprises
+        audit.finish(workers, load)
+
+
+def _recover(audit: EmbeddedAudit, workers: Workers, load: Publisher) -> None:
+    """Nothing that was settled is lost, and another workers does the rest."""
+    audit.check(workers)
+    assert not audit.not_committed()
+    workers.sidecar.start()
+    with Workers(workers.sidecar, "threads", "fetch", stuck=0.0) as relief:
+        audit.finish(relief, load)
+    assert not audit.broken

@@ -2,21 +2,18 @@
 
 import json
 import signal
-import subprocess
-import sys
 import threading
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Sidecar, Worker, eventually
+from tests.e2e.harness import Sidecar, Worker, eventually, offramp
 
 
 def health(*arguments: str) -> tuple[int, str]:
     """The exit code of a health check, and what it says."""
-    command = [sys.executable, "-m", "sidecar", "health", *arguments]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False, text=True)
+    done = offramp("health", *arguments)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -38,8 +35,7 @@ def test_a_sidecar_that_listens_on_all_addresses_is_asked_on_this_machine(tmp_pa
 def test_a_sidecar_that_drains_is_healthy_and_not_ready(tmp_path: Path) -> None:
     with Sidecar(tmp_path, drain={"deadline": "60s"}) as sidecar, Worker(sidecar, "consume") as worker:
         sidecar.publish("orders", [b"1"])
-        worker.event("welcome")
-        worker.event("batch")
+        worker.batch()
         worker.signal(signal.SIGSTOP)
         here = ("--set", f"http.address={sidecar.http}")
         sidecar.signal(signal.SIGTERM)

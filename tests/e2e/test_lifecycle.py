@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from offramp.v1 import admin_pb2, admin_pb2_grpc
-from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually, offramp
 
 ROOT = Path(__file__).parents[2]
 #: nobody listens there
@@ -33,10 +32,13 @@ def test_a_broker_that_is_away_makes_the_pod_neither_unready_nor_restart(tmp_pat
         assert sidecar.terminate() == 0
 
 
-def test_a_pod_that_only_consumes_can_be_unready_while_its_broker_is_away(tmp_path: Path) -> None:
-    sidecar = Sidecar(
-        tmp_path, brokers=AWAY, subscriptions=FAR, http={"address": "127.0.0.1:0", "gate_readiness": True}
-    )
+@pytest.mark.parametrize(
+    "way",
+    [{"http": {"address": "127.0.0.1:0", "gate_readiness": True}}, {"arguments": ["--gate-readiness"]}],
+    ids=["setting", "argument"],
+)
+def test_a_pod_that_only_consumes_can_be_unready_while_its_broker_is_away(tmp_path: Path, way: dict[str, Any]) -> None:
+    sidecar = Sidecar(tmp_path, brokers=AWAY, subscriptions=FAR, **way)
     sidecar.launch()
     try:
         status, reasons = readiness(sidecar)
@@ -58,44 +60,9 @@ def test_with_a_broker_that_is_there_the_gate_is_open_paused_or_not(tmp_path: Pa
         assert readiness(sidecar) == (200, [])
 
 
-def test_the_gate_is_an_argument_too(tmp_path: Path) -> None:
-    help_text = subprocess.run(
-        [sys.executable, "-m", "sidecar", "run", "--help"],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_TIMEOUT,
-        check=True,
-    ).stdout
-    assert "--gate-readiness" in help_text
-    config = tmp_path / "offramp.yaml"
-    settings: dict[str, Any] = {
-        "listen": {"socket": str(tmp_path / "s")},
-        "http": {"address": "127.0.0.1:0"},
-        "log": {"format": "json"},
-        "brokers": AWAY,
-        "subscriptions": FAR,
-    }
-    config.write_text(json.dumps(settings))
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sidecar", "run", "-c", str(config), "--gate-readiness"], stderr=log
-        )
-    try:
-        # The harness starts sidecars in its own way; this one only has to be asked.
-        asked = Sidecar(tmp_path, name="asked")
-        asked._log = tmp_path / "log"
-        assert readiness(asked)[0] == 503
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WAIT_TIMEOUT) == 0
-
-
 def test_an_app_that_never_comes_costs_memory_within_bounds_and_no_life(tmp_path: Path) -> None:
-    subscription = {
-        "topics": ["orders"],
-        "memory": {"bytes": "1MiB", "poll_bytes": "256KiB"},
-        "batch": {"bytes": "64KiB"},
-    }
+    memory, batch = {"bytes": "1MiB", "poll_bytes": "256KiB"}, {"bytes": "64KiB"}
+    subscription = {"topics": ["orders"], "memory": memory, "batch": batch}
     with Sidecar(tmp_path, subscriptions={"orders": subscription}) as sidecar:
         for _ in range(8):
             sidecar.publish("orders", [bytes(100_000)] * 10)
@@ -112,8 +79,7 @@ def test_a_deadline_of_a_second_is_enough_for_an_orderly_end(tmp_path: Path, wor
     with Sidecar(tmp_path, drain={"deadline": "1s"}) as sidecar:
         sidecar.publish("orders", [b"1"])
         with Worker(sidecar, "settle") as it:
-            it.event("welcome")
-            it.event("batch")
+            it.batch()
             it.tell()
             it.event("result")
             if worker:
@@ -142,15 +108,7 @@ def test_a_broker_whose_library_is_missing_is_one_sentence(tmp_path: Path, kind:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(without), *sys.path])}
     for command in ("lint", "run"):
-        done = subprocess.run(
-            [sys.executable, "-m", "sidecar", command, "-c", str(config)],
-            env=environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_TIMEOUT,
-            check=False,
-        )
+        done = offramp(command, "-c", str(config), env=environment, cwd=ROOT)
         assert done.returncode == 1
         said = [line for line in done.stderr.splitlines() if library in line]
         assert len(said) == 1, done.stderr

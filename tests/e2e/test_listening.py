@@ -22,8 +22,7 @@ def refusal(sidecar: Sidecar) -> str:
 def still_serves(sidecar: Sidecar) -> bool:
     sidecar.publish("orders", [b"1"])
     with Worker(sidecar, "open") as worker:
-        worker.event("fetching")
-        return bool(worker.event("batch"))
+        return bool(worker.batch())
 
 
 def test_a_second_sidecar_on_the_same_socket_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:

@@ -57,8 +57,7 @@ NOT_HERE = ("offramp_reader_attached_seconds", "offramp_certificate_expires_time
 
 
 def test_metrics_tell_what_happened(tmp_path: Path) -> None:
-    with Sidecar(tmp_path) as sidecar, sidecar.channel() as channel:
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+    with Sidecar(tmp_path) as sidecar, sidecar.consumer() as stub:
         sidecar.publish("orders", [b"1", b"2", b"3"], lane=0)
         eventually(lambda: sidecar.metric("offramp_fetched_records_total") == 3)
         fetch = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
@@ -85,8 +84,7 @@ def test_metrics_tell_what_happened(tmp_path: Path) -> None:
 def test_a_blocked_worker_fails_neither_liveness_nor_readiness(tmp_path: Path) -> None:
     with Sidecar(tmp_path) as sidecar, Worker(sidecar, "consume") as worker:
         sidecar.publish("orders", [b"1"])
-        worker.event("welcome")
-        worker.event("batch")
+        worker.batch()
         worker.signal(signal.SIGSTOP)
         assert sidecar.get("/healthz")[0] == 200
         assert sidecar.get("/readyz")[0] == 200

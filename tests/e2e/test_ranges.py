@@ -1,11 +1,9 @@
 """Ranges on real sidecars that are killed, on every broker."""
 
 import os
-import random
-import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from offramp.v1 import log_pb2, publish_pb2, publish_pb2_grpc
-from tests.brokers.kafka import name
-from tests.e2e.harness import Sidecar, eventually
+from offramp.v1 import log_pb2
+from tests.brokers.harness import name, numbered
+from tests.e2e.harness import Sidecar, eventually, offramp, refused
+from tests.e2e.load import faults
 from tests.e2e.pulsar.snapshot import client_of
-from tests.e2e.ranges import At, Reader, refused
+from tests.e2e.ranges import At, Reader
 from tests.servers.process import free_ports
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
@@ -56,7 +55,7 @@ class Site(ABC):
         self._made.append(made)
         return made.start()
 
-    def discard(self) -> None:
+    def close(self) -> None:
         for sidecar in self._made:
             sidecar.__exit__(None, None, None)
 
@@ -70,7 +69,7 @@ class LocalSite(Site):
 
     def publish(self, lane: int, *values: bytes) -> None:
         running = next(one for one in self._made if one.process.poll() is None)
-        _publish_at(running, self.topic, lane, values)
+        running.publish(self.topic, values, lane=lane, broker="it")
 
     def add_lane(self) -> None:
         pytest.skip("lanes are added to a local topic by code alone; see the tests of the service")
@@ -118,19 +117,6 @@ class PulsarSite(Site):
         self._server.admin("POST", f"persistent/public/default/{self.topic}/partitions", 3)
 
 
-def _publish_at(sidecar: Sidecar, topic: str, lane: int, values: tuple[bytes, ...]) -> None:
-    messages = [publish_pb2.Message(value=value, lane=lane) for value in values]
-    with sidecar.channel() as channel:
-        stub = publish_pb2_grpc.PublishServiceStub(channel)
-        stub.Publish(publish_pb2.PublishRequest(broker="it", topic=topic, messages=messages), timeout=20)
-
-
-def _offramp(*arguments: str) -> str:
-    """What the command says."""
-    command = [sys.executable, "-m", "sidecar", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-
-
 @pytest.fixture(params=["local", "kafka", "pulsar"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     match request.param:
@@ -140,23 +126,17 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
             made = KafkaSite(tmp_path, request.getfixturevalue("kafka"))
         case _:
             made = PulsarSite(tmp_path, request.getfixturevalue("pulsar"))
-    yield made
-    made.discard()
-
-
-def values(prefix: str, count: int) -> list[bytes]:
-    return [f"{prefix}{number}".encode() for number in range(count)]
+    with closing(made):
+        yield made
 
 
 def test_killed_between_calls_a_reader_gets_every_record_once(site: Site) -> None:
     """As a driver with a checkpoint does it: the range is written down, read, and only then committed."""
-    seed = int(os.environ.get("OFFRAMP_TEST_SEED") or random.randrange(1 << 32))
-    print(f"OFFRAMP_TEST_SEED={seed}")
-    chance = random.Random(seed)
+    chance = faults.chance()
     sidecar = site.sidecar()
     reader = Reader()
-    site.publish(0, *values("a", 300))
-    site.publish(1, *values("b", 200))
+    site.publish(0, *numbered(300, "a"))
+    site.publish(1, *numbered(200, "b"))
     reader.attach(sidecar)
     start = reader.resolve_start(sidecar)
 
@@ -171,8 +151,9 @@ def test_killed_between_calls_a_reader_gets_every_record_once(site: Site) -> Non
         if number == 0:
             sidecar.restart()
             assert reader.resolve_start(sidecar) == start
-        until = reader.plan(sidecar, at, max_records=1000 if number == ROUNDS - 1 else 120)
-        assert reader.plan(sidecar, at, max_records=1000 if number == ROUNDS - 1 else 120) == until
+        limit = 1000 if number == ROUNDS - 1 else 120
+        until = reader.plan(sidecar, at, max_records=limit)
+        assert reader.plan(sidecar, at, max_records=limit) == until
         perhaps_kill()
         got = reader.read(sidecar, at, until)
         perhaps_kill()
@@ -183,7 +164,7 @@ def test_killed_between_calls_a_reader_gets_every_record_once(site: Site) -> Non
         assert committed == until
         perhaps_kill()
         at = until
-    assert seen == {(site.topic, 0): values("a", 300), (site.topic, 1): values("b", 200)}
+    assert seen == {(site.topic, 0): numbered(300, "a"), (site.topic, 1): numbered(200, "b")}
     # What an operator sees is true.
     eventually(lambda: [lane.lag for lane in sidecar.status().lanes] == [0, 0], "no lag is left")
     assert sidecar.status().reader.name == "query"
@@ -192,7 +173,7 @@ def test_killed_between_calls_a_reader_gets_every_record_once(site: Site) -> Non
 
 def test_a_driver_that_was_replaced_cannot_commit_at_any_sidecar(site: Site) -> None:
     here = site.sidecar()
-    site.publish(0, *values("a", 20))
+    site.publish(0, *numbered(20, "a"))
     old = Reader()
     old.attach(here, "old")
     start = old.resolve_start(here)
@@ -201,8 +182,7 @@ def test_a_driver_that_was_replaced_cannot_commit_at_any_sidecar(site: Site) -> 
     if isinstance(site, LocalSite):
         # A directory has one sidecar at a time: the next one stands for another.
         here.kill()
-        there = site.sidecar()
-        here = there
+        here = there = site.sidecar()
     else:
         there = site.sidecar()
     new = Reader()
@@ -217,7 +197,7 @@ def test_a_driver_that_was_replaced_cannot_commit_at_any_sidecar(site: Site) -> 
     with refused(ABORTED, "new"):
         old.commit(here, end)
     # The old one may still read, which does no harm, and the new one commits wherever it likes.
-    assert old.read(here, half, end) == new.read(there if there is not here else here, half, end)
+    assert old.read(here, half, end) == new.read(there, half, end)
     assert new.commit(here, end) == end
 
 
@@ -230,42 +210,37 @@ def test_lanes_that_are_added_while_it_runs_are_read_from_their_first_record(sit
     site.add_lane()
     new = (site.topic, 2)
     begun = eventually(lambda: at if new in (at := reader.plan(sidecar, start)) else None, "the lane is planned")
-    site.publish(2, *values("n", 5))
+    site.publish(2, *numbered(5, "n"))
     until = eventually(lambda: at if (at := reader.plan(sidecar, begun))[new] > begun[new] else None, "it has records")
-    assert reader.read(sidecar, begun, until)[new] == values("n", 5)
+    assert reader.read(sidecar, begun, until)[new] == numbered(5, "n")
     assert reader.commit(sidecar, until)[new] == until[new]
 
 
 def test_leases_and_ranges_do_not_mix_under_one_group(site: Site) -> None:
     if isinstance(site, LocalSite):
         pytest.skip("one sidecar at a time has the directory; `offramp lint` refuses two of a group in one")
-    site_values = values("a", 5)
     ranged = site.sidecar()
-    site.publish(0, *site_values)
+    site.publish(0, *numbered(5, "a"))
     reader = Reader()
     reader.attach(ranged)
     start = reader.resolve_start(ranged)
     leased = site.sidecar("leases")
     eventually(lambda: leased.status().counters.fetched == 5, "the leased subscription has its records")
-    for call in (
-        lambda: reader.attach(ranged),
-        lambda: reader.commit(ranged, start),
-    ):
+    for call in (lambda: reader.attach(ranged), lambda: reader.commit(ranged, start)):
         with refused(UNMET, "by leases", "another `group`"):
             call()
     # Who only reads harms nobody.
     until = reader.plan(ranged, start)
-    assert reader.read(ranged, start, until)[site.topic, 0] == site_values
+    assert reader.read(ranged, start, until)[site.topic, 0] == numbered(5, "a")
     # And the other way round: a leased subscription has no ranges, and a ranged one no leases.
     with refused(UNMET, "`mode: leases`"):
         reader.attach(leased)
 
 
 def test_what_kafka_has_removed_is_named(kafka: Any, tmp_path: Path) -> None:
-    site = KafkaSite(tmp_path, kafka)
-    try:
+    with closing(KafkaSite(tmp_path, kafka)) as site:
         sidecar = site.sidecar()
-        site.publish(0, *values("a", 100))
+        site.publish(0, *numbered(100, "a"))
         reader = Reader()
         reader.attach(sidecar)
         start = reader.resolve_start(sidecar)
@@ -276,9 +251,7 @@ def test_what_kafka_has_removed_is_named(kafka: Any, tmp_path: Path) -> None:
             reader.read(sidecar, start, end)
         first = reader.locate(sidecar, earliest=log_pb2.StartEarliest())
         assert first[site.topic, 0] == 40
-        assert reader.read(sidecar, first, end)[site.topic, 0] == values("a", 100)[40:]
-    finally:
-        site.discard()
+        assert reader.read(sidecar, first, end)[site.topic, 0] == numbered(100, "a")[40:]
 
 
 def test_a_broker_that_cannot_be_reached_is_unavailable(tmp_path: Path) -> None:
@@ -293,10 +266,9 @@ def test_a_broker_that_cannot_be_reached_is_unavailable(tmp_path: Path) -> None:
 
 
 def test_the_metrics_and_the_commands_tell_of_a_reader(tmp_path: Path) -> None:
-    site = LocalSite(tmp_path)
-    try:
+    with closing(LocalSite(tmp_path)) as site:
         sidecar = site.sidecar()
-        site.publish(0, *values("a", 7))
+        site.publish(0, *numbered(7, "a"))
         reader = Reader()
         reader.attach(sidecar, "clicks")
         start = reader.resolve_start(sidecar)
@@ -304,10 +276,7 @@ def test_the_metrics_and_the_commands_tell_of_a_reader(tmp_path: Path) -> None:
         assert sidecar.metric("offramp_reader_attached_seconds", reader="clicks") >= 0
         assert sidecar.metric("offramp_lane_committed_position", lane="0") == 4
         assert sidecar.metric("offramp_lane_lag_records", lane="0") == 3
-        status = _offramp("status", "--address", sidecar.target)
+        status = offramp("status", "--address", sidecar.target, check=True).stdout
         assert f"{site.topic} on it, group {site.topic}, by ranges" in status
         assert "reader: clicks, attached " in status
-        top = _offramp("lint", "--config", str(sidecar.folder / "s0.yaml"))
-        assert "by ranges" in top
-    finally:
-        site.discard()
+        assert "by ranges" in offramp("lint", "--config", str(sidecar.folder / "s0.yaml"), check=True).stdout

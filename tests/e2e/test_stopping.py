@@ -8,8 +8,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
-from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
+from offramp.v1 import consumer_pb2, record_pb2
+from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually, refused
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -23,8 +23,7 @@ def test_a_sidecar_with_nothing_to_do_stops_at_once(tmp_path: Path, number: sign
 def test_a_slow_worker_may_settle_while_the_sidecar_drains_and_nothing_is_replayed(tmp_path: Path) -> None:
     with Sidecar(tmp_path, drain={"deadline": "30s"}) as sidecar, Worker(sidecar, "settle") as worker:
         sidecar.publish("orders", [b"1"])
-        worker.event("welcome")
-        worker.event("batch")
+        worker.batch()
         sidecar.signal(signal.SIGTERM)
         sidecar.event("stopping")
         status, body = sidecar.get("/readyz")
@@ -49,34 +48,29 @@ def test_a_slow_worker_may_settle_while_the_sidecar_drains_and_nothing_is_replay
 def test_a_worker_that_does_not_settle_is_waited_for_only_until_the_deadline(tmp_path: Path) -> None:
     with Sidecar(tmp_path, drain={"deadline": "300ms"}) as sidecar, Worker(sidecar, "consume") as worker:
         sidecar.publish("orders", [b"1"])
-        worker.event("welcome")
-        worker.event("batch")
+        worker.batch()
         assert sidecar.terminate() == 0
         assert sidecar.event("drained")["seconds"] > 0.25
         sidecar.start()
         with Worker(sidecar, "open") as other:
-            other.event("fetching")
-            assert other.event("batch")["values"] == ["1"]
+            assert other.batch()["values"] == ["1"]
 
 
 def test_a_second_signal_stops_at_once_and_says_so(tmp_path: Path) -> None:
     with Sidecar(tmp_path, drain={"deadline": "60s"}) as sidecar, Worker(sidecar, "consume") as worker:
         sidecar.publish("orders", [b"1"])
-        worker.event("welcome")
-        worker.event("batch")
+        worker.batch()
         sidecar.signal(signal.SIGTERM)
         sidecar.event("stopping")
         sidecar.signal(signal.SIGTERM)
         assert sidecar.wait(50.0) == 1
         sidecar.start()
         with Worker(sidecar, "open") as other:
-            other.event("fetching")
-            assert other.event("batch")["values"] == ["1"]
+            assert other.batch()["values"] == ["1"]
 
 
 def test_a_waiting_fetch_learns_that_the_sidecar_drains(tmp_path: Path) -> None:
-    with Sidecar(tmp_path) as sidecar, sidecar.channel() as channel:
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+    with Sidecar(tmp_path) as sidecar, sidecar.consumer() as stub:
         answers: list[consumer_pb2.FetchResponse] = []
 
         def fetch() -> None:
@@ -92,14 +86,12 @@ def test_a_waiting_fetch_learns_that_the_sidecar_drains(tmp_path: Path) -> None:
 
 
 def test_a_killed_sidecar_is_unavailable_to_its_clients_and_they_can_come_back(tmp_path: Path) -> None:
-    with Sidecar(tmp_path) as sidecar, sidecar.channel() as channel:
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+    with Sidecar(tmp_path) as sidecar, sidecar.consumer() as stub:
         stream = stub.Open(consumer_pb2.OpenRequest(subscription="orders"))
         next(stream)
         sidecar.kill()
-        with pytest.raises(grpc.RpcError) as raised:
+        with refused(grpc.StatusCode.UNAVAILABLE):
             next(stream)
-        assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
         sidecar.start()
         again = stub.Open(consumer_pb2.OpenRequest(subscription="orders"), wait_for_ready=True, timeout=WAIT_TIMEOUT)
         assert next(again).welcome.session

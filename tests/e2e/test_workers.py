@@ -1,12 +1,11 @@
-"""Workers as processes of their own: what the sidecar notices when they start and end."""
+"""Workers as processes of their own: what the sidecar notices of their life and death."""
 
 import signal
 from pathlib import Path
 
-import grpc
 import pytest
 
-from offramp.v1 import consumer_pb2, consumer_pb2_grpc, record_pb2
+from offramp.v1 import consumer_pb2, record_pb2
 from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
 
 
@@ -14,11 +13,7 @@ from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, Worker, eventually
 def test_the_batch_of_a_killed_worker_comes_back_at_once(tmp_path: Path, mode: str) -> None:
     with Sidecar(tmp_path) as sidecar, Worker(sidecar, mode) as victim:
         sidecar.publish("orders", [b"1"])
-        if mode == "consume":
-            victim.event("welcome")
-        else:
-            victim.event("fetching")
-        held = victim.event("batch")
+        held = victim.batch()
         with Worker(sidecar, "consume") as second:
             second.event("welcome")
             victim.signal(signal.SIGKILL)
@@ -37,20 +32,17 @@ def test_a_worker_killed_while_it_waits_in_fetch_is_noticed(tmp_path: Path, mode
         eventually(lambda: not sidecar.status().sessions, "its session ends")
         sidecar.publish("orders", [b"1"])
         with Worker(sidecar, "open") as next_one:
-            next_one.event("fetching")
-            assert next_one.event("batch")["values"] == ["1"]
+            assert next_one.batch()["values"] == ["1"]
 
 
 def test_a_lease_from_before_a_restart_is_unknown_and_its_records_come_again(tmp_path: Path) -> None:
     with Sidecar(tmp_path) as sidecar:
         sidecar.publish("orders", [b"1"])
-        with sidecar.channel() as channel:
-            stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+        with sidecar.consumer() as stub:
             request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
             (before,) = stub.Fetch(request, timeout=WAIT_TIMEOUT).batches
         sidecar.restart()
-        with sidecar.channel() as channel:
-            stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
+        with sidecar.consumer() as stub:
             done = record_pb2.Settlement(lease=before.lease, outcome=record_pb2.OUTCOME_ACK)
             settled = stub.Settle(consumer_pb2.SettleRequest(settlements=[done]), timeout=WAIT_TIMEOUT)
             assert settled.results[0].status == record_pb2.SETTLE_STATUS_UNKNOWN
@@ -62,16 +54,14 @@ def test_a_lease_from_before_a_restart_is_unknown_and_its_records_come_again(tmp
 def test_what_was_acked_and_committed_is_not_delivered_again_after_kill_9(tmp_path: Path) -> None:
     with Sidecar(tmp_path) as sidecar, Worker(sidecar, "settle") as worker:
         sidecar.publish("orders", [b"1"])
-        worker.event("welcome")
-        worker.event("batch")
+        worker.batch()
         worker.tell()
         worker.event("result")
         eventually(lambda: sidecar.status().lanes and not sidecar.status().would_be_replayed, "it is committed")
         sidecar.restart()
         sidecar.publish("orders", [b"2"])
         with Worker(sidecar, "open") as other:
-            other.event("fetching")
-            assert other.event("batch")["values"] == ["2"]
+            assert other.batch()["values"] == ["2"]
 
 
 def test_apps_can_use_the_loopback_port_instead_of_the_socket(tmp_path: Path) -> None:
@@ -79,11 +69,8 @@ def test_apps_can_use_the_loopback_port_instead_of_the_socket(tmp_path: Path) ->
         target = f"127.0.0.1:{sidecar.event('ready')['tcp'].rpartition(':')[2]}"
         sidecar.publish("orders", [b"1"])
         with Worker(sidecar, "consume", target=target) as victim:
-            victim.event("welcome")
-            assert victim.event("batch")["values"] == ["1"]
+            assert victim.batch()["values"] == ["1"]
             victim.signal(signal.SIGKILL)
             eventually(lambda: not sidecar.status().sessions, "its session ends")
-        with grpc.insecure_channel(target) as channel:
-            stub = consumer_pb2_grpc.ConsumerServiceStub(channel)
-            request = consumer_pb2.FetchRequest(subscription="orders", wait_ms=10_000)
-            assert stub.Fetch(request, timeout=WAIT_TIMEOUT).batches
+        with Worker(sidecar, "open", target=target) as second:
+            assert second.batch()["values"] == ["1"]

@@ -2,106 +2,57 @@
 
 import os
 import random
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.brokers.kafka import name
+from tests.brokers.harness import new_topic
 from tests.e2e.harness import eventually
 from tests.e2e.kafka.fleet import Fleet
 from tests.e2e.kafka.load import Load
+from tests.e2e.load import faults
 from tests.e2e.load.kinds import Kind
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import KafkaServer
 
 ROUNDS = 20 if os.environ.get("OFFRAMP_TEST_LONG") else 2
 LANES = 12
-#: with an order of keys, what waits is waited for
-IN_ORDER = {Kind.OK: 0.93, Kind.FLAKY: 0.05, Kind.SLOW: 0.01, Kind.BAD: 0.01}
-ANY_ORDER = {Kind.OK: 0.92, Kind.FLAKY: 0.04, Kind.SLOW: 0.01, Kind.LATER: 0.02, Kind.BAD: 0.01}
 
-rounds = pytest.mark.parametrize(
-    ("number", "protocol"), [(number, ("consumer", "classic")[number % 2]) for number in range(ROUNDS)]
-)
-
-
-def _chance(number: int) -> random.Random:
-    seed = int(os.environ.get("OFFRAMP_TEST_SEED") or random.randrange(1 << 32))
-    # Shown if the test fails. The moments of other processes are not ours, so it repeats the plan, not the history.
-    print(f"OFFRAMP_TEST_SEED={seed}, round {number}")
-    return random.Random(seed)
+rounds = pytest.mark.parametrize("protocol", ["consumer", "classic"] * (ROUNDS // 2))
 
 
 @rounds
-def test_one_sidecar_is_killed_and_one_comes_under_load(
-    kafka: KafkaServer, tmp_path: Path, number: int, protocol: str
-) -> None:
-    chance = _chance(number)
-    topic = name("orders")
-    kafka.make_topic(topic, LANES)
+def test_one_sidecar_is_killed_and_one_comes_under_load(kafka: KafkaServer, tmp_path: Path, protocol: str) -> None:
+    chance, topic = faults.chance(), new_topic(kafka, LANES)
     with (
         Fleet(tmp_path, kafka, topic, LANES, protocol=protocol, order="key") as fleet,
-        Load(kafka, topic, chance, IN_ORDER) as load,
+        Load(kafka, topic, chance, faults.IN_ORDER) as load,
     ):
-        for _ in range(3):
-            fleet.works(fleet.add())
-        victim = fleet.sidecars[chance.randrange(3)]
-        time.sleep(chance.uniform(0.0, 0.5))
-        victim.kill()
-        fleet.check()
-        newcomer = fleet.add()
-        fleet.works(newcomer)
-        fleet.check()
-        load.stop()
-        snapshot = fleet.finish()
-    assert load.confirmed.keys() <= snapshot.records.keys()
-    out_of_order = fleet.audit.out_of_order(snapshot)
-    assert not out_of_order, out_of_order[:10]
-    # It was a load worth the name.
-    assert len(snapshot.records) > 500
-    assert {spot.lane for spot in snapshot.records} == set(range(LANES))
+        snapshot = faults.kill_one_sidecar_and_add_one(fleet, load, chance)
+    fleet.audit.check_order(snapshot)
 
 
 @rounds
-def test_the_broker_is_killed_and_comes_back(new_kafka: NewKafka, tmp_path: Path, number: int, protocol: str) -> None:
-    chance = _chance(number)
-    kafka, topic = new_kafka(), name("orders")
-    kafka.make_topic(topic, LANES)
+def test_the_broker_is_killed_and_comes_back(new_kafka: NewKafka, tmp_path: Path, protocol: str) -> None:
+    chance, kafka = faults.chance(), new_kafka()
+    topic = new_topic(kafka, LANES)
     with (
         Fleet(tmp_path, kafka, topic, LANES, protocol=protocol) as fleet,
-        Load(kafka, topic, chance, ANY_ORDER) as load,
+        Load(kafka, topic, chance, faults.ANY_ORDER) as load,
     ):
-        fleet.works(fleet.add())
-        fleet.works(fleet.add())
-        time.sleep(chance.uniform(0.0, 0.5))
-        kafka.kill()
-        for sidecar in fleet.sidecars:
-            eventually(lambda: sidecar.status().trouble, "the status says that the broker is away")  # noqa: B023
-        kafka.start()
-        fleet.check()
-        for sidecar in fleet.sidecars:
-            fleet.works(sidecar)
-            eventually(lambda: not sidecar.status().trouble, "the trouble is over")  # noqa: B023
-        load.stop()
-        snapshot = fleet.finish()
-    assert load.confirmed.keys() <= snapshot.records.keys()
-    assert len(snapshot.records) > 500
+        snapshot = faults.kill_the_broker(fleet, load, chance, kafka, sidecars=2)
     assert snapshot.parked
-    assert snapshot.dead
 
 
 @rounds
 def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
-    kafka: KafkaServer, tmp_path: Path, number: int, protocol: str
+    kafka: KafkaServer, tmp_path: Path, protocol: str
 ) -> None:
-    chance = _chance(number)
-    topic = name("orders")
-    kafka.make_topic(topic, LANES)
+    topic = new_topic(kafka, LANES)
     with (
         Fleet(tmp_path, kafka, topic, LANES, protocol=protocol, drain="3s") as fleet,
-        Load(kafka, topic, chance, ANY_ORDER) as load,
+        Load(kafka, topic, faults.chance(), faults.ANY_ORDER) as load,
     ):
         leaving = fleet.add("threads", "fetch", stuck=600.0)
         stuck = load.place(Kind.STUCK)
@@ -117,21 +68,18 @@ def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
         for workers in fleet.workers:
             workers.__exit__()
         fleet.works(fleet.add())
-        load.stop()
-        snapshot = fleet.finish()
-    assert load.confirmed.keys() <= snapshot.records.keys()
+        faults.finish(fleet, load)
     assert not fleet.audit.broken
     assert not fleet.audit.surprises
 
 
 def test_one_lane_of_forty_is_slow_and_the_others_go_on(kafka: KafkaServer, tmp_path: Path) -> None:
     lanes = 40
-    topic = name("orders")
-    kafka.make_topic(topic, lanes)
+    topic = new_topic(kafka, lanes)
     load = Load(kafka, topic, random.Random(1), {})
-    load.produce(*[Kind.STUCK] * 5, *[Kind.OK] * 495, lane=0)
+    load.produce_at(0, *[Kind.STUCK] * 5, *[Kind.OK] * 495)
     for lane in range(1, lanes):
-        load.produce(*[Kind.OK] * 100, lane=lane)
+        load.produce_at(lane, *[Kind.OK] * 100)
     load.flush()
     with Fleet(tmp_path, kafka, topic, lanes, batch={"records": 1}, window={"records": 20}, drain="0s") as fleet:
         fleet.add("threads", "threads", "fetch", "fetch", stuck=600.0)

@@ -9,6 +9,8 @@ audit           compares what a broker has with the journals
 database        reads the file of the embedded broker
 embedded_audit  the same audit for the embedded broker, which also knows how each stay in the retry topic ended
 fleet           several sidecars of one group, each with workers
+steady          a producer of the broker's own library, at a steady pace
+faults          what a fleet goes through, on each broker
 """
 
 from pkgutil import iter_modules

@@ -126,7 +126,13 @@ class JournalAudit:
                 problems.append(f"{spot} {value!r} is lost")
             elif letter is not None and (reason is None or reason not in letter):
                 problems.append(f"{spot} {value!r} is a dead letter: {letter}")
+            elif reason is not None and spot in self.acked:
+                problems.append(f"{spot} {value!r} was acked")
         return problems
+
+    def check_order(self, snapshot: BrokerSnapshot) -> None:
+        problems = self.out_of_order(snapshot)
+        assert not problems, problems[:10]
 
     def out_of_order(self, snapshot: BrokerSnapshot) -> list[str]:
         """Records that were delivered before all earlier ones of their key were acked, or tried and given up."""

@@ -42,7 +42,7 @@ class Workers:
 
     def __init__(self, sidecar: Sidecar, *ways: str, slow: float = 0.2, stuck: float = 0.2) -> None:
         self.journals: list[Path] = []
-        self._sidecar = sidecar
+        self.sidecar = sidecar
         self._naps = (slow, stuck)
         self._ways = ways
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -69,9 +69,9 @@ class Workers:
         chance.choice(self._processes).kill()
 
     def _start(self, way: str) -> "subprocess.Popen[bytes]":
-        journal = self._sidecar.folder / f"journal-{len(self.journals)}"
+        journal = self.sidecar.folder / f"journal-{len(self.journals)}"
         self.journals.append(journal)
-        return start_worker(way, self._sidecar.target, journal, *self._naps)
+        return start_worker(way, self.sidecar.target, journal, *self._naps)
 
 
 def start_worker(
@@ -101,14 +101,14 @@ def start_worker(
         )
 
 
-def settle_everything(sidecar: Sidecar, workers: Workers, publisher: "Publisher") -> None:
+def settle_everything(workers: Workers, publisher: "Publisher") -> None:
     """Waits until nothing is left to do. Something that works goes on meanwhile: failures alone would be an outage."""
 
     def is_settled() -> bool:
         workers.replace_killed()
         publisher.publish(Kind.OK)
         try:
-            eventually(lambda: not any(lane.lag for lane in sidecar.status().lanes), timeout=5.0)
+            eventually(lambda: not any(lane.lag for lane in workers.sidecar.status().lanes), timeout=5.0)
         except AssertionError:
             return False
         return True

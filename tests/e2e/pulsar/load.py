@@ -1,15 +1,15 @@
-"""A plain producer, as any team's: it knows nothing of Offramp."""
+"""A plain producer of Pulsar under load."""
 
 import random
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import _pulsar
 import pulsar
 
 from tests.e2e.load.journal import Spot
-from tests.e2e.load.kinds import Kind, make
+from tests.e2e.load.kinds import Kind
+from tests.e2e.load.steady import SteadyLoad
 from tests.e2e.pulsar.snapshot import QUIET, spot_of
 from tests.servers.process import await_
 from tests.servers.pulsar import PulsarServer
@@ -36,7 +36,7 @@ class Producing:
             max_pending_messages=100_000,
         )
 
-    def produce(self, key: bytes, value: bytes) -> None:
+    def produce(self, key: bytes | None, value: bytes) -> None:
         self._sent += 1
 
         def answered(result: _pulsar.Result, id_: Any) -> None:
@@ -44,7 +44,7 @@ class Producing:
                 self._confirmed(spot_of(id_.partition(), id_), value)
             self._answered += 1
 
-        self._producer.send_async(value, answered, partition_key=key.decode())
+        self._producer.send_async(value, answered, partition_key=key.decode() if key else None)
 
     def flush(self) -> None:
         """Wait for what was produced until now."""
@@ -54,53 +54,9 @@ class Producing:
         self._client.close()
 
 
-class Load:
-    """Produces records of all kinds at a steady pace, until it is stopped. Only what Pulsar confirmed counts."""
-
+class Load(SteadyLoad):
     def __init__(
-        self,
-        server: PulsarServer,
-        topic: str,
-        chance: random.Random,
-        shares: Mapping[Kind, float],
-        *,
-        by_key: bool,
-        keys: int = 60,
-        pace: int = 250,
+        self, server: PulsarServer, topic: str, chance: random.Random, shares: Mapping[Kind, float], *, by_key: bool
     ) -> None:
-        #: what Pulsar has said it has
-        self.confirmed: dict[Spot, bytes] = {}
-        self._chance = chance
-        self._shares = shares
-        self._keys = [f"key-{number}".encode() for number in range(keys)]
-        self._pace = pace
-        self._numbers = 0
+        super().__init__(chance, shares)
         self._producing = Producing(server.url, topic, self.confirmed.__setitem__, by_key=by_key)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._producing.close()
-
-    def stop(self) -> None:
-        """Returns when all that was produced is confirmed."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        self._producing.flush()
-
-    def produce(self, *kinds: Kind) -> None:
-        for kind in kinds:
-            self._numbers += 1
-            self._producing.produce(self._chance.choice(self._keys), make(kind, self._numbers))
-
-    def _run(self) -> None:
-        kinds: Sequence[Kind] = tuple(self._shares)
-        weights = tuple(self._shares.values())
-        while not self._stopped.wait(0.02):
-            self.produce(*self._chance.choices(kinds, weights, k=self._pace // 50))

@@ -1,70 +1,32 @@
 """What can be wrong with a Pulsar: each trouble has its own line, in the status and in the log."""
 
-import subprocess
-import sys
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import grpc
 import pytest
 
-from tests.brokers.pulsar import name
-from tests.e2e.harness import Sidecar, eventually
+from tests.brokers.harness import name
+from tests.e2e.broker_case import BrokerCase
+from tests.e2e.harness import eventually, offramp
 from tests.e2e.pulsar.snapshot import client_of
 from tests.servers import certificates
 from tests.servers.process import free_ports
 from tests.servers.pulsar import PulsarServer
 
 
-class Case:
-    """A sidecar whose broker is set up in some way."""
-
+class Case(BrokerCase):
     def __init__(self, folder: Path, server: PulsarServer, topic: str = "", **broker: Any) -> None:
-        self.topic = topic or name("topic")
-        self.server = server
-        self.group = self.topic.rpartition("/")[2]
-        subscription = {"broker": "pulsar", "topics": [self.topic], "group": self.group}
         pulsar = {"type": "pulsar", "url": server.url, "admin_url": server.admin_url, "timeout": "2s", **broker}
-        folder = folder / self.group
-        folder.mkdir()
-        self.sidecar = Sidecar(folder, subscriptions={"orders": subscription}, brokers={"pulsar": pulsar})
+        super().__init__(folder, topic or name("topic"), pulsar)
+        self.server = server
 
-    def make_topics(self) -> "Case":
+    def make_topics(self) -> Self:
         """By somebody who may: its own one, and that of its group."""
         self.server.make_topic(self.topic)
         self.server.make_topic(f"{self.group}.offramp.retry", 8)
         return self
-
-    def start(self) -> "Case":
-        """It answers, whatever the broker does."""
-        self.sidecar.launch()
-        eventually(self._answers, "the sidecar answers")
-        return self
-
-    def _answers(self) -> bool:
-        try:
-            self.sidecar.status()
-        except grpc.RpcError:
-            return False
-        return True
-
-    def trouble(self, *words: str) -> str:
-        """Waits for a line of the status, and of the log, that has these words; answers the line."""
-
-        def told() -> str:
-            status = self.sidecar.status()
-            return next((line for line in status.trouble if all(word in line for word in words)), "")
-
-        line = eventually(told, f"the status says {words}; it says {[*self.sidecar.status().trouble]}", 120.0)
-        eventually(
-            lambda: any(all(word in str(event) for word in words) for event in self.sidecar.events()),
-            f"the log says {words}",
-        )
-        # A line is for people.
-        assert "Error" not in line
-        assert "Traceback" not in self.sidecar.log
-        return line
 
     def works(self) -> None:
         """It gets what is published now."""
@@ -76,15 +38,14 @@ class Case:
 
 @pytest.fixture
 def case(tmp_path: Path, pulsar: PulsarServer) -> Iterator[Any]:
-    made: list[Case] = []
+    with contextlib.ExitStack() as cases:
 
-    def make(**broker: Any) -> Case:
-        made.append(Case(tmp_path, pulsar, **broker))
-        return made[-1]
+        def make(**broker: Any) -> Case:
+            made = Case(tmp_path, pulsar, **broker)
+            cases.push(made.sidecar.__exit__)
+            return made
 
-    yield make
-    for one in made:
-        one.sidecar.__exit__(None, None, None)
+        yield make
 
 
 def test_a_broker_that_is_not_there(case: Any) -> None:
@@ -172,12 +133,6 @@ def test_the_command_refuses_what_cannot_be_promised(tmp_path: Path) -> None:
         "brokers: {pulsar: {url: 'pulsar://pulsar:6650', subscription_type: shared}}\n"
         "subscriptions: {orders: {broker: pulsar, topics: [orders], order: lane}}\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "sidecar", "lint", "--config", str(config)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = offramp("lint", "--config", str(config))
     assert done.returncode != 0
     assert 'subscriptions.orders.order: "lane" cannot be kept with subscription_type shared' in done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.pulsar import name
+from tests.brokers.harness import new_topic
 from tests.e2e.harness import eventually
 from tests.e2e.load.kinds import Kind
 from tests.e2e.pulsar.fleet import Fleet
@@ -24,8 +24,8 @@ SHARES = {Kind.OK: 0.9, Kind.FLAKY: 0.05, Kind.LATER: 0.04, Kind.BAD: 0.01}
 def test_a_frozen_broker_does_not_hold_up_the_end_of_a_sidecar(
     new_pulsar: NewPulsar, tmp_path: Path, noticed: bool
 ) -> None:
-    pulsar, topic = new_pulsar(), name("orders")
-    pulsar.make_topic(topic, LANES)
+    pulsar = new_pulsar()
+    topic = new_topic(pulsar, LANES)
     with Fleet(tmp_path, pulsar, topic, LANES, "shared", drain=f"{DEADLINE}s") as fleet:
         with Load(pulsar, topic, random.Random(1), SHARES, by_key=False) as load:
             sidecar = fleet.add()
