@@ -1,12 +1,12 @@
 """A sidecar with a topic that is read by ranges, over TCP as executors reach it."""
 
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from offramp import Message, Publisher
+from offramp import Message, Publisher, connect
 from tests.e2e.harness import Sidecar
+from tests.security.kit import Secured, tcp_address
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_ports
 
@@ -55,10 +55,16 @@ class SparkEnvironment:
         return {f"{one.topic}/{one.lane}": one.committed for one in self.sidecar.status(subscription).lanes}
 
 
-def fresh_topic(kafka: KafkaServer, lanes: int = LANES) -> str:
-    topic = f"clicks-{uuid.uuid4().hex[:8]}"
-    kafka.make_topic(topic, lanes)
-    return topic
+def reject_what_is_bad(subscription: str, address: str, *, records: int) -> None:
+    """Settles so many records: the values `bad` become dead letters."""
+    with connect(subscription, address=address) as consumer:
+        while records:
+            batch = next(consumer)
+            records -= len(batch)
+            for record in batch:
+                if record.value == b"bad":
+                    record.reject("it is bad")
+            assert batch.ack().result(20).settled
 
 
 def on_kafka(folder: Path, kafka: KafkaServer, topic: str) -> SparkEnvironment:
@@ -69,3 +75,9 @@ def on_kafka(folder: Path, kafka: KafkaServer, topic: str) -> SparkEnvironment:
         brokers={"kafka": {"type": "kafka", "servers": [kafka.bootstrap]}},
         subscriptions={CLICKS: {"broker": "kafka", "topics": [topic], "group": f"{topic}-group", "mode": "ranges"}},
     )
+
+
+def secured_options(secured: Secured, sidecar: Sidecar, subscription: str, **more: str) -> dict[str, str]:
+    """For a reader from beyond loopback."""
+    access = {"address": tcp_address(sidecar), "ca": str(secured.authority.certificate), "serverName": "localhost"}
+    return {**access, "subscription": subscription, "timeout": "20s", **more}

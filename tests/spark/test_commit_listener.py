@@ -17,21 +17,13 @@ from spark_bridge.positions import Positions
 from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
 from tests.spark.environment import SparkEnvironment
+from tests.spark.queries import finished_query, source_progress
 
 OTHER = {"endOffset": "17", "latestOffset": "18"}
 
 
-def source(reader: StreamReader, end: dict[str, Any]) -> dict[str, Any]:
-    """As Spark puts it into a progress."""
-    return {"endOffset": json.dumps(end), "latestOffset": json.dumps(reader.reportLatestOffset())}
-
-
 def event(*sources: dict[str, Any]) -> Any:
     return SimpleNamespace(progress=SimpleNamespace(sources=sources))
-
-
-def query(*progresses: list[dict[str, Any]]) -> Any:
-    return SimpleNamespace(recentProgress=[{"sources": sources} for sources in progresses])
 
 
 @pytest.fixture
@@ -44,8 +36,8 @@ def test_progress_is_committed_and_the_newest_wins(environment: SparkEnvironment
     first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(6))
     last = reader.latestOffset(first, ReadAllAvailable())
     committer = Committer()
-    committer.onQueryProgress(event(OTHER, source(reader, first)))
-    committer.onQueryProgress(event(source(reader, last)))
+    committer.onQueryProgress(event(OTHER, source_progress(reader, first)))
+    committer.onQueryProgress(event(source_progress(reader, last)))
     eventually(lambda: environment.committed() == last["lanes"], "it is committed")
     committer.close()
 
@@ -53,8 +45,8 @@ def test_progress_is_committed_and_the_newest_wins(environment: SparkEnvironment
 def test_a_flush_has_committed_when_it_returns(environment: SparkEnvironment, reader: StreamReader) -> None:
     first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(6))
     last = reader.latestOffset(first, ReadAllAvailable())
-    flush(query())
-    flush(query([OTHER], [source(reader, first)], [source(reader, last)], [OTHER]))
+    flush(finished_query())
+    flush(finished_query([OTHER], [source_progress(reader, first)], [source_progress(reader, last)], [OTHER]))
     eventually(lambda: environment.committed() == last["lanes"], "the status shows it")
 
 
@@ -65,10 +57,10 @@ def test_a_proof_that_cannot_be_used_now_is_used_later(
     token = tmp_path / "token"
     committer = Committer(token_file=str(token))
     with caplog.at_level(logging.WARNING, "offramp.spark"):
-        committer.onQueryProgress(event(source(reader, end)))
+        committer.onQueryProgress(event(source_progress(reader, end)))
         eventually(lambda: "cannot commit now" in caplog.text, "it is told")
     token.write_text("some-token\n")
-    committer.onQueryProgress(event(source(reader, end)))
+    committer.onQueryProgress(event(source_progress(reader, end)))
     eventually(lambda: environment.committed() == end["lanes"], "it is committed")
     committer.close()
 
@@ -79,7 +71,7 @@ def test_a_sidecar_that_is_down_does_not_starve_the_others(
     """It is asked again with every progress of its query, and there is always one."""
     down, order = "127.0.0.1:1", list[str]()
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    ours, theirs = source(reader, end), source(reader, end)
+    ours, theirs = source_progress(reader, end), source_progress(reader, end)
     theirs["latestOffset"] = json.dumps({**reader.reportLatestOffset(), "address": down})
 
     def commit(client: LogClient, token: int, positions: Positions, *, skip_missing: bool) -> None:
@@ -108,10 +100,10 @@ def test_a_query_that_was_replaced_commits_nothing(
     end = reader.latestOffset(start, ReadAllAvailable())
     StreamReader(environment.options(), SCHEMA).latestOffset(start, ReadAllAvailable())
     with pytest.raises(Replaced):
-        flush(query([source(reader, end)]))
+        flush(finished_query([source_progress(reader, end)]))
     committer = Committer()
     with caplog.at_level(logging.WARNING, "offramp.spark"):
-        committer.onQueryProgress(event(source(reader, end)))
+        committer.onQueryProgress(event(source_progress(reader, end)))
         eventually(lambda: "not committed, the query was replaced" in caplog.text, "it is told")
     committer.close()
     assert environment.committed() == start["lanes"]

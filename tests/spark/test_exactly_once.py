@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from offramp import Publisher
+from tests.brokers.harness import new_topic
 from tests.e2e.harness import eventually
 from tests.servers.kafka import KafkaServer
 from tests.spark.cluster import Cluster
 from tests.spark.crashes import Driver, Rounds
-from tests.spark.environment import CLICKS, SparkEnvironment, fresh_topic, on_kafka
+from tests.spark.environment import CLICKS, LANES, SparkEnvironment, on_kafka
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 ROUNDS = 20 if LONG else 1
@@ -58,7 +59,7 @@ def test_on_the_embedded_broker_with_tasks_in_the_driver(tmp_path: Path) -> None
 
 @pytest.mark.timeout(7_200 if LONG else 1_800)
 def test_on_kafka_with_executors_of_their_own(tmp_path: Path, kafka: KafkaServer) -> None:
-    play(on_kafka(tmp_path, kafka, fresh_topic(kafka)), "local-cluster[2,1,1024]", "kafka")
+    play(on_kafka(tmp_path, kafka, new_topic(kafka, LANES)), "local-cluster[2,1,1024]", "kafka")
 
 
 @pytest.mark.timeout(7_200)

@@ -28,6 +28,7 @@ from tests.spark.environment import SparkEnvironment
 
 ROOT = Path(__file__).parents[2]
 JOB_TIMEOUT = 240.0
+NOWHERE = ("--address", "x", "--subscription", "s", "--checkpoint", "c")
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 
 
@@ -42,9 +43,7 @@ def job(environment: SparkEnvironment, folder: Path, *more: str, start: Sequence
 
 def run(command: list[str], folder: Path) -> str:
     """What a job says that does what is there and ends."""
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=JOB_TIMEOUT, check=False, env={**os.environ}
-    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=JOB_TIMEOUT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -118,7 +117,7 @@ def test_the_job_transforms_a_subscription_into_files_and_stops_in_order(
     environment.numbers(0, 100)
     sink = ("parquet", str(tmp_path / "out"))
     command = job(environment, tmp_path, "--transform", "twice:twice", "--option", "maxRecordsPerBatch=60", *sink)
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ}) as running:
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as running:
 
         def has_done_all() -> bool:
             assert running.poll() is None, f"the job ended with {running.returncode}"
@@ -209,22 +208,10 @@ def test_a_batch_that_takes_too_long_is_not_waited_for() -> None:
 
 
 def test_credentials_apply_to_source_listener_and_sink() -> None:
-    given = argument_parser().parse_args(
-        ["--address", "x", "--subscription", "s", "--checkpoint", "c", "--token", "argument", "console"]
-    )
-    options = {
-        "SERVERNAME": "offramp.shop",
-        "key": "k",
-        "certificate": "c",
-        "token": "option",
-        "maxRecordsPerBatch": "1",
-    }
-    assert collect_credentials(given, options) == {
-        "serverName": "offramp.shop",
-        "key": "k",
-        "certificate": "c",
-        "token": "argument",
-    }
+    given = argument_parser().parse_args([*NOWHERE, "--token", "argument", "console"])
+    proof = {"key": "k", "certificate": "c"}
+    options = {"SERVERNAME": "offramp.shop", "token": "option", "maxRecordsPerBatch": "1", **proof}
+    assert collect_credentials(given, options) == {"serverName": "offramp.shop", "token": "argument", **proof}
 
 
 @pytest.mark.usefixtures("java")
@@ -248,16 +235,8 @@ def test_the_job_proves_who_it_is_wherever_it_calls(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("java")
 @pytest.mark.timeout(JOB_TIMEOUT * 2)
 def test_the_example_pipeline_agrees_with_a_count_in_plain_python() -> None:
-    done = subprocess.run(
-        [sys.executable, "examples/spark/demo.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=JOB_TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "files, topic and a count in plain Python agree" in done.stdout
+    said = run([sys.executable, "examples/spark/demo.py"], ROOT)
+    assert "files, topic and a count in plain Python agree" in said
 
 
 @pytest.mark.parametrize(
@@ -272,7 +251,7 @@ def test_a_transformation_that_is_not_there_is_named(name: str, said: str, capsy
     with pytest.raises(BadOption, match="--transform") as caught:
         load_transform(name)
     assert said in str(caught.value)
-    given = ["--address", "x", "--subscription", "s", "--checkpoint", "c", "--transform", name, "console"]
+    given = [*NOWHERE, "--transform", name, "console"]
     assert main(given) == 2
     assert said in capsys.readouterr().err
 
@@ -280,7 +259,7 @@ def test_a_transformation_that_is_not_there_is_named(name: str, said: str, capsy
 @pytest.mark.parametrize("flag", ["--conf", "--option"])
 def test_settings_are_pairs_and_what_is_none_is_named(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert pairs(flag, ["a=b=c", "d="]) == {"a": "b=c", "d": ""}
-    given = ["--address", "x", "--subscription", "s", "--checkpoint", "c", flag, "a=b", flag, "foo", "console"]
+    given = [*NOWHERE, flag, "a=b", flag, "foo", "console"]
     assert main(given) == 2
     assert capsys.readouterr().err == f'spark_bridge: {flag}: "foo" is not name=value\n'
 
@@ -292,7 +271,7 @@ def test_a_spark_that_does_not_start_is_told_in_one_line(
         raise PySparkException("Java gateway process exited")
 
     monkeypatch.setattr("spark_bridge.job.session", session)
-    assert main(["--address", "x", "--subscription", "s", "--checkpoint", "c", "console"]) == 1
+    assert main([*NOWHERE, "console"]) == 1
     assert capsys.readouterr().err == "spark_bridge: Java gateway process exited\n"
 
 

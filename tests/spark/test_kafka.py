@@ -9,24 +9,23 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 import spark_bridge
 from spark_bridge.errors import root_cause
+from tests.brokers.harness import new_topic
+from tests.brokers.kafka import recreate_topic
 from tests.e2e.harness import Sidecar, eventually
 from tests.security.kit import TOKENS, Secured, tcp_address
 from tests.servers.kafka import KafkaServer
-from tests.spark.environment import CLICKS, SparkEnvironment, fresh_topic, on_kafka
-from tests.spark.test_source import Batches
+from tests.spark.environment import CLICKS, SparkEnvironment, on_kafka, secured_options
+from tests.spark.queries import BATCH_TIMEOUT, Batches, run, start
 
-#: seconds; the first batch of a session takes long on a busy machine
-BATCH_TIMEOUT = 120.0
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
 def topic(kafka: KafkaServer) -> str:
-    return fresh_topic(kafka, lanes=1)
+    return new_topic(kafka)
 
 
 @pytest.fixture
@@ -39,20 +38,6 @@ def environment(tmp_path: Path, kafka: KafkaServer, topic: str) -> Iterator[Spar
 def publish(kafka: KafkaServer, topic: str, first: int, stop: int, lane: int = 0) -> None:
     """Messages whose values are numbers."""
     kafka.publish(topic, *(b"%d" % n for n in range(first, stop)), lane=lane)
-
-
-def start(spark: SparkSession, options: dict[str, str], folder: Path, sink: Batches) -> StreamingQuery:
-    source = spark.readStream.format("offramp").options(**options).load()
-    writer = source.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
-    return writer.trigger(processingTime="100 milliseconds").start()
-
-
-def run(spark: SparkSession, options: dict[str, str], folder: Path, sink: Batches) -> None:
-    source = spark.readStream.format("offramp").options(**options).load()
-    writer = source.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(int(BATCH_TIMEOUT))
-    spark_bridge.flush(query)
 
 
 def test_a_lane_that_is_added_under_a_running_query_is_read_from_its_first_record(
@@ -101,9 +86,7 @@ def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_recor
     publish(kafka, topic, 0, 10)
     sink = Batches()
     run(spark, environment.options(), tmp_path, sink)
-    kafka.admin.delete_topics([topic])[topic].result(30)
-    eventually(lambda: topic not in kafka.admin.list_topics(timeout=10).topics, "it is gone")
-    kafka.make_topic(topic, 1)
+    recreate_topic(kafka, topic)
     publish(kafka, topic, 20, 24)
     with pytest.raises(StreamingQueryException) as caught:
         run(spark, environment.options(), tmp_path, sink)
@@ -133,15 +116,7 @@ def test_with_tls_and_a_token_tasks_read_from_another_sidecar_than_the_one_that_
     publish(kafka, topic, 0, 20)
     secured, plans, reads = sidecars(tmp_path, kafka, topic)
     with plans, reads:
-        options = {
-            "address": tcp_address(plans),
-            "readAddress": tcp_address(reads),
-            "subscription": CLICKS,
-            "ca": str(secured.authority.certificate),
-            "serverName": "localhost",
-            "token": TOKENS["spark"],
-            "timeout": "20s",
-        }
+        options = secured_options(secured, plans, CLICKS, token=TOKENS["spark"], readAddress=tcp_address(reads))
         sink = Batches()
         proof = {"ca": options["ca"], "server_name": "localhost", "token": TOKENS["spark"]}
         spark_bridge.install(spark, **proof)  # type: ignore[arg-type]
@@ -166,14 +141,7 @@ def test_a_refused_token_is_told_in_the_driver(
 ) -> None:
     secured, plans, _ = sidecars(tmp_path, kafka, topic)
     with plans:
-        options = {
-            "address": tcp_address(plans),
-            "subscription": CLICKS,
-            "ca": str(secured.authority.certificate),
-            "serverName": "localhost",
-            "token": TOKENS.get(token, uuid.uuid4().hex),
-            "timeout": "20s",
-        }
+        options = secured_options(secured, plans, CLICKS, token=TOKENS.get(token, uuid.uuid4().hex))
         with pytest.raises(StreamingQueryException) as caught:
             run(spark, options, tmp_path, Batches())
     said = {"app": "lacks the right ranges", "stranger": "token"}[token]

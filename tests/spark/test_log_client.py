@@ -1,8 +1,6 @@
 """The driver's calls, to a fake server."""
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import grpc
 
@@ -10,6 +8,7 @@ from offramp.channel import Access
 from offramp.v1 import log_pb2 as pb
 from spark_bridge.log_client import LogClient
 from spark_bridge.options import NamedPosition
+from tests.spark import fake_log_service
 
 
 class Slow:
@@ -28,21 +27,11 @@ class Slow:
         return pb.LocateResponse()
 
 
-@contextmanager
-def serving(slow: Slow) -> Iterator[str]:
-    server = grpc.server(ThreadPoolExecutor(2))
-    method = grpc.unary_unary_rpc_method_handler(
+def serving(slow: Slow) -> AbstractContextManager[str]:
+    locate = grpc.unary_unary_rpc_method_handler(
         slow.locate, pb.LocateRequest.FromString, pb.LocateResponse.SerializeToString
     )
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("offramp.v1.LogService", {"Locate": method}),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.stop(None).wait()
+    return fake_log_service.serving(Locate=locate)
 
 
 def test_a_call_that_takes_long_is_given_more_time_with_each_attempt() -> None:

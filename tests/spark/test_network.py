@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-import offramp
 from offramp.errors import Forbidden, Unavailable
 from spark_bridge.bounded_readers import DeadLetterReader
 from spark_bridge.columns import DEAD_LETTER_SCHEMA, SCHEMA
 from spark_bridge.options import BOUNDED, Options
 from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
-from tests.security.kit import TOKENS, Secured, tcp_address
+from tests.security.kit import TOKENS, Secured
+from tests.spark.environment import reject_what_is_bad, secured_options
 
 RANGED = {"orders": {"topics": ["orders"], "mode": "ranges"}}
 
@@ -22,14 +22,7 @@ def test_a_stream_is_read_with_a_token_for_ranges_and_nothing_more(tmp_path: Pat
     secured = Secured(tmp_path)
     with secured.sidecar(subscriptions=RANGED) as sidecar:
         sidecar.publish("orders", [b"%d" % n for n in range(20)])
-        options = {
-            "address": tcp_address(sidecar),
-            "subscription": "orders",
-            "ca": str(secured.authority.certificate),
-            "serverName": "localhost",
-            "token": TOKENS["spark"],
-            "timeout": "20s",
-        }
+        options = secured_options(secured, sidecar, "orders", token=TOKENS["spark"])
         source = StreamReader(options, SCHEMA)
         start = source.initialOffset()
         end = source.latestOffset(start, ReadAllAvailable())
@@ -53,23 +46,8 @@ def test_dead_letters_need_no_right_but_the_one_for_ranges(tmp_path: Path) -> No
     secured = Secured(tmp_path)
     with secured.sidecar() as sidecar:
         sidecar.publish("orders", [b"good", b"bad"])
-        with offramp.connect("orders", address=sidecar.target) as consumer:
-            left = 2
-            while left:
-                batch = next(consumer)
-                left -= len(batch)
-                for record in batch:
-                    if record.value == b"bad":
-                        record.reject("it is bad")
-                batch.ack().result(20)
-        given = {
-            "address": tcp_address(sidecar),
-            "subscription": "orders",
-            "ca": str(secured.authority.certificate),
-            "serverName": "localhost",
-            "token": TOKENS["spark"],
-            "deadLetters": "true",
-        }
+        reject_what_is_bad("orders", sidecar.target, records=2)
+        given = secured_options(secured, sidecar, "orders", token=TOKENS["spark"], deadLetters="true")
         reader = DeadLetterReader(Options(given, BOUNDED, "a bounded read"), DEAD_LETTER_SCHEMA)
 
         def reasons() -> list[tuple[bytes, str]]:

@@ -1,15 +1,13 @@
 """Ranges of which the broker has removed a part: from a server that answers as the protocol says, and from a Kafka."""
 
-import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from offramp.channel import Access
@@ -21,9 +19,12 @@ from spark_bridge.errors import DataLoss
 from spark_bridge.positions import Lane
 from spark_bridge.range_reader import Range, RangeReader
 from spark_bridge.stream_reader import StreamReader
+from tests.brokers.harness import new_topic, numbered
+from tests.brokers.kafka import open_transaction, transaction
 from tests.error_details import error_details
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_
+from tests.spark import fake_log_service
 from tests.spark.environment import CLICKS, on_kafka
 
 LANE = Lane(CLICKS, 0)
@@ -76,20 +77,11 @@ class Log:
             yield pb.ReadRangeResponse(records=[record_pb2.Record(position=position, value=b"x")])
 
 
-@contextmanager
-def serving(log: Log) -> Iterator[str]:
-    server = grpc.server(ThreadPoolExecutor(2))
-    method = grpc.unary_stream_rpc_method_handler(
+def serving(log: Log) -> AbstractContextManager[str]:
+    read = grpc.unary_stream_rpc_method_handler(
         log.read, pb.ReadRangeRequest.FromString, pb.ReadRangeResponse.SerializeToString
     )
-    service = grpc.method_handlers_generic_handler("offramp.v1.LogService", {"ReadRange": method})
-    server.add_generic_rpc_handlers((service,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.stop(None).wait()
+    return fake_log_service.serving(ReadRange=read)
 
 
 def test_what_was_removed_is_named() -> None:
@@ -106,17 +98,15 @@ def test_what_was_removed_is_skipped_if_told_so() -> None:
         assert positions(source, 0, 3) == [], "all of it is gone"
 
 
-def test_a_read_that_breaks_goes_on_where_it_was() -> None:
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(grpc.StatusCode.UNAVAILABLE, "STOPPING"), (grpc.StatusCode.RESOURCE_EXHAUSTED, "UNREAD_STREAM")],
+)
+def test_a_read_that_breaks_or_was_too_slow_for_the_sidecar_goes_on_where_it_was(
+    status: grpc.StatusCode, reason: str
+) -> None:
     log = Log(0, 10)
-    log.breaking = 3
-    with serving(log) as address:
-        assert positions(reader(address, fail=True), 0, 10) == list(range(10))
-    assert log.asked == [0, 2, 4, 6]
-
-
-def test_a_task_that_was_too_slow_for_the_sidecar_goes_on_where_it_was() -> None:
-    log = Log(0, 10)
-    log.breaking, log.breaks_with = 3, (grpc.StatusCode.RESOURCE_EXHAUSTED, "UNREAD_STREAM")
+    log.breaking, log.breaks_with = 3, (status, reason)
     with serving(log) as address:
         assert positions(reader(address, fail=True), 0, 10) == list(range(10))
     assert log.asked == [0, 2, 4, 6]
@@ -164,18 +154,10 @@ def test_a_sidecar_that_does_not_say_where_a_range_ended_is_too_old() -> None:
 
 
 def test_markers_and_compacted_records_at_the_end_are_no_loss(tmp_path: Path, kafka: KafkaServer) -> None:
-    topic = f"clicks-{uuid.uuid4().hex[:8]}"
-    kafka.make_topic(topic, 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    topic = new_topic(kafka)
     for number in range(3):
-        producer.begin_transaction()
-        producer.produce(topic, b"%d" % number)
-        producer.commit_transaction(30)
-    producer.begin_transaction()
-    producer.produce(topic, b"never")
-    producer.flush(30)
-    producer.abort_transaction(30)
+        transaction(kafka, topic, b"%d" % number)
+    transaction(kafka, topic, b"never", commit=False)
     environment = on_kafka(tmp_path, kafka, topic)
     with environment.sidecar:
         source = StreamReader(environment.options(timeout="30s"), SCHEMA)
@@ -190,14 +172,9 @@ def test_markers_and_compacted_records_at_the_end_are_no_loss(tmp_path: Path, ka
 def test_a_reader_within_an_open_transaction_keeps_its_place_also_where_another_lane_was_made_anew(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
-    topic = f"clicks-{uuid.uuid4().hex[:8]}"
-    kafka.make_topic(topic, 2)
+    topic = new_topic(kafka, 2)
     kafka.publish(topic, b"seen")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, b"within", partition=0)
-    assert producer.flush(30) == 0
+    producer = open_transaction(kafka, topic, b"within")
     with (environment := on_kafka(tmp_path, kafka, topic)).sidecar:
         source = StreamReader(environment.options(timeout="30s", failOnDataLoss="false"), SCHEMA)
         start = source.initialOffset()
@@ -208,33 +185,23 @@ def test_a_reader_within_an_open_transaction_keeps_its_place_also_where_another_
     producer.abort_transaction(30)
 
 
-@pytest.mark.parametrize("fail", [True, False])
-def test_a_topic_that_was_made_anew_and_is_shorter_is_named_or_skipped(
-    tmp_path: Path, kafka: KafkaServer, fail: bool
+@pytest.mark.parametrize(
+    ("first", "end", "said", "left"),
+    [
+        (0, 4, "/0 ends at 4 by now, and was to be read to 8", [2, 3]),
+        (6, 10, "/0: positions 2 to 5 are gone", [6, 7, 8]),
+    ],
+    ids=["made anew and shorter", "removed"],
+)
+def test_what_is_no_longer_in_kafka_is_named_or_skipped(
+    tmp_path: Path, kafka: KafkaServer, first: int, end: int, said: str, left: list[int]
 ) -> None:
-    topic = f"clicks-{uuid.uuid4().hex[:8]}"
-    kafka.make_topic(topic, 1)
-    kafka.publish(topic, *(b"%d" % n for n in range(4)))
+    topic = new_topic(kafka)
+    kafka.publish(topic, *numbered(end))
+    if first:
+        (done,) = kafka.admin.delete_records([TopicPartition(topic, 0, first)]).values()
+        assert done.result(30).low_watermark == first
     with (environment := on_kafka(tmp_path, kafka, topic)).sidecar:
-        source = reader(environment.address, fail=fail, timeout=30.0)
-        if fail:
-            with pytest.raises(DataLoss, match=f"{topic}/0 ends at 4 by now, and was to be read to 8"):
-                positions(source, 2, 9, Lane(topic, 0))
-        else:
-            assert positions(source, 2, 9, Lane(topic, 0)) == [2, 3]
-
-
-@pytest.mark.parametrize("fail", [True, False])
-def test_what_kafka_removed_is_named_or_skipped(tmp_path: Path, kafka: KafkaServer, fail: bool) -> None:
-    topic = f"clicks-{uuid.uuid4().hex[:8]}"
-    kafka.make_topic(topic, 1)
-    kafka.publish(topic, *(b"%d" % n for n in range(10)))
-    (done,) = kafka.admin.delete_records([TopicPartition(topic, 0, 6)]).values()
-    assert done.result(30).low_watermark == 6
-    with (environment := on_kafka(tmp_path, kafka, topic)).sidecar:
-        source = reader(environment.address, fail=fail, timeout=30.0)
-        if fail:
-            with pytest.raises(DataLoss, match=rf"{topic}/0: positions 2 to 5 are gone"):
-                positions(source, 2, 9, Lane(topic, 0))
-        else:
-            assert positions(source, 2, 9, Lane(topic, 0)) == [6, 7, 8]
+        with pytest.raises(DataLoss, match=f"{topic}{said}"):
+            positions(reader(environment.address, fail=True, timeout=30.0), 2, 9, Lane(topic, 0))
+        assert positions(reader(environment.address, fail=False, timeout=30.0), 2, 9, Lane(topic, 0)) == left

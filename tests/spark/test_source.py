@@ -5,68 +5,29 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import DataFrame, SparkSession
 
-import spark_bridge
-from offramp import Message, Publisher, connect
+from offramp import Message, Publisher
 from spark_bridge.columns import DEAD_LETTER_SCHEMA, SCHEMA
 from tests.e2e.harness import eventually
-from tests.spark.environment import CLICKS, LANES, ORDERS, SparkEnvironment
-
-#: seconds; the first batch of a session takes long on a busy machine
-BATCH_TIMEOUT = 120.0
-
-
-class Batches:
-    """What a query has given to its sink, by batch. A batch that comes again must be the same."""
-
-    def __init__(self) -> None:
-        self.rows: dict[int, list[Row]] = {}
-        self.partitions: dict[int, int] = {}
-        self.failing: set[int] = set()
-
-    def __call__(self, df: DataFrame, batch: int) -> None:
-        rows = sorted(df.collect(), key=lambda row: (row.topic, row.lane, row.position))
-        assert self.rows.setdefault(batch, rows) == rows, f"batch {batch} is another than before"
-        self.partitions[batch] = df.rdd.getNumPartitions()
-        if batch in self.failing:
-            self.failing.remove(batch)
-            raise RuntimeError("the sink failed")
-
-    @property
-    def values(self) -> list[int]:
-        return sorted(int(row.value) for rows in self.rows.values() for row in rows)
-
-
-def start(
-    spark: SparkSession, environment: SparkEnvironment, checkpoint: Path, sink: Batches, **options: str
-) -> StreamingQuery:
-    source = spark.readStream.format("offramp").options(**environment.options(**options)).load()
-    writer = source.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-    return writer.trigger(availableNow=True).start()
-
-
-def run(spark: SparkSession, environment: SparkEnvironment, checkpoint: Path, sink: Batches, **options: str) -> None:
-    query = start(spark, environment, checkpoint, sink, **options)
-    assert query.awaitTermination(int(BATCH_TIMEOUT))
-    spark_bridge.flush(query)
+from tests.spark.environment import CLICKS, LANES, ORDERS, SparkEnvironment, reject_what_is_bad
+from tests.spark.queries import BATCH_TIMEOUT, Batches, run
 
 
 def test_a_query_reads_everything_once_and_goes_on_from_its_checkpoint(
     spark: SparkSession, environment: SparkEnvironment, tmp_path: Path
 ) -> None:
     sink = Batches()
-    run(spark, environment, tmp_path / "checkpoint", sink)
+    run(spark, environment.options(), tmp_path, sink)
     assert sink.rows == {0: []}, "there is nothing yet, and Spark begins with a batch all the same"
     environment.numbers(0, 95)
-    run(spark, environment, tmp_path / "checkpoint", sink, maxRecordsPerBatch="40", maxRecordsPerPartition="10")
+    run(spark, environment.options(maxRecordsPerBatch="40", maxRecordsPerPartition="10"), tmp_path, sink)
     assert sink.values == list(range(95))
     assert [len(rows) for rows in sink.rows.values()] == [0, 40, 40, 15]
     assert sink.partitions[1] > LANES, "lanes are read by several tasks"
     eventually(lambda: sum(environment.committed().values()) == 95, "the run has committed all it did")
     environment.numbers(95, 100)
-    run(spark, environment, tmp_path / "checkpoint", sink)
+    run(spark, environment.options(), tmp_path, sink)
     assert sink.values == list(range(100))
     assert len(sink.rows[4]) == 5
 
@@ -78,12 +39,12 @@ def test_a_batch_whose_sink_failed_comes_again_byte_for_byte(
     sink = Batches()
     sink.failing = {1}
     with pytest.raises(StreamingQueryException, match="the sink failed"):
-        run(spark, environment, tmp_path / "checkpoint", sink, maxRecordsPerBatch="25")
+        run(spark, environment.options(maxRecordsPerBatch="25"), tmp_path, sink)
     before = dict(sink.rows)
     environment.numbers(0, 7)
     environment.sidecar.restart()
     # `Batches` compares; that the limit is another now does not matter.
-    run(spark, environment, tmp_path / "checkpoint", sink, maxRecordsPerBatch="1000")
+    run(spark, environment.options(maxRecordsPerBatch="1000"), tmp_path, sink)
     assert sink.rows[1] == before[1]
     assert sum(map(len, sink.rows.values())) == 67
 
@@ -117,7 +78,7 @@ def test_a_mistake_is_a_clear_python_exception(
     spark: SparkSession, environment: SparkEnvironment, tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises((AnalysisException, StreamingQueryException)) as caught:
-        run(spark, environment, tmp_path / "checkpoint", Batches(), **options)
+        run(spark, environment.options(**options), tmp_path, Batches())
     assert said in str(caught.value)
 
 
@@ -125,9 +86,9 @@ def test_a_checkpoint_of_another_subscription_ends_the_query_with_a_clear_reason
     spark: SparkSession, environment: SparkEnvironment, tmp_path: Path
 ) -> None:
     environment.numbers(0, 3)
-    run(spark, environment, tmp_path / "checkpoint", Batches())
+    run(spark, environment.options(), tmp_path, Batches())
     with pytest.raises(StreamingQueryException, match='the checkpoint belongs to the subscription "clicks"'):
-        run(spark, environment, tmp_path / "checkpoint", Batches(), subscription="other")
+        run(spark, environment.options(subscription="other"), tmp_path, Batches())
 
 
 # Bounded reads
@@ -203,15 +164,7 @@ def test_a_mistake_in_a_bounded_read_is_a_clear_python_exception(
 def test_dead_letters_are_a_dataframe(spark: SparkSession, environment: SparkEnvironment) -> None:
     with Publisher(broker="local", address=environment.address) as publisher:
         places = publisher.publish_many(ORDERS, [Message(b"good"), Message(b"bad", key=b"k")])
-    with connect(ORDERS, address=environment.address) as consumer:
-        left = 2
-        while left:
-            batch = next(consumer)
-            left -= len(batch)
-            for record in batch:
-                if record.value == b"bad":
-                    record.reject("it is bad")
-            assert batch.ack().result(20).settled
+    reject_what_is_bad(ORDERS, environment.address, records=2)
     letters = bounded(spark, environment, subscription=ORDERS, deadLetters="true")
     assert letters.schema == DEAD_LETTER_SCHEMA
     eventually(lambda: letters.count() == 1, "it is written", BATCH_TIMEOUT)

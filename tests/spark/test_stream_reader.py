@@ -3,8 +3,8 @@
 import json
 import pickle
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -19,6 +19,8 @@ from spark_bridge.errors import BadOption, DataLoss, Replaced, WrongCheckpoint
 from spark_bridge.stream_reader import StreamReader
 from tests.e2e.harness import eventually
 from tests.spark.environment import CLICKS, ORDERS, SparkEnvironment
+from tests.spark.fake_log_service import serving
+from tests.spark.queries import finished_query, source_progress
 
 NO_LIMIT = ReadAllAvailable()
 
@@ -35,6 +37,13 @@ def read(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> li
         for batch in copy.read(wanted):
             rows.extend(batch.to_pylist())
     return rows
+
+
+def batches(source: StreamReader, at: dict[str, Any], limit: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Plans until there is nothing new: the start and the end of each batch."""
+    while (end := source.latestOffset(at, limit)) is not at:
+        yield at, end
+        at = end
 
 
 def values(rows: list[dict[str, Any]]) -> list[int]:
@@ -94,13 +103,9 @@ def test_a_time_is_where_a_query_can_start(environment: SparkEnvironment) -> Non
 def test_a_backlog_is_no_flood(environment: SparkEnvironment, options: dict[str, str], limit: Any, most: int) -> None:
     environment.numbers(100, 200)
     source = reader(environment, **options)
-    at, seen = source.initialOffset(), []
-    while (end := source.latestOffset(at, limit)) is not at:
-        rows = read(source, at, end)
-        assert 0 < len(rows) <= most
-        seen += rows
-        at = end
-    assert values(seen) == list(range(100, 200))
+    seen = [read(source, *batch) for batch in batches(source, source.initialOffset(), limit)]
+    assert all(0 < len(rows) <= most for rows in seen)
+    assert values([row for rows in seen for row in rows]) == list(range(100, 200))
 
 
 @pytest.mark.parametrize(
@@ -138,17 +143,15 @@ def test_an_available_now_run_ends_where_the_lanes_ended_when_it_began(environme
     source.prepareForTriggerAvailableNow()
     environment.numbers(30, 40)
     environment.numbers(40, 50, topic="later")
-    at, seen = source.initialOffset(), []
-    while (end := source.latestOffset(at, ReadMaxRows(7))) is not at:
+    seen = []
+    for at, end in batches(source, source.initialOffset(), ReadMaxRows(7)):
         seen += read(source, at, end)
-        at = end
     assert values(seen) == list(range(30))
     # The next run has what came meanwhile.
     source = reader(environment, "both")
     source.prepareForTriggerAvailableNow()
-    while (end := source.latestOffset(at, ReadMaxRows(7))) is not at:
-        seen += read(source, at, end)
-        at = end
+    for batch in batches(source, end, ReadMaxRows(7)):
+        seen += read(source, *batch)
     assert values(seen) == list(range(50))
 
 
@@ -160,10 +163,8 @@ def test_lanes_that_come_while_it_runs_are_read_from_their_first_record(environm
     seen = read(source, at, end)
     environment.numbers(10, 20, topic="later")
     eventually(lambda: "later/0" in source.latestOffset(end, NO_LIMIT)["lanes"], "the new lanes are seen")
-    at = end
-    while (end := source.latestOffset(at, NO_LIMIT)) is not at:
-        seen += read(source, at, end)
-        at = end
+    for batch in batches(source, end, NO_LIMIT):
+        seen += read(source, *batch)
     assert values(seen) == list(range(20))
 
 
@@ -212,14 +213,13 @@ def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_recor
         reader(environment).latestOffset(checkpoint, NO_LIMIT)
     source = reader(environment, failOnDataLoss="false")
     source.prepareForTriggerAvailableNow()
-    at, seen = checkpoint, []
-    while (end := source.latestOffset(at, ReadMaxRows(4))) is not at:
+    seen = []
+    for at, end in batches(source, checkpoint, ReadMaxRows(4)):
         seen += read(source, at, end)
-        at = end
-        flush(query(progress(source, checkpoint)))
-    source.commit(at)
+        flush(finished_query([source_progress(source, checkpoint)]))
+    source.commit(end)
     assert values(seen) == list(range(100, 106))
-    eventually(lambda: environment.committed() == at["lanes"], "the status shows it")
+    eventually(lambda: environment.committed() == end["lanes"], "the status shows it")
 
 
 def test_a_lane_that_is_gone_keeps_its_place(environment: SparkEnvironment) -> None:
@@ -232,15 +232,6 @@ def test_a_lane_that_is_gone_keeps_its_place(environment: SparkEnvironment) -> N
     end = source.latestOffset(offset, NO_LIMIT)
     assert end["lanes"] == {"clicks/0": 3, "clicks/1": 3, "clicks/7": 3}
     assert values(read(source, offset, end)) == list(range(6))
-
-
-def query(source: dict[str, Any]) -> Any:
-    return SimpleNamespace(recentProgress=[{"sources": [source]}])
-
-
-def progress(source: StreamReader, end: dict[str, Any]) -> dict[str, Any]:
-    """As Spark puts it into a progress."""
-    return {"endOffset": json.dumps(end), "latestOffset": json.dumps(source.reportLatestOffset())}
 
 
 def test_a_reader_reports_what_the_listener_needs(environment: SparkEnvironment) -> None:
@@ -306,32 +297,18 @@ def test_positions_lane_by_lane_are_no_start_of_a_stream(environment: SparkEnvir
 
 
 def test_a_sidecar_that_is_older_than_the_bridge_is_named_as_such() -> None:
-    server = grpc.server(ThreadPoolExecutor(1))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        source = StreamReader({"address": f"127.0.0.1:{port}", "subscription": CLICKS}, SCHEMA)
-        with pytest.raises(Incompatible, match="older than this bridge"):
-            source.initialOffset()
-    finally:
-        server.stop(None)
+    with serving() as address, pytest.raises(Incompatible, match="older than this bridge"):
+        StreamReader({"address": address, "subscription": CLICKS}, SCHEMA).initialOffset()
 
 
 def test_a_refused_token_is_said_at_once() -> None:
     def refuse(request: bytes, context: grpc.ServicerContext) -> bytes:
         context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not known here")
 
-    handlers = {"Attach": grpc.unary_unary_rpc_method_handler(refuse)}
-    server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("offramp.v1.LogService", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        options = {"address": f"127.0.0.1:{port}", "subscription": CLICKS, "token": "wrong"}
+    with serving(Attach=grpc.unary_unary_rpc_method_handler(refuse)) as address:
+        options = {"address": address, "subscription": CLICKS, "token": "wrong"}
         with pytest.raises(Forbidden, match="the token is not known here"):
             StreamReader(options, SCHEMA).initialOffset()
-    finally:
-        server.stop(None)
 
 
 def test_a_record_that_is_larger_than_allowed_is_named(environment: SparkEnvironment) -> None:
