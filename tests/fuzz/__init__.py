@@ -4,6 +4,7 @@
     make fuzz SECONDS=3600 SEED=7
 
 garbage         pure: bytes for a socket that speaks HTTP/2: noise, frames cut short, headers without end, bad messages
+http2           pure: HTTP/2 and gRPC as bytes
 messages        pure: valid messages of the protocol with values of all sorts
 responses       pure: what comes back on a bare socket, as far as HTTP/2 and gRPC tell
 attacks         send them: on a socket, by unary calls, on the Consume stream

@@ -16,17 +16,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from offramp.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
-    consumer_pb2,
-    consumer_pb2_grpc,
-    log_pb2,
-    log_pb2_grpc,
-    publish_pb2,
-    publish_pb2_grpc,
-    record_pb2,
-)
+from offramp.v1 import admin_pb2, consumer_pb2, publish_pb2, record_pb2
+from tests.e2e.calls import METHODS, call, request_class
 from tests.fuzz import garbage
 from tests.fuzz.messages import Hints, fill
 from tests.fuzz.responses import Reader, Response
@@ -145,29 +136,9 @@ def _connected(target: str) -> Iterator[socket.socket]:
         yield connection
 
 
-_UNARY: tuple[tuple[Any, str, Any], ...] = (
-    (consumer_pb2_grpc.ConsumerServiceStub, "Fetch", consumer_pb2.FetchRequest),
-    (consumer_pb2_grpc.ConsumerServiceStub, "Fetch", consumer_pb2.FetchRequest),
-    (consumer_pb2_grpc.ConsumerServiceStub, "Settle", consumer_pb2.SettleRequest),
-    (consumer_pb2_grpc.ConsumerServiceStub, "ExtendLease", consumer_pb2.ExtendLeaseRequest),
-    (publish_pb2_grpc.PublishServiceStub, "Publish", publish_pb2.PublishRequest),
-    (admin_pb2_grpc.AdminServiceStub, "GetStatus", admin_pb2.GetStatusRequest),
-    (admin_pb2_grpc.AdminServiceStub, "Pause", admin_pb2.PauseRequest),
-    (admin_pb2_grpc.AdminServiceStub, "Resume", admin_pb2.ResumeRequest),
-    (admin_pb2_grpc.AdminServiceStub, "Seek", admin_pb2.SeekRequest),
-    (admin_pb2_grpc.AdminServiceStub, "Redrive", admin_pb2.RedriveRequest),
-    (admin_pb2_grpc.AdminServiceStub, "DeleteGroup", admin_pb2.DeleteGroupRequest),
-    (log_pb2_grpc.LogServiceStub, "Attach", log_pb2.AttachRequest),
-    (log_pb2_grpc.LogServiceStub, "ResolveStart", log_pb2.ResolveStartRequest),
-    (log_pb2_grpc.LogServiceStub, "Plan", log_pb2.PlanRequest),
-    (log_pb2_grpc.LogServiceStub, "CommitUpTo", log_pb2.CommitUpToRequest),
-)
-_STREAMS: tuple[tuple[Any, str, Any], ...] = (
-    (consumer_pb2_grpc.ConsumerServiceStub, "Open", consumer_pb2.OpenRequest),
-    (admin_pb2_grpc.AdminServiceStub, "WatchStatus", admin_pb2.WatchStatusRequest),
-    (admin_pb2_grpc.AdminServiceStub, "ListDeadLetters", admin_pb2.ListDeadLettersRequest),
-    (log_pb2_grpc.LogServiceStub, "ReadRange", log_pb2.ReadRangeRequest),
-)
+_STREAMS = [name for name, method in METHODS.items() if method.server_streaming and not method.client_streaming]
+#: the one that gives leases more often than the others
+_UNARY = ["Fetch", *(name for name, method in METHODS.items() if not method.server_streaming)]
 #: they go on until somebody leaves
 _ENDLESS = frozenset(("Open", "WatchStatus"))
 
@@ -176,14 +147,14 @@ def by_unary_calls(chance: random.Random, target: str, findings: Findings) -> No
     """In any order."""
     with _channel(target) as channel:
         for _ in range(chance.randrange(1, 20)):
-            stub, method, request_class = chance.choice(_UNARY)
-            request = fill(chance, request_class, findings.hints())
+            method = chance.choice(_UNARY)
+            request: Any = fill(chance, request_class(method), findings.hints())
             if method == "Fetch":
                 # Whoever asks for a long wait gets it.
                 request.wait_ms = min(request.wait_ms, 50)
             findings.tell(_told(method, request))
             try:
-                response = getattr(stub(channel), method)(request, timeout=_CALL_TIMEOUT)
+                response = call(channel, method, request, _CALL_TIMEOUT)
             except grpc.RpcError as error:
                 _judge(findings, method, request, error)
             else:
@@ -195,19 +166,19 @@ def by_unary_calls(chance: random.Random, target: str, findings: Findings) -> No
 def by_streams(chance: random.Random, target: str, findings: Findings) -> None:
     """Responses that come in pieces. Those that never end are read for a moment and left."""
     with _channel(target) as channel:
-        stub, method, request_class = chance.choice(_STREAMS)
-        request = fill(chance, request_class, findings.hints())
+        method = chance.choice(_STREAMS)
+        request = fill(chance, request_class(method), findings.hints())
         findings.tell(_told(method, request))
-        call = getattr(stub(channel), method)(request, timeout=_CALL_TIMEOUT)
+        responses = call(channel, method, request, _CALL_TIMEOUT)
         try:
-            for response in call:
+            for response in responses:
                 findings.responses[f"{method}: OK"] += 1
                 if method == "Open":
                     findings.keep(findings.sessions, response.welcome.session)
                 if method in _ENDLESS:
                     # Others may use the session for a while.
                     time.sleep(_READ_FOR)
-                    call.cancel()
+                    responses.cancel()
                     break
         except grpc.RpcError as error:
             _judge(findings, method, request, error)
@@ -222,9 +193,9 @@ def on_the_consume_stream(chance: random.Random, target: str, findings: Findings
         requests.insert(0, consumer_pb2.ConsumeRequest(hello=consumer_pb2.Hello(subscription=TARGET, credit=credit)))
     findings.tell(_told("Consume", *requests))
     with _channel(target) as channel:
-        call = consumer_pb2_grpc.ConsumerServiceStub(channel).Consume(_unhurried(requests), timeout=_CALL_TIMEOUT)
+        responses = call(channel, "Consume", _unhurried(requests), _CALL_TIMEOUT)
         try:
-            for response in call:
+            for response in responses:
                 findings.responses["Consume: OK"] += 1
                 findings.keep(findings.leases, *(batch.lease for batch in response.batches))
                 if response.HasField("welcome"):
@@ -244,15 +215,13 @@ def publish_targets(chance: random.Random, target: str, findings: Findings) -> N
     messages = [publish_pb2.Message(value=b"%d" % chance.randrange(1000)) for _ in range(20)]
     with _channel(target) as channel:
         publish = publish_pb2.PublishRequest(broker="local", topic=TARGET, messages=messages)
-        publish_pb2_grpc.PublishServiceStub(channel).Publish(publish, timeout=_CALL_TIMEOUT)
-        resume = admin_pb2.ResumeRequest(subscription=TARGET)
-        admin_pb2_grpc.AdminServiceStub(channel).Resume(resume, timeout=_CALL_TIMEOUT)
+        call(channel, "Publish", publish, _CALL_TIMEOUT)
+        call(channel, "Resume", admin_pb2.ResumeRequest(subscription=TARGET), _CALL_TIMEOUT)
         fetch = consumer_pb2.FetchRequest(subscription=TARGET, wait_ms=50)
-        response = consumer_pb2_grpc.ConsumerServiceStub(channel).Fetch(fetch, timeout=_CALL_TIMEOUT)
-        findings.keep(findings.leases, *(batch.lease for batch in response.batches))
-        done = [record_pb2.Settlement(lease=b.lease, outcome=record_pb2.OUTCOME_ACK) for b in response.batches[:1]]
-        settle = consumer_pb2.SettleRequest(settlements=done)
-        consumer_pb2_grpc.ConsumerServiceStub(channel).Settle(settle, timeout=_CALL_TIMEOUT)
+        batches = call(channel, "Fetch", fetch, _CALL_TIMEOUT).batches
+        findings.keep(findings.leases, *(batch.lease for batch in batches))
+        done = [record_pb2.Settlement(lease=b.lease, outcome=record_pb2.OUTCOME_ACK) for b in batches[:1]]
+        call(channel, "Settle", consumer_pb2.SettleRequest(settlements=done), _CALL_TIMEOUT)
 
 
 ATTACKS: tuple[AttackKind, ...] = (on_a_socket, on_a_socket, by_unary_calls, by_streams, on_the_consume_stream)

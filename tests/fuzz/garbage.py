@@ -4,9 +4,8 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _PRIORITY, _RST, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = range(10)
-_END_STREAM, _END_HEADERS = 0x1, 0x4
+from tests.fuzz import http2
+from tests.fuzz.http2 import call_headers, frame, literal, message
 
 METHODS = (
     "/offramp.v1.ConsumerService/Consume",
@@ -45,36 +44,36 @@ def other_protocols(chance: random.Random) -> Iterator[bytes]:
 
 def cut_short(chance: random.Random) -> Iterator[bytes]:
     """A good beginning that ends in the middle."""
-    whole = b"".join(_call(chance, _framed(chance.randbytes(chance.randrange(200)))))
+    whole = b"".join(_call(chance, message(chance.randbytes(chance.randrange(200)))))
     yield whole[: chance.randrange(1, len(whole))]
 
 
 def odd_frames(chance: random.Random) -> Iterator[bytes]:
     """Frames of all types with lengths, flags and streams that may not be."""
-    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
     for _ in range(chance.randrange(1, 20)):
         kind = chance.choice((*range(10), chance.randrange(256)))
         stream = chance.choice((0, 1, 2, 3, 0x7FFFFFFF))
-        yield _frame(kind, chance.randrange(256), stream, chance.randbytes(chance.choice((0, 4, 8, 9, 100, 20_000))))
+        yield frame(kind, chance.randrange(256), stream, chance.randbytes(chance.choice((0, 4, 8, 9, 100, 20_000))))
 
 
 def huge_headers(chance: random.Random) -> Iterator[bytes]:
     """Headers that are larger than anybody takes, and some that never end."""
-    yield _PREFACE + _frame(_SETTINGS, 0, 0)
-    block = _headers(chance.choice(METHODS)) + literal("x-much", "y" * 16_000)
-    yield _frame(_HEADERS, 0, 1, block[:16_000])
+    yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
+    block = call_headers(chance.choice(METHODS)) + literal("x-much", "y" * 16_000)
+    yield frame(http2.HEADERS, 0, 1, block[:16_000])
     for _ in range(chance.choice((0, 1, 20))):
-        yield _frame(_CONTINUATION, 0, 1, literal("x-more", "z" * 16_000)[:16_000])
+        yield frame(http2.CONTINUATION, 0, 1, literal("x-more", "z" * 16_000)[:16_000])
     if chance.random() < 0.5:
-        yield _frame(_CONTINUATION, _END_HEADERS, 1)
+        yield frame(http2.CONTINUATION, http2.END_HEADERS, 1)
 
 
 def many_streams(chance: random.Random) -> Iterator[bytes]:
     """Calls that are begun and taken back at once, again and again."""
-    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
     for stream in range(1, 2 * chance.randrange(2, 200), 2):
-        yield _frame(_HEADERS, _END_HEADERS, stream, _headers(chance.choice(METHODS)))
-        yield _frame(_RST, 0, stream, struct.pack(">I", 8))
+        yield frame(http2.HEADERS, http2.END_HEADERS, stream, call_headers(chance.choice(METHODS)))
+        yield frame(http2.RST, 0, stream, struct.pack(">I", 8))
 
 
 def bad_messages(chance: random.Random) -> Iterator[bytes]:
@@ -84,12 +83,12 @@ def bad_messages(chance: random.Random) -> Iterator[bytes]:
         chance,
         chance.choice(
             (
-                _framed(body),
-                _framed(body, compressed=True),
-                _framed(body, claimed=len(body) + chance.randrange(1, 100)),
-                _framed(body, claimed=0xFFFFFFFF),
-                _framed(body)[: chance.randrange(5)],
-                _framed(b"") * chance.randrange(1, 50),
+                message(body),
+                message(body, compressed=True),
+                message(body, claimed=len(body) + chance.randrange(1, 100)),
+                message(body, claimed=0xFFFFFFFF),
+                message(body)[: chance.randrange(5)],
+                message(b"") * chance.randrange(1, 50),
             )
         ),
     )
@@ -97,19 +96,19 @@ def bad_messages(chance: random.Random) -> Iterator[bytes]:
 
 def odd_headers(chance: random.Random) -> Iterator[bytes]:
     """A call whose headers are not what they should be."""
-    yield _PREFACE + _frame(_SETTINGS, 0, 0)
+    yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
     block = chance.choice(
         (
             chance.randbytes(chance.randrange(1, 500)),
             literal(":method", "POST"),
-            _headers("/" + "x" * 5000),
-            _headers(METHODS[0]) + literal("grpc-timeout", chance.choice(("0n", "-1S", "99999999999H", "soon"))),
-            _headers(METHODS[0]) + literal("grpc-encoding", chance.choice(("gzip", "none", "x" * 1000))),
-            _headers(METHODS[2]) + literal("content-type", "text/html"),
-            literal("x", "y") + _headers(METHODS[2]),
+            call_headers("/" + "x" * 5000),
+            call_headers(METHODS[0]) + literal("grpc-timeout", chance.choice(("0n", "-1S", "99999999999H", "soon"))),
+            call_headers(METHODS[0]) + literal("grpc-encoding", chance.choice(("gzip", "none", "x" * 1000))),
+            call_headers(METHODS[2]) + literal("content-type", "text/html"),
+            literal("x", "y") + call_headers(METHODS[2]),
         )
     )
-    yield _frame(_HEADERS, _END_HEADERS | chance.choice((0, _END_STREAM)), 1, block[:16_000])
+    yield frame(http2.HEADERS, http2.END_HEADERS | chance.choice((0, http2.END_STREAM)), 1, block[:16_000])
 
 
 Kind = Callable[[random.Random], Iterator[bytes]]
@@ -126,54 +125,15 @@ KINDS: tuple[Kind, ...] = (
 
 
 def asks(pieces: list[bytes]) -> bool:
-    """Whether the last frame has a whole message and says that nothing more comes, so that a response is due.
+    """Whether the last http2.frame has a whole message and says that nothing more comes, so that a response is due.
 
     Without a whole one it is not: grpc.aio drops a call of one request that ends before the request came, and never
     answers it."""
     flags, body = pieces[-1][4], pieces[-1][9:]
-    return bool(flags & _END_STREAM) and len(body) >= 5 + int.from_bytes(body[1:5], "big")
+    return bool(flags & http2.END_STREAM) and len(body) >= 5 + int.from_bytes(body[1:5], "big")
 
 
 def _call(chance: random.Random, body: bytes) -> Iterator[bytes]:
-    yield _PREFACE + _frame(_SETTINGS, 0, 0)
-    yield _frame(_HEADERS, _END_HEADERS, 1, _headers(chance.choice(METHODS)))
-    yield _frame(_DATA, chance.choice((0, _END_STREAM)), 1, body[:16_000])
-
-
-def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
-    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
-
-
-def _framed(body: bytes, *, compressed: bool = False, claimed: int | None = None) -> bytes:
-    """As gRPC has messages in a stream."""
-    return struct.pack(">BI", compressed, len(body) if claimed is None else claimed) + body
-
-
-def _headers(path: str) -> bytes:
-    pairs = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": path,
-        ":authority": "localhost",
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    return b"".join(literal(name, value) for name, value in pairs.items())
-
-
-def literal(name: str, value: str) -> bytes:
-    """A header as HPACK has it when nothing is looked up or squeezed."""
-    return b"\0" + _sized(name.encode()) + _sized(value.encode())
-
-
-def _sized(raw: bytes) -> bytes:
-    size = len(raw)
-    if size < 127:
-        return bytes((size,)) + raw
-    size -= 127
-    out = bytearray((127,))
-    while size >= 128:
-        out.append(size & 127 | 128)
-        size >>= 7
-    out.append(size)
-    return bytes(out) + raw
+    yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
+    yield frame(http2.HEADERS, http2.END_HEADERS, 1, call_headers(chance.choice(METHODS)))
+    yield frame(http2.DATA, chance.choice((0, http2.END_STREAM)), 1, body[:16_000])

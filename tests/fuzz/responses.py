@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-_HEADERS, _RST, _GOAWAY, _CONTINUATION = 1, 3, 7, 9
-_END_HEADERS, _PADDED, _PRIORITY = 0x4, 0x8, 0x20
+from tests.fuzz.http2 import CONTINUATION, END_HEADERS, GOAWAY, HEADERS, RST
+
+_PADDED, _PRIORITY = 0x8, 0x20
 #: entries that every connection begins with
 _STATIC = 61
 #: what nobody here needs to read: looked up in the table that is not kept, or squeezed
@@ -57,16 +58,16 @@ class Reader:
             self._rest = self._rest[9 + size :]
 
     def _frame(self, kind: int, flags: int, body: bytes) -> None:
-        if kind in (_RST, _GOAWAY):
+        if kind in (RST, GOAWAY):
             # A connection that ends in order is told so without an error.
-            (code,) = struct.unpack_from(">I", body, 0 if kind == _RST else 4)
-            self.response.refused |= bool(code) or kind == _GOAWAY
-        elif kind in (_HEADERS, _CONTINUATION):
-            if kind == _HEADERS:
+            (code,) = struct.unpack_from(">I", body, 0 if kind == RST else 4)
+            self.response.refused |= bool(code) or kind == GOAWAY
+        elif kind in (HEADERS, CONTINUATION):
+            if kind == HEADERS:
                 start = (1 if flags & _PADDED else 0) + (5 if flags & _PRIORITY else 0)
                 body = body[start : len(body) - (body[0] if flags & _PADDED else 0)]
             self._block += body
-            if flags & _END_HEADERS:
+            if flags & END_HEADERS:
                 self._headers(self._block)
                 self._block = b""
 

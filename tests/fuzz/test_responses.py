@@ -1,12 +1,13 @@
-"""Responses on a bare socket are understood, as a gRPC server sends them."""
+"""What a bare socket is answered with is understood, as a server of gRPC says it."""
 
 import struct
 
+from tests.fuzz import http2
 from tests.fuzz.responses import Reader, Status
 
 
-def frame(kind: int, body: bytes, *, flags: int = 0x4) -> bytes:
-    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, 1) + body
+def frame(kind: int, body: bytes, *, flags: int = http2.END_HEADERS) -> bytes:
+    return http2.frame(kind, flags, 1, body)
 
 
 def literal(name: bytes, value: bytes) -> bytes:

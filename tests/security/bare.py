@@ -7,29 +7,32 @@ import select
 import socket
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
-from tests.fuzz.garbage import literal
+from tests.fuzz import http2
 
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _RST, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
-_END_STREAM, _END_HEADERS, _ACK = 0x1, 0x4, 0x1
 _INITIAL_WINDOW = 4
 _CANCEL = struct.pack(">I", 8)
 _MOST_FRAME = 16_384
 #: seconds without any sign from the other side, after which it will not take more
 _QUIET = 1.0
+#: seconds within which an answer must come
+_PATIENCE = 60.0
 
 
 class BareClient:
     """One connection. `window` is how much of each answer it takes before it says that it takes more, which it never
-    does."""
+    does. A deaf one does not even answer pings."""
 
-    def __init__(self, connection: socket.socket, window: int = 65_535) -> None:
+    def __init__(self, connection: socket.socket, window: int = 65_535, *, deaf: bool = False) -> None:
         self._connection = connection
-        self._window = window
+        self._deaf = deaf
+        #: pings that have come
+        self.pings = 0
+        #: by stream: what has come of its answers
+        self._answers: dict[int, bytes] = {}
         self._next = 1
         self._room = 65_535
         self._initial = 65_535
@@ -41,26 +44,28 @@ class BareClient:
         self.ended: set[int] = set()
         self._inbox = b""
         settings = struct.pack(">HI", _INITIAL_WINDOW, window)
-        self._send(_PREFACE + _frame(_SETTINGS, 0, 0, settings))
+        self._send(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0, settings))
+        if window > 65_535:
+            # For the connection as a whole.
+            self._send(http2.frame(http2.WINDOW, 0, 0, struct.pack(">I", window - 65_535)))
+
+    def begin(self, path: str, headers: Mapping[str, str] | None = None) -> int:
+        """Begins a call without a message. Returns its stream."""
+        stream, self._next = self._next, self._next + 2
+        self._send(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, http2.call_headers(path, headers)))
+        self._rooms[stream] = self._initial
+        return stream
 
     def call(self, path: str, message: bytes, headers: Mapping[str, str] | None = None, *, whole: bool = True) -> int:
-        """Begin a call; `pump` sends the message. If it is not whole, its last byte is kept back for ever."""
-        stream, self._next = self._next, self._next + 2
-        pairs = {
-            ":method": "POST",
-            ":scheme": "http",
-            ":path": path,
-            ":authority": "localhost",
-            "content-type": "application/grpc",
-            "te": "trailers",
-            **(headers or {}),
-        }
-        block = b"".join(literal(name, value) for name, value in pairs.items())
-        self._send(_frame(_HEADERS, _END_HEADERS, stream, block))
-        body = struct.pack(">BI", 0, len(message)) + message
-        self._rooms[stream] = self._initial
+        """Begins a call; `pump` sends the message. If it is not whole, its last byte is kept back for ever."""
+        stream, body = self.begin(path, headers), http2.message(message)
         self._unsent[stream] = (body if whole else body[:-1], whole)
         return stream
+
+    def say(self, stream: int, *messages: bytes) -> None:
+        """Sends messages of a call that goes on."""
+        self._unsent[stream] = (b"".join(map(http2.message, messages)), False)
+        self.pump()
 
     def reset(self, stream: int) -> None:
         """Give up a call, with as much of its message as the other side takes at once sent."""
@@ -68,7 +73,7 @@ class BareClient:
             pass
         self._unsent.pop(stream, None)
         del self._rooms[stream]
-        self._send(_frame(_RST, 0, stream, _CANCEL))
+        self._send(http2.frame(http2.RST, 0, stream, _CANCEL))
 
     def pump(self) -> None:
         """Send as much as the other side takes. Returns when it has everything, has ended what it has not, or takes no
@@ -76,8 +81,19 @@ class BareClient:
         while self._unsent:
             while self._push():
                 self._listen(0.0)
-            if not self._listen(_QUIET):
+            if self._unsent and not self._listen(_QUIET):
                 return
+
+    def messages(self, stream: int) -> Iterator[bytes]:
+        """The answers of a call, as they come."""
+        while True:
+            body = self._answers.get(stream, b"")
+            end = 5 + int.from_bytes(body[1:5])
+            if len(body) >= end:
+                self._answers[stream] = body[end:]
+                yield body[5:end]
+            else:
+                assert self._listen(_PATIENCE), "nothing more comes"
 
     def listen(self) -> set[int]:
         """The streams that the other side has ended so far."""
@@ -93,7 +109,7 @@ class BareClient:
             if size <= 0:
                 continue
             moved, rest = True, body[size:]
-            self._send(_frame(_DATA, _END_STREAM if whole and not rest else 0, stream, body[:size]))
+            self._send(http2.frame(http2.DATA, http2.END_STREAM if whole and not rest else 0, stream, body[:size]))
             self._rooms[stream] -= size
             self._room -= size
             self._unsent[stream] = (rest, whole)
@@ -119,23 +135,27 @@ class BareClient:
         return True
 
     def _hear(self, kind: int, flags: int, stream: int, body: bytes) -> None:
-        assert kind != _GOAWAY, body
-        if kind == _SETTINGS and not flags & _ACK:
+        assert kind != http2.GOAWAY, body
+        if kind == http2.SETTINGS and not flags & http2.ACK:
             for at in range(0, len(body), 6):
                 name, value = struct.unpack(">HI", body[at : at + 6])
                 if name == _INITIAL_WINDOW:
                     self._rooms = {one: room + value - self._initial for one, room in self._rooms.items()}
                     self._initial = value
-            self._send(_frame(_SETTINGS, _ACK, 0))
-        elif kind == _PING and not flags & _ACK:
-            self._send(_frame(_PING, _ACK, 0, body))
-        elif kind == _WINDOW:
+            self._send(http2.frame(http2.SETTINGS, http2.ACK, 0))
+        elif kind == http2.PING and not flags & http2.ACK:
+            self.pings += 1
+            if not self._deaf:
+                self._send(http2.frame(http2.PING, http2.ACK, 0, body))
+        elif kind == http2.WINDOW:
             (more,) = struct.unpack(">I", body)
             if stream in self._rooms:
                 self._rooms[stream] += more
             elif not stream:
                 self._room += more
-        elif kind == _RST or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
+        elif kind == http2.DATA:
+            self._answers[stream] = self._answers.get(stream, b"") + body
+        if kind == http2.RST or (kind in (http2.DATA, http2.HEADERS) and flags & http2.END_STREAM):
             self.ended.add(stream)
             self._unsent.pop(stream, None)
 
@@ -149,7 +169,3 @@ class BareClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._connection.close()
-
-
-def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
-    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body

@@ -81,8 +81,7 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
     # A lease that expires, a worker that is killed, and one that vanishes in the middle of a stream.
     stub.Fetch(consumer_pb2.FetchRequest(subscription="orders", lease_ms=100), timeout=WAIT_TIMEOUT)
     with Worker(sidecar, "consume") as worker:
-        worker.event("welcome")
-        worker.event("batch")
+        worker.batch()
     # Requests that make no sense, which hold a secret all the same.
     for method in ("Fetch", "Settle", "ExtendLease"):
         call = channel.unary_unary(f"/offramp.v1.ConsumerService/{method}")
