@@ -11,8 +11,9 @@ from sidecar import brokers, config
 from sidecar.brokers.base import BrokerOptions, Traits
 from sidecar.config.yaml_writer import write
 from sidecar.model.errors import ConfigError
-from sidecar.settings import BrokerSettings, Settings, setting
+from sidecar.settings import BrokerSettings, setting
 from tests.memory_broker import MemoryOptions
+from tests.unit.config.kit import load, problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,23 +31,11 @@ class PostOptions(BrokerOptions):
 
 
 @pytest.fixture(autouse=True)
-def post(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def post(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second type of broker beside the local one."""
     options_class = brokers.options_class
     monkeypatch.setattr(brokers, "kinds", lambda: ("local", "post"))
     monkeypatch.setattr(brokers, "options_class", lambda kind: PostOptions if kind == "post" else options_class(kind))
-    monkeypatch.chdir(tmp_path)
-
-
-def load(text: str, **environ: str) -> Settings:
-    Path("c.yaml").write_text(text)
-    return config.load("c.yaml", environ=environ)
-
-
-def problems(text: str, **environ: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(text, **environ)
-    return str(caught.value).splitlines()
 
 
 def test_options_are_read_by_the_class_of_the_adapter() -> None:

@@ -1,25 +1,10 @@
 """Rules between settings."""
 
-from pathlib import Path
-
 import pytest
 
-from sidecar import config
-from sidecar.model.errors import ConfigError
+from tests.unit.config.kit import problems
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def problems(text: str) -> list[str]:
-    Path("c.yaml").write_text(text)
-    try:
-        config.load("c.yaml", environ={})
-    except ConfigError as error:
-        return str(error).splitlines()
-    return []
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.parametrize(

@@ -8,26 +8,8 @@ import pytest
 from sidecar import config
 from sidecar.model.errors import ConfigError
 from sidecar.model.records import Order
-from sidecar.settings import ListenSettings, LogLevel, Settings
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Files are named as a user would: relative, so that messages are short."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def load(text: str, **environ: str) -> Settings:
-    Path("offramp.yaml").write_text(text, "utf-8")
-    return config.load("offramp.yaml", environ=environ)
-
-
-def problems(text: str, **environ: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(text, **environ)
-    return str(caught.value).splitlines()
-
+from sidecar.settings import ListenSettings, LogLevel
+from tests.unit.config.kit import load, problems
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -83,18 +65,18 @@ def test_a_group_of_keys_may_be_empty() -> None:
 
 def test_a_wrong_word_is_answered_with_the_nearest_right_one() -> None:
     assert problems("\n\nsubscriptions:\n  orders:\n    topics: [a]\n    order: keys\n") == [
-        'offramp.yaml:6: subscriptions.orders.order: "keys" is not one of none, key, lane. Did you mean "key"?'
+        'c.yaml:6: subscriptions.orders.order: "keys" is not one of none, key, lane. Did you mean "key"?'
     ]
 
 
 def test_an_unknown_key_is_answered_with_the_nearest_known_one() -> None:
     assert problems("listen:\n  sokcet: /x\n") == [
-        'offramp.yaml:2: listen.sokcet: is not a known key. Did you mean "socket"?'
+        'c.yaml:2: listen.sokcet: is not a known key. Did you mean "socket"?'
     ]
 
 
 def test_an_unknown_key_that_looks_like_none_is_answered_with_all() -> None:
-    assert problems("log:\n  zzz: 1\n") == ["offramp.yaml:2: log.zzz: is not a known key. Known here: level, format."]
+    assert problems("log:\n  zzz: 1\n") == ["c.yaml:2: log.zzz: is not a known key. Known here: level, format."]
 
 
 def test_a_key_with_a_hyphen_is_led_to_the_underscore() -> None:
@@ -113,25 +95,25 @@ subscriptions:
   sound: {topics: [a], broker: nowhere}
 """)
     assert lines == [
-        'offramp.yaml:1: listen.socket_mode: "999" is not a mode in octal such as 0660',
-        'offramp.yaml:2: log.format: "xml" is not one of text, json',
-        'offramp.yaml:2: log.level: "loud" is not one of debug, info, warning, error',
-        'offramp.yaml:5: subscriptions.orders.batch.linger: "2 parsecs" is not a duration such as 200ms, 5s, 10m or 1h',
-        'offramp.yaml:5: subscriptions.orders.batch.records: "0" is too small; it takes 1 to 100000',
-        "offramp.yaml:6: subscriptions.orders.topics: 0 items is too small; it takes at least 1",
-        'offramp.yaml:7: subscriptions.sound.broker: "nowhere" is not among brokers. There is local.',
+        'c.yaml:1: listen.socket_mode: "999" is not a mode in octal such as 0660',
+        'c.yaml:2: log.format: "xml" is not one of text, json',
+        'c.yaml:2: log.level: "loud" is not one of debug, info, warning, error',
+        'c.yaml:5: subscriptions.orders.batch.linger: "2 parsecs" is not a duration such as 200ms, 5s, 10m or 1h',
+        'c.yaml:5: subscriptions.orders.batch.records: "0" is too small; it takes 1 to 100000',
+        "c.yaml:6: subscriptions.orders.topics: 0 items is too small; it takes at least 1",
+        'c.yaml:7: subscriptions.sound.broker: "nowhere" is not among brokers. There is local.',
     ]
 
 
 def test_what_is_missing_is_named_at_the_place_where_it_should_be() -> None:
     assert problems("log:\nsubscriptions:\n  orders:\n    order: key\n") == [
-        "offramp.yaml:3: subscriptions.orders.topics: is missing. Topics to consume."
+        "c.yaml:3: subscriptions.orders.topics: is missing. Topics to consume."
     ]
 
 
 def test_a_key_without_a_value_is_told_what_it_takes() -> None:
     assert problems("drain:\n  deadline:\n") == [
-        "offramp.yaml:2: drain.deadline: has no value; it takes a duration such as 200ms, 5s, 10m or 1h, at least 0s"
+        "c.yaml:2: drain.deadline: has no value; it takes a duration such as 200ms, 5s, 10m or 1h, at least 0s"
     ]
 
 
@@ -165,7 +147,7 @@ def test_a_value_of_the_wrong_shape_is_told_the_right_one(text: str, said: str) 
 
 def test_a_key_that_is_there_twice_is_an_error() -> None:
     assert problems("log:\n  level: info\n  level: debug\n") == [
-        "offramp.yaml:3: log.level: is given twice; first in offramp.yaml:2"
+        "c.yaml:3: log.level: is given twice; first in c.yaml:2"
     ]
 
 
@@ -216,16 +198,16 @@ def test_a_byte_order_mark_is_no_obstacle(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("log: {level: info", "offramp.yaml:1: is not YAML: expected ',' or '}', but got '<stream end>'"),
-        ("log:\n\tlevel: info\n", "offramp.yaml:2: is not YAML: found character '\\t' that cannot start any token. "
+        ("log: {level: info", "c.yaml:1: is not YAML: expected ',' or '}', but got '<stream end>'"),
+        ("log:\n\tlevel: info\n", "c.yaml:2: is not YAML: found character '\\t' that cannot start any token. "
          "Indent with spaces: YAML takes no tabs"),
         ("log: {level: ${LEVEL}}", "quote variables"),
-        ("a: b: c", "offramp.yaml:1: is not YAML: mapping values are not allowed here"),
-        ("a: *x", "offramp.yaml:1: is not YAML: there is no such alias; a text that begins with * needs quotes"),
-        ("a:\n    b: 2\n  c: 3\n", "offramp.yaml:3: is not YAML: keys of one level begin in one column, and this"),
-        ("a: 1\n---\nb: 2\n", "offramp.yaml:2: is not YAML: holds more than one document"),
-        ("a: \x00", "offramp.yaml:1: holds the character U+0000, which YAML does not allow"),
-        ("[" * 3000, "offramp.yaml: is nested too deeply"),
+        ("a: b: c", "c.yaml:1: is not YAML: mapping values are not allowed here"),
+        ("a: *x", "c.yaml:1: is not YAML: there is no such alias; a text that begins with * needs quotes"),
+        ("a:\n    b: 2\n  c: 3\n", "c.yaml:3: is not YAML: keys of one level begin in one column, and this"),
+        ("a: 1\n---\nb: 2\n", "c.yaml:2: is not YAML: holds more than one document"),
+        ("a: \x00", "c.yaml:1: holds the character U+0000, which YAML does not allow"),
+        ("[" * 3000, "c.yaml: is nested too deeply"),
     ],
 )  # fmt: skip
 def test_what_is_not_yaml_is_told_in_one_sentence(text: str, said: str) -> None:
@@ -271,7 +253,7 @@ def test_a_dollar_is_written_twice_before_a_brace_to_be_a_dollar() -> None:
 )
 def test_a_variable_that_cannot_be_filled_in_is_named(text: str, said: str) -> None:
     (line,) = problems(f"log:\n  level: {text}\n")
-    assert line.startswith(f"offramp.yaml:2: log.level: {said}")
+    assert line.startswith(f"c.yaml:2: log.level: {said}")
 
 
 def test_without_a_file_the_rest_is_all_there_is() -> None:
