@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tests.servers import kafka, pulsar
-from tests.servers.kafka import ADMIN, KafkaServer
+from tests.servers.kafka import KafkaServer
 from tests.servers.pulsar import PulsarServer
 from tests.servers.tools import Missing, in_ci, tool
 
@@ -27,29 +27,13 @@ def install() -> int:
     return 0
 
 
-def run_kafka() -> int:
+def run(kind: str) -> int:
     """Until Ctrl-C."""
-    with tempfile.TemporaryDirectory(prefix="offramp-kafka-") as folder:
-        server = KafkaServer.create(Path(folder))
+    server_class: type[KafkaServer] | type[PulsarServer] = KafkaServer if kind == "kafka" else PulsarServer
+    with tempfile.TemporaryDirectory(prefix=f"offramp-{kind}-") as folder:
+        server = server_class.create(Path(folder))
         server.start()
-        at = server.addresses
-        print(f"Kafka {kafka.VERSION} at {at.plain}; SASL (PLAIN, SCRAM-SHA-256; {ADMIN.name} / {ADMIN.password})")
-        print(f"at {at.sasl}, TLS at {at.ssl}, both at {at.sasl_ssl}; CA {server.ca}; log {server.log}")
-        print("Ctrl-C stops it and removes its data.", flush=True)
-        try:
-            signal.sigwait({signal.SIGINT, signal.SIGTERM})
-        finally:
-            server.discard()
-    return 0
-
-
-def run_pulsar() -> int:
-    """Until Ctrl-C."""
-    with tempfile.TemporaryDirectory(prefix="offramp-pulsar-") as folder:
-        server = PulsarServer.create(Path(folder))
-        server.start()
-        print(f"Pulsar {pulsar.VERSION} at {server.url}, admin API at {server.admin_url}; with TLS at {server.url_tls}")
-        print(f"and {server.admin_url_tls}; CA {server.ca}; log {server.log}")
+        print(f"{server.describe()}; CA {server.ca}; log {server.log}")
         print("Ctrl-C stops it and removes its data.", flush=True)
         try:
             signal.sigwait({signal.SIGINT, signal.SIGTERM})
@@ -59,13 +43,12 @@ def run_pulsar() -> int:
 
 
 def main() -> int:
-    commands = {"install": install, "kafka": run_kafka, "pulsar": run_pulsar}
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__)
-    parser.add_argument("what", choices=commands)
+    parser.add_argument("what", choices=["install", "kafka", "pulsar"])
     arguments = parser.parse_args()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        return commands[arguments.what]()
+        return install() if arguments.what == "install" else run(arguments.what)
     except Missing as missing:
         print(missing, file=sys.stderr)
         return 1

@@ -222,6 +222,11 @@ class KafkaServer(Server):
             consumer.close()
         return {one.partition: (one.offset, one.metadata) for one in found}
 
+    def describe(self) -> str:
+        at = self.addresses
+        sasl = f"SASL (PLAIN, SCRAM-SHA-256; {ADMIN.name} / {ADMIN.password}) at {at.sasl}"
+        return f"Kafka {VERSION} at {at.plain}; {sasl}, TLS at {at.ssl}, both at {at.sasl_ssl}"
+
     # Life
 
     def _command(self) -> list[str]:

@@ -187,6 +187,10 @@ class PulsarServer(Server):
         found = self.stats(topic)["subscriptions"].get(subscription)
         return int(found["msgBacklog"]) if found else -1
 
+    def describe(self) -> str:
+        with_tls = f"with TLS at {self.url_tls} and {self.admin_url_tls}"
+        return f"Pulsar {VERSION} at {self.url}, admin API at {self.admin_url}; {with_tls}"
+
     # Life
 
     def _command(self) -> list[str]:
