@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from sidecar.brokers.pulsar import PulsarBroker, PulsarOptions
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.settings import Seconds
-from tests.brokers.harness import BrokerPerSidecar
+from tests.brokers.harness import BrokerPerSidecar, Harness
 from tests.e2e.pulsar.snapshot import client_of
 from tests.servers.process import await_
 from tests.servers.pulsar import PulsarServer
@@ -49,6 +51,16 @@ class PulsarHarness(BrokerPerSidecar[PulsarBroker]):
 
     def _create(self) -> PulsarBroker:
         return PulsarBroker(self._options)
+
+
+class OnPulsar:
+    """The harness of a shared suite, with one type of subscription."""
+
+    kind: SubscriptionType
+
+    @pytest.fixture
+    def harness(self, pulsar: PulsarServer) -> Harness:
+        return PulsarHarness(pulsar, self.kind)
 
 
 def options(server: PulsarServer, **more: Any) -> PulsarOptions:

@@ -7,16 +7,12 @@ these in who gets which lane, so in the short form they are tested in what has t
 import os
 from typing import Any
 
-import pytest
-
 from sidecar.brokers.pulsar.options import SubscriptionType
 from tests.brokers.contract import AdapterContract
 from tests.brokers.contract.committing import Committing
 from tests.brokers.contract.opening import Opening
 from tests.brokers.contract.pausing import Pausing
-from tests.brokers.harness import Harness
-from tests.brokers.pulsar import PulsarHarness
-from tests.servers.pulsar import PulsarServer
+from tests.brokers.pulsar import OnPulsar
 
 
 class WhoGetsWhat(Opening, Pausing, Committing):
@@ -26,25 +22,17 @@ class WhoGetsWhat(Opening, Pausing, Committing):
 Some: Any = AdapterContract if os.environ.get("OFFRAMP_TEST_LONG") else WhoGetsWhat
 
 
-class TestExclusive(AdapterContract):
-    @pytest.fixture
-    def harness(self, pulsar: PulsarServer) -> Harness:
-        return PulsarHarness(pulsar, SubscriptionType.EXCLUSIVE)
+class TestExclusive(OnPulsar, AdapterContract):
+    kind = SubscriptionType.EXCLUSIVE
 
 
-class TestFailover(Some):  # type: ignore[misc]
-    @pytest.fixture
-    def harness(self, pulsar: PulsarServer) -> Harness:
-        return PulsarHarness(pulsar, SubscriptionType.FAILOVER)
+class TestFailover(OnPulsar, Some):  # type: ignore[misc]
+    kind = SubscriptionType.FAILOVER
 
 
-class TestShared(AdapterContract):
-    @pytest.fixture
-    def harness(self, pulsar: PulsarServer) -> Harness:
-        return PulsarHarness(pulsar, SubscriptionType.SHARED)
+class TestShared(OnPulsar, AdapterContract):
+    kind = SubscriptionType.SHARED
 
 
-class TestKeyShared(Some):  # type: ignore[misc]
-    @pytest.fixture
-    def harness(self, pulsar: PulsarServer) -> Harness:
-        return PulsarHarness(pulsar, SubscriptionType.KEY_SHARED)
+class TestKeyShared(OnPulsar, Some):  # type: ignore[misc]
+    kind = SubscriptionType.KEY_SHARED
