@@ -33,7 +33,17 @@ class Consumer:
         return SimpleNamespace(ledger_id=lambda: 1, entry_id=lambda: 4, batch_index=lambda: -1)
 
 
-class FakeClient:
+class Client:
+    """Makes calls at once."""
+
+    async def run(self, doing: str, call: Any, *arguments: object) -> Any:
+        return call(*arguments)
+
+    async def close_one(self, one: Consumer) -> None:
+        one.closed = True
+
+
+class FakeClient(Client):
     """Returns these consumers, or raises these errors, one for each lane in turn."""
 
     def __init__(self, *answers: Consumer | BrokerError) -> None:
@@ -44,12 +54,6 @@ class FakeClient:
         if isinstance(answer, BrokerError):
             raise answer
         return answer
-
-    async def run(self, doing: str, call: Any, *arguments: object) -> Any:
-        return call(*arguments)
-
-    async def close_one(self, one: Consumer) -> None:
-        one.closed = True
 
 
 async def _topic_state(name: str) -> TopicState:
@@ -86,7 +90,7 @@ def test_the_consumers_of_all_lanes_are_closed_if_one_lane_cannot_be_joined() ->
 LATEST, EARLIEST = pulsar.InitialPosition.Latest, pulsar.InitialPosition.Earliest
 
 
-class Topic:
+class Topic(Client):
     """A topic at Pulsar, the cursors of a group in it, and a sidecar of that group with `start: latest`."""
 
     def __init__(self, lanes: int, *, cursors: Collection[int] = ()) -> None:
@@ -120,12 +124,6 @@ class Topic:
             self.cursors.add(number)
             self.made.append((number, initial_position))
         return Consumer()
-
-    async def run(self, doing: str, call: Any, *arguments: object) -> Any:
-        return call(*arguments)
-
-    async def close_one(self, one: Consumer) -> None:
-        one.closed = True
 
 
 def _number(name: str) -> int:
@@ -200,7 +198,7 @@ def test_a_lane_whose_cursor_was_lost_while_a_sidecar_consumed_is_read_from_its_
 RETRY = "billing.offramp.retry"
 
 
-class Group:
+class Group(Client):
     """The cursors of a group that consumes topics by name and by pattern, and has a topic of its own."""
 
     def __init__(self) -> None:
@@ -222,12 +220,6 @@ class Group:
             raise Unavailable("the connection is lost")
         self.cursors.setdefault(name, initial_position)
         return Consumer()
-
-    async def run(self, doing: str, call: Any, *arguments: object) -> Any:
-        return call(*arguments)
-
-    async def close_one(self, one: Consumer) -> None:
-        one.closed = True
 
 
 def test_a_topic_of_a_pattern_that_was_created_while_no_sidecar_ran_is_read_from_its_start() -> None:
