@@ -12,7 +12,7 @@ from sidecar.brokers.connections import Connections
 from sidecar.model.errors import Corrupt, InvalidRequest, OfframpError, Refused, StartError, Unavailable, Unknown
 from sidecar.settings import BrokerSettings
 from tests.memory_broker import MemoryBroker, MemoryOptions
-from tests.unit.server.grpc.service_kit import run
+from tests.unit.server.grpc.service_kit import in_loop
 
 
 class FlakyBroker(MemoryBroker):
@@ -52,73 +52,61 @@ def _fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_FIRST_RETRY", 0.001)
 
 
-def test_a_broker_that_cannot_be_reached_does_not_hold_up_the_start_and_is_tried_again() -> None:
-    async def body() -> None:
-        brokers = made(good=FlakyBroker(), away=FlakyBroker([Unavailable("no route"), Refused("bad password")]))
-        await brokers.open(timeout=10.0)
-        assert brokers.usable("good")
-        with pytest.raises(Unavailable, match="broker away: no route"):
-            brokers.usable("away")
-        async with asyncio.timeout(10):
-            await brokers["away"].opened.wait()
-        assert brokers.usable("away")
-        assert brokers["away"].status().trouble == ""
-        await brokers.close()
-
-    run(body())
+@in_loop
+async def test_a_broker_that_cannot_be_reached_does_not_hold_up_the_start_and_is_tried_again() -> None:
+    brokers = made(good=FlakyBroker(), away=FlakyBroker([Unavailable("no route"), Refused("bad password")]))
+    await brokers.open(timeout=10.0)
+    assert brokers.usable("good")
+    with pytest.raises(Unavailable, match="broker away: no route"):
+        brokers.usable("away")
+    async with asyncio.timeout(10):
+        await brokers["away"].opened.wait()
+    assert brokers.usable("away")
+    assert brokers["away"].status().trouble == ""
+    await brokers.close()
 
 
-def test_a_broker_that_takes_long_is_opened_while_the_sidecar_serves() -> None:
-    async def body() -> None:
-        slow = FlakyBroker(takes=0.2)
-        brokers = made(slow=slow)
-        await brokers.open(timeout=0.01)
-        assert brokers["slow"].status().trouble == "not connected yet"
-        async with asyncio.timeout(10):
-            await brokers["slow"].opened.wait()
-        await brokers.close()
-        assert slow.closed
-
-    run(body())
+@in_loop
+async def test_a_broker_that_takes_long_is_opened_while_the_sidecar_serves() -> None:
+    slow = FlakyBroker(takes=0.2)
+    brokers = made(slow=slow)
+    await brokers.open(timeout=0.01)
+    assert brokers["slow"].status().trouble == "not connected yet"
+    async with asyncio.timeout(10):
+        await brokers["slow"].opened.wait()
+    await brokers.close()
+    assert slow.closed
 
 
 @pytest.mark.parametrize("error", [StartError("in use"), Corrupt("not a database")])
-def test_a_broker_that_can_never_be_opened_stops_the_start(error: OfframpError) -> None:
-    async def body() -> None:
-        brokers = made(broken=FlakyBroker([error]))
-        with pytest.raises(type(error)):
-            await brokers.open(timeout=10.0)
-        assert brokers["broken"].status().trouble == str(error)
-        await brokers.close()
-
-    run(body())
+@in_loop
+async def test_a_broker_that_can_never_be_opened_stops_the_start(error: OfframpError) -> None:
+    brokers = made(broken=FlakyBroker([error]))
+    with pytest.raises(type(error)):
+        await brokers.open(timeout=10.0)
+    assert brokers["broken"].status().trouble == str(error)
+    await brokers.close()
 
 
-def test_closing_gives_up_what_is_not_open_and_closes_the_rest() -> None:
-    async def body() -> None:
-        stuck, good = FlakyBroker(takes=60.0), FlakyBroker()
-        brokers = made(stuck=stuck, good=good)
-        await brokers.open(timeout=0.01)
-        await brokers.close()
-        assert (stuck.closed, good.closed) == (False, True)
-
-    run(body())
+@in_loop
+async def test_closing_gives_up_what_is_not_open_and_closes_the_rest() -> None:
+    stuck, good = FlakyBroker(takes=60.0), FlakyBroker()
+    brokers = made(stuck=stuck, good=good)
+    await brokers.open(timeout=0.01)
+    await brokers.close()
+    assert (stuck.closed, good.closed) == (False, True)
 
 
-def test_a_library_that_is_not_installed_is_named() -> None:
-    async def body() -> None:
-        with pytest.raises(StartError, match=r"brokers.kafka: type memory needs a library.*confluent"):
-            made(kafka=ImportError("No module named confluent_kafka"))
-
-    run(body())
+@in_loop
+async def test_a_library_that_is_not_installed_is_named() -> None:
+    with pytest.raises(StartError, match=r"brokers.kafka: type memory needs a library.*confluent"):
+        made(kafka=ImportError("No module named confluent_kafka"))
 
 
-def test_an_unknown_broker_is_refused_with_those_there_are() -> None:
-    async def body() -> None:
-        brokers = made(local=FlakyBroker())
-        with pytest.raises(Unknown, match='"kafka"; there are: local'):
-            brokers.usable("kafka")
-        with pytest.raises(InvalidRequest, match="there are: local"):
-            brokers.usable("")
-
-    run(body())
+@in_loop
+async def test_an_unknown_broker_is_refused_with_those_there_are() -> None:
+    brokers = made(local=FlakyBroker())
+    with pytest.raises(Unknown, match='"kafka"; there are: local'):
+        brokers.usable("kafka")
+    with pytest.raises(InvalidRequest, match="there are: local"):
+        brokers.usable("")

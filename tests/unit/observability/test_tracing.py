@@ -25,7 +25,7 @@ from tests.memory_broker import MemoryBroker
 from tests.promises.adjustable_time import until
 from tests.promises.audit import Audit
 from tests.promises.worker import Worker
-from tests.unit.server.grpc.service_kit import run
+from tests.unit.server.grpc.service_kit import in_loop
 
 
 def parent(number: int) -> Header:
@@ -80,58 +80,54 @@ def linked(span: ReadableSpan) -> list[int]:
     return [link.context.trace_id for link in span.links]
 
 
-def test_a_batch_that_is_acked_makes_three_spans_by_the_conventions() -> None:
-    async def body() -> None:
-        kit = Kit()
-        async with kit.working() as subscription:
-            await kit.publish(parent(1), parent(2))
-            batch = await kit.worker(subscription).next()
-            batch.ack()
-            poll, deliver, settle = [await kit.one(f"{name} orders") for name in ("poll", "deliver", "settle")]
-        common = {
-            "messaging.system": "kafka",
-            "messaging.consumer.group.name": "billers",
-            "messaging.destination.name": "orders",
-            "messaging.destination.partition.id": "0",
-            "messaging.batch.message_count": 2,
-            "offramp.subscription": "billing",
-        }
-        assert attributes(poll) == common | {"messaging.operation.name": "poll", "messaging.operation.type": "receive"}
-        assert attributes(deliver) == common | {
-            "messaging.operation.name": "deliver",
-            "messaging.operation.type": "process",
-            "messaging.client.id": "billing-1",
-            "offramp.outcome": "ack",
-        }
-        assert attributes(settle) == common | {
-            "messaging.operation.name": "settle",
-            "messaging.operation.type": "settle",
-            "offramp.outcome": "ack",
-            "offramp.settle_status": "settled",
-        }
-        assert [span.kind for span in (poll, deliver, settle)] == [SpanKind.CLIENT, SpanKind.CONSUMER, SpanKind.CLIENT]
-        assert linked(poll) == linked(deliver) == [1, 2]
-        assert poll.parent is None
-        assert deliver.parent is None
-        assert settle.parent == deliver.context
-        assert deliver.start_time <= settle.start_time <= settle.end_time <= deliver.end_time
-        assert deliver.status.status_code is StatusCode.UNSET
-
-    run(body())
+@in_loop
+async def test_a_batch_that_is_acked_makes_three_spans_by_the_conventions() -> None:
+    kit = Kit()
+    async with kit.working() as subscription:
+        await kit.publish(parent(1), parent(2))
+        batch = await kit.worker(subscription).next()
+        batch.ack()
+        poll, deliver, settle = [await kit.one(f"{name} orders") for name in ("poll", "deliver", "settle")]
+    common = {
+        "messaging.system": "kafka",
+        "messaging.consumer.group.name": "billers",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": "0",
+        "messaging.batch.message_count": 2,
+        "offramp.subscription": "billing",
+    }
+    assert attributes(poll) == common | {"messaging.operation.name": "poll", "messaging.operation.type": "receive"}
+    assert attributes(deliver) == common | {
+        "messaging.operation.name": "deliver",
+        "messaging.operation.type": "process",
+        "messaging.client.id": "billing-1",
+        "offramp.outcome": "ack",
+    }
+    assert attributes(settle) == common | {
+        "messaging.operation.name": "settle",
+        "messaging.operation.type": "settle",
+        "offramp.outcome": "ack",
+        "offramp.settle_status": "settled",
+    }
+    assert [span.kind for span in (poll, deliver, settle)] == [SpanKind.CLIENT, SpanKind.CONSUMER, SpanKind.CLIENT]
+    assert linked(poll) == linked(deliver) == [1, 2]
+    assert poll.parent is None
+    assert deliver.parent is None
+    assert settle.parent == deliver.context
+    assert deliver.start_time <= settle.start_time <= settle.end_time <= deliver.end_time
+    assert deliver.status.status_code is StatusCode.UNSET
 
 
-def test_a_batch_of_two_lanes_names_no_lane_and_each_producer_is_linked_once() -> None:
-    async def body() -> None:
-        kit = Kit(batch=BatchSettings(records=4, linger=Seconds(5.0)))
-        async with kit.working() as subscription:
-            await kit.publish(parent(7), parent(7), lane=0)
-            await kit.publish(parent(8), Header("traceparent", b"nonsense"), lane=1)
-            (await kit.worker(subscription).next()).ack()
-            deliver = await kit.one("deliver orders")
-        assert "messaging.destination.partition.id" not in attributes(deliver)
-        assert sorted(linked(deliver)) == [7, 8]
-
-    run(body())
+@in_loop
+async def test_a_batch_of_two_lanes_names_no_lane_and_each_producer_is_linked_once() -> None:
+    kit = Kit(batch=BatchSettings(records=4, linger=Seconds(5.0)))
+    async with kit.working() as subscription:
+        await kit.publish(parent(7), parent(7), lane=0)
+        await kit.publish(parent(8), Header("traceparent", b"nonsense"), lane=1)
+        (await kit.worker(subscription).next()).ack()
+        deliver = await kit.one("deliver orders")
+    assert "messaging.destination.partition.id" not in attributes(deliver)
+    assert sorted(linked(deliver)) == [7, 8]
 
 
 def _outcome(kit: Kit) -> Mapping[str, Any]:
@@ -139,107 +135,92 @@ def _outcome(kit: Kit) -> Mapping[str, Any]:
     return {"status": first.status.status_code, **attributes(first)}
 
 
-def test_a_batch_that_fails_is_an_error_without_the_reason_of_the_handler() -> None:
-    async def body() -> None:
-        kit = Kit(retry=RetrySettings(first=Seconds(0.0)))
-        async with kit.working() as subscription:
-            await kit.publish(parent(1))
-            worker = kit.worker(subscription)
-            (await worker.next()).nack("card of Jane Doe was declined")
-            (await worker.next()).ack()
-        first, again = kit.made("deliver orders")
-        assert (first.status.status_code, attributes(first)["error.type"]) == (StatusCode.ERROR, "nack")
-        assert first.status.description is None
-        assert "offramp.redelivered_records" not in attributes(first)
-        assert attributes(again)["offramp.redelivered_records"] == 1
-        assert linked(again) == [1]
-        assert "Jane Doe" not in "".join(span.to_json() for span in kit.exporter.get_finished_spans())
-
-    run(body())
+@in_loop
+async def test_a_batch_that_fails_is_an_error_without_the_reason_of_the_handler() -> None:
+    kit = Kit(retry=RetrySettings(first=Seconds(0.0)))
+    async with kit.working() as subscription:
+        await kit.publish(parent(1))
+        worker = kit.worker(subscription)
+        (await worker.next()).nack("card of Jane Doe was declined")
+        (await worker.next()).ack()
+    first, again = kit.made("deliver orders")
+    assert (first.status.status_code, attributes(first)["error.type"]) == (StatusCode.ERROR, "nack")
+    assert first.status.description is None
+    assert "offramp.redelivered_records" not in attributes(first)
+    assert attributes(again)["offramp.redelivered_records"] == 1
+    assert linked(again) == [1]
+    assert "Jane Doe" not in "".join(span.to_json() for span in kit.exporter.get_finished_spans())
 
 
-def test_a_worker_that_dies_ends_the_span_of_its_batch() -> None:
-    async def body() -> None:
-        kit = Kit()
-        async with kit.working() as subscription:
-            await kit.publish(parent(1))
-            worker = kit.worker(subscription)
-            await worker.next()
-            worker.die()
-        assert (_outcome(kit)["offramp.outcome"], _outcome(kit)["status"]) == ("worker_gone", StatusCode.ERROR)
-
-    run(body())
+@in_loop
+async def test_a_worker_that_dies_ends_the_span_of_its_batch() -> None:
+    kit = Kit()
+    async with kit.working() as subscription:
+        await kit.publish(parent(1))
+        worker = kit.worker(subscription)
+        await worker.next()
+        worker.die()
+    assert (_outcome(kit)["offramp.outcome"], _outcome(kit)["status"]) == ("worker_gone", StatusCode.ERROR)
 
 
-def test_a_lease_that_expires_ends_its_span_and_a_late_settlement_starts_a_trace_of_its_own() -> None:
-    async def body() -> None:
-        kit = Kit()
-        async with kit.working() as subscription:
-            await kit.publish(parent(1))
-            batch = await kit.worker(subscription, lease=0.01).next()
-            deliver = await kit.one("deliver orders")
-            assert attributes(deliver)["error.type"] == "expired"
-            batch.ack()
-            assert (await kit.one("settle")).parent is None
-
-    run(body())
+@in_loop
+async def test_a_lease_that_expires_ends_its_span_and_a_late_settlement_starts_a_trace_of_its_own() -> None:
+    kit = Kit()
+    async with kit.working() as subscription:
+        await kit.publish(parent(1))
+        batch = await kit.worker(subscription, lease=0.01).next()
+        deliver = await kit.one("deliver orders")
+        assert attributes(deliver)["error.type"] == "expired"
+        batch.ack()
+        assert (await kit.one("settle")).parent is None
 
 
-def test_a_batch_that_is_settled_in_parts_has_a_span_for_each_settlement() -> None:
-    async def body() -> None:
-        kit = Kit()
-        async with kit.working() as subscription:
-            await kit.publish(parent(1), parent(2), parent(3))
-            batch = await kit.worker(subscription).next()
-            batch.settle(None, [Part(0, 1, Outcome.ACK)])
-            assert kit.made("deliver orders") == []
-            batch.settle(Outcome.ACK, [Part(2, 1, Outcome.REJECT)])
-        said = [
-            (attributes(span)["offramp.outcome"], attributes(span)["messaging.batch.message_count"])
-            for span in kit.made("settle orders")
-        ]
-        assert said == [("ack", 1), ("mixed", 3)]
-        assert _outcome(kit)["offramp.outcome"] == "mixed"
-
-    run(body())
+@in_loop
+async def test_a_batch_that_is_settled_in_parts_has_a_span_for_each_settlement() -> None:
+    kit = Kit()
+    async with kit.working() as subscription:
+        await kit.publish(parent(1), parent(2), parent(3))
+        batch = await kit.worker(subscription).next()
+        batch.settle(None, [Part(0, 1, Outcome.ACK)])
+        assert kit.made("deliver orders") == []
+        batch.settle(Outcome.ACK, [Part(2, 1, Outcome.REJECT)])
+    said = [
+        (attributes(span)["offramp.outcome"], attributes(span)["messaging.batch.message_count"])
+        for span in kit.made("settle orders")
+    ]
+    assert said == [("ack", 1), ("mixed", 3)]
+    assert _outcome(kit)["offramp.outcome"] == "mixed"
 
 
-def test_a_batch_that_is_in_flight_when_the_sidecar_ends_has_the_outcome_unsettled() -> None:
-    async def body() -> None:
-        kit = Kit()
-        async with kit.working() as subscription:
-            await kit.publish(parent(1))
-            await kit.worker(subscription).next()
-        assert _outcome(kit)["offramp.outcome"] == "unsettled"
-
-    run(body())
+@in_loop
+async def test_a_batch_that_is_in_flight_when_the_sidecar_ends_has_the_outcome_unsettled() -> None:
+    kit = Kit()
+    async with kit.working() as subscription:
+        await kit.publish(parent(1))
+        await kit.worker(subscription).next()
+    assert _outcome(kit)["offramp.outcome"] == "unsettled"
 
 
-def test_polls_that_bring_nothing_make_no_spans() -> None:
-    async def body() -> None:
-        kit = Kit()
-        async with kit.working() as subscription:
-            await until(subscription.lanes, "it was polled")
-        assert kit.exporter.get_finished_spans() == ()
-
-    run(body())
+@in_loop
+async def test_polls_that_bring_nothing_make_no_spans() -> None:
+    kit = Kit()
+    async with kit.working() as subscription:
+        await until(subscription.lanes, "it was polled")
+    assert kit.exporter.get_finished_spans() == ()
 
 
-def test_a_span_that_is_not_sampled_looks_for_no_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_span_that_is_not_sampled_looks_for_no_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(frames: object) -> None:
         raise AssertionError("a search in vain")
 
     monkeypatch.setattr("sidecar.observability.tracing.spans.producer_contexts", never)
-
-    async def body() -> None:
-        kit = Kit(sampler=ALWAYS_OFF)
-        async with kit.working() as subscription:
-            await kit.publish(parent(1))
-            (await kit.worker(subscription).next()).ack()
-            assert not subscription.troubles.get("bug")
-        assert kit.exporter.get_finished_spans() == ()
-
-    run(body())
+    kit = Kit(sampler=ALWAYS_OFF)
+    async with kit.working() as subscription:
+        await kit.publish(parent(1))
+        (await kit.worker(subscription).next()).ack()
+        assert not subscription.troubles.get("bug")
+    assert kit.exporter.get_finished_spans() == ()
 
 
 def frames(*headers: Sequence[Header], value: bytes = b"") -> list[bytes]:
@@ -291,7 +272,8 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")], "
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_without_spans_the_hot_path_calls_nothing_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_without_spans_the_hot_path_calls_nothing_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the clock: `time_ns` is read for spans only."""
 
     def never() -> int:
@@ -299,18 +281,14 @@ def test_without_spans_the_hot_path_calls_nothing_of_them(monkeypatch: pytest.Mo
 
     for module in ("fetcher", "settlement"):
         monkeypatch.setattr(f"sidecar.subscription.{module}.time_ns", never)
-
-    async def body() -> None:
-        kit = Kit()
-        kit.tracer = None  # type: ignore[assignment]
-        async with kit.working() as subscription:
-            await kit.publish(*[parent(1)] * 10)
-            worker = kit.worker(subscription, credit=2)
-            (await worker.next()).ack()
-            assert subscription.counters.acked == 10
-            assert not [*subscription.troubles]
-
-    run(body())
+    kit = Kit()
+    kit.tracer = None  # type: ignore[assignment]
+    async with kit.working() as subscription:
+        await kit.publish(*[parent(1)] * 10)
+        worker = kit.worker(subscription, credit=2)
+        (await worker.next()).ack()
+        assert subscription.counters.acked == 10
+        assert not [*subscription.troubles]
 
 
 @pytest.mark.parametrize(
