@@ -40,6 +40,18 @@ def pulsar() -> PulsarServer:
     return _given(sharing.pulsar)
 
 
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A Kafka that the tests of one file may stop, kill and freeze. It runs at the end of each."""
+    yield from _own(KafkaServer, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def own_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarServer]:
+    """A Pulsar that the tests of one file may stop, kill and freeze. It runs at the end of each."""
+    yield from _own(PulsarServer, tmp_path_factory)
+
+
 @pytest.fixture
 def new_kafka(tmp_path: Path) -> Iterator[NewKafka]:
     """Makes and starts servers for one test alone."""
@@ -57,6 +69,13 @@ def _given(ask: Callable[[], Made]) -> Made:
         return ask()
     except Missing as missing:
         give_up(missing)
+
+
+def _own(server_class: type[Made], folders: pytest.TempPathFactory) -> Iterator[Made]:
+    server = _given(lambda: server_class.create(folders.mktemp(server_class.name)))
+    server.start()
+    yield server
+    server.discard()
 
 
 def _maker(server_class: type[Made], folder: Path) -> Iterator[Callable[..., Made]]:

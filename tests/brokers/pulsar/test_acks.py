@@ -42,26 +42,24 @@ async def test_acks_inside_a_batch_of_a_producer_survive_a_restart(
     await_no_backlog(pulsar, topic, "group")
 
 
-@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
 @on_event_loop
-async def test_a_broker_without_acks_inside_batches_replays_the_batch_and_loses_nothing(
-    new_pulsar: NewPulsar, kind: SubscriptionType
-) -> None:
+async def test_a_broker_without_acks_inside_batches_replays_the_batch_and_loses_nothing(new_pulsar: NewPulsar) -> None:
     server = new_pulsar(properties={"acknowledgmentAtBatchIndexLevelEnabled": "false"})
-    topic = new_topic(server)
-    publish_batches(server, topic, *numbered(10))
-    async with running(server, subscription_type=kind) as broker:
-        async with consuming(broker, topic) as consumer:
-            await consumer.take(10)
-            at = consumer.positions
-            await consumer.commit(Lane(topic, 0), Commit(at[5], (Run(at[7], at[9] + 1),)))
-        async with consuming(broker, topic) as consumer:
-            await consumer.take_values(numbered(10)[5:7])
-        async with consuming(broker, topic) as consumer:
-            await consumer.take_values(numbered(10))
-            await consumer.commit(Lane(topic, 0), Commit(at[9] + 1))
-        async with consuming(broker, topic) as consumer:
-            await consumer.stays_silent()
+    for kind in (EXCLUSIVE, SHARED):
+        topic = new_topic(server)
+        publish_batches(server, topic, *numbered(10))
+        async with running(server, subscription_type=kind) as broker:
+            async with consuming(broker, topic) as consumer:
+                await consumer.take(10)
+                at = consumer.positions
+                await consumer.commit(Lane(topic, 0), Commit(at[5], (Run(at[7], at[9] + 1),)))
+            async with consuming(broker, topic) as consumer:
+                await consumer.take_values(numbered(10)[5:7])
+            async with consuming(broker, topic) as consumer:
+                await consumer.take_values(numbered(10))
+                await consumer.commit(Lane(topic, 0), Commit(at[9] + 1))
+            async with consuming(broker, topic) as consumer:
+                await consumer.stays_silent()
 
 
 @on_event_loop

@@ -14,7 +14,6 @@ from tests.brokers.harness import name
 from tests.brokers.kafka import grant, revoke, right
 from tests.e2e.broker_case import BrokerCase
 from tests.e2e.harness import WAIT_TIMEOUT, eventually
-from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import ADMIN, READER, KafkaServer
 from tests.servers.process import free_ports
 
@@ -63,14 +62,14 @@ def test_a_name_that_nobody_knows(case: Any) -> None:
     case(servers=["no-such-host.invalid:9092"]).start().trouble("no-such-host.invalid")
 
 
-def test_a_broker_that_starts_after_the_sidecar(case: Any, new_kafka: NewKafka) -> None:
-    kafka = new_kafka()
-    kafka.kill()
-    one = case(servers=[kafka.bootstrap]).start()
+@pytest.mark.xdist_group("own-kafka")
+def test_a_broker_that_starts_after_the_sidecar(case: Any, own_kafka: KafkaServer) -> None:
+    own_kafka.kill()
+    one = case(servers=[own_kafka.bootstrap]).start()
     one.trouble("reach")
-    kafka.start()
-    kafka.make_topic(one.topic)
-    one.works(kafka)
+    own_kafka.start()
+    own_kafka.make_topic(one.topic)
+    one.works(own_kafka)
 
 
 def test_a_wrong_password(case: Any, kafka: KafkaServer) -> None:
@@ -136,15 +135,15 @@ def test_a_topic_that_is_missing(case: Any, kafka: KafkaServer) -> None:
     one.works(kafka)
 
 
-def test_a_broker_that_goes_away_and_comes_back(case: Any, new_kafka: NewKafka) -> None:
-    kafka = new_kafka()
-    one = case(servers=[kafka.bootstrap])
-    kafka.make_topic(one.topic)
+@pytest.mark.xdist_group("own-kafka")
+def test_a_broker_that_goes_away_and_comes_back(case: Any, own_kafka: KafkaServer) -> None:
+    one = case(servers=[own_kafka.bootstrap])
+    own_kafka.make_topic(one.topic)
     one.sidecar.start()
-    kafka.kill()
+    own_kafka.kill()
     one.trouble("Kafka")
-    kafka.start()
-    one.works(kafka)
+    own_kafka.start()
+    one.works(own_kafka)
 
 
 def test_a_message_that_is_too_large_is_refused_with_that_reason(case: Any, kafka: KafkaServer) -> None:

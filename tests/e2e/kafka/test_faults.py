@@ -13,7 +13,6 @@ from tests.e2e.kafka.fleet import Fleet
 from tests.e2e.kafka.load import Load
 from tests.e2e.load import faults
 from tests.e2e.load.kinds import Kind
-from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import KafkaServer
 
 ROUNDS = 20 if os.environ.get("OFFRAMP_TEST_LONG") else 2
@@ -34,14 +33,13 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(kafka: KafkaServer, tmp_
 
 
 @rounds
-def test_the_broker_is_killed_and_comes_back(new_kafka: NewKafka, tmp_path: Path, protocol: str) -> None:
-    chance, kafka = faults.chance(), new_kafka()
-    topic = new_topic(kafka, LANES)
+def test_the_broker_is_killed_and_comes_back(own_kafka: KafkaServer, tmp_path: Path, protocol: str) -> None:
+    chance, topic = faults.chance(), new_topic(own_kafka, LANES)
     with (
-        Fleet(tmp_path, kafka, topic, LANES, protocol=protocol) as fleet,
-        Load(kafka, topic, chance, faults.ANY_ORDER) as load,
+        Fleet(tmp_path, own_kafka, topic, LANES, protocol=protocol) as fleet,
+        Load(own_kafka, topic, chance, faults.ANY_ORDER) as load,
     ):
-        snapshot = faults.kill_the_broker(fleet, load, chance, kafka, sidecars=2)
+        snapshot = faults.kill_the_broker(fleet, load, chance, own_kafka, sidecars=2)
     assert snapshot.parked
 
 

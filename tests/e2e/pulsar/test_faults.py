@@ -10,7 +10,6 @@ from tests.brokers.harness import new_topic
 from tests.e2e.load import faults
 from tests.e2e.pulsar.fleet import Fleet
 from tests.e2e.pulsar.load import Load
-from tests.servers.fixtures import NewPulsar
 from tests.servers.pulsar import PulsarServer
 
 ROUNDS = 20 if os.environ.get("OFFRAMP_TEST_LONG") else 1
@@ -42,18 +41,17 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(
     ("number", "kind"),
     [(number, ("key_shared", "failover", "shared", "exclusive")[number % 4]) for number in range(ROUNDS + 1)],
 )
-def test_the_broker_is_killed_and_comes_back(new_pulsar: NewPulsar, tmp_path: Path, number: int, kind: str) -> None:
-    chance, pulsar = faults.chance(), new_pulsar()
-    topic = new_topic(pulsar, LANES)
+def test_the_broker_is_killed_and_comes_back(own_pulsar: PulsarServer, tmp_path: Path, number: int, kind: str) -> None:
+    chance, topic = faults.chance(), new_topic(own_pulsar, LANES)
     by_key = kind != "shared"
     order, shares = ("key", faults.IN_ORDER) if by_key else ("none", faults.ANY_ORDER)
     # One that stands by has nothing to do, and one beside an exclusive one is refused.
     sidecars = 2 if kind in ("shared", "key_shared") else 1
     with (
-        Fleet(tmp_path, pulsar, topic, LANES, kind, order=order) as fleet,
-        Load(pulsar, topic, chance, shares, by_key=by_key) as load,
+        Fleet(tmp_path, own_pulsar, topic, LANES, kind, order=order) as fleet,
+        Load(own_pulsar, topic, chance, shares, by_key=by_key) as load,
     ):
-        snapshot = faults.kill_the_broker(fleet, load, chance, pulsar, sidecars)
+        snapshot = faults.kill_the_broker(fleet, load, chance, own_pulsar, sidecars)
     if kind in ("exclusive", "failover"):
         # Acks that the broker has lost bring their records again: in order, and flagged, as `finish` has checked.
         fleet.audit.check_order(snapshot)

@@ -12,7 +12,7 @@ from tests.e2e.harness import eventually
 from tests.e2e.load.kinds import Kind
 from tests.e2e.pulsar.fleet import Fleet
 from tests.e2e.pulsar.load import Load
-from tests.servers.fixtures import NewPulsar
+from tests.servers.pulsar import PulsarServer
 
 LANES = 4
 #: seconds: what workers get, and what all goodbyes together may take; a call of the admin API may take 10
@@ -20,20 +20,20 @@ DEADLINE, GOODBYES = 2, 40.0
 SHARES = {Kind.OK: 0.9, Kind.FLAKY: 0.05, Kind.LATER: 0.04, Kind.BAD: 0.01}
 
 
+@pytest.mark.xdist_group("own-pulsar")
 @pytest.mark.parametrize("noticed", [False, True])
 def test_a_frozen_broker_does_not_hold_up_the_end_of_a_sidecar(
-    new_pulsar: NewPulsar, tmp_path: Path, noticed: bool
+    own_pulsar: PulsarServer, tmp_path: Path, noticed: bool
 ) -> None:
-    pulsar = new_pulsar()
-    topic = new_topic(pulsar, LANES)
-    with Fleet(tmp_path, pulsar, topic, LANES, "shared", drain=f"{DEADLINE}s") as fleet:
-        with Load(pulsar, topic, random.Random(1), SHARES, by_key=False) as load:
+    topic = new_topic(own_pulsar, LANES)
+    with Fleet(tmp_path, own_pulsar, topic, LANES, "shared", drain=f"{DEADLINE}s") as fleet:
+        with Load(own_pulsar, topic, random.Random(1), SHARES, by_key=False) as load:
             sidecar = fleet.add()
             # Records were parked and dead-lettered, so that there are consumers, readers and producers to be closed.
             eventually(lambda: sidecar.status().counters.dead_lettered, "there are dead letters")
             fleet.works(sidecar)
             load.stop()
-        pulsar.freeze()
+        own_pulsar.freeze()
         try:
             if noticed:
                 eventually(lambda: sidecar.status().trouble, "the status says that the broker is away", 60.0)
@@ -42,5 +42,5 @@ def test_a_frozen_broker_does_not_hold_up_the_end_of_a_sidecar(
             assert sidecar.wait(120.0) == 0
             took = time.monotonic() - began
         finally:
-            pulsar.thaw()
+            own_pulsar.thaw()
     assert took < DEADLINE + GOODBYES
