@@ -126,6 +126,14 @@ class Sandbox:
         self._consumers.append(consumer)
         return consumer
 
+    async def consumed(self, count: int) -> "tuple[str, list[int], Consumer]":
+        """A new topic of one lane with numbered records, their positions, and a consumer that has taken them all."""
+        topic = await self.topic()
+        at = await self.publish(topic, *numbered(count))
+        consumer = await self.consume(topic)
+        await consumer.take(count)
+        return topic, at, consumer
+
     async def cursor(self, *topics: str, group: str = "group", broker: Broker | None = None) -> Cursor:
         """An open cursor, at this broker or at that of another sidecar."""
         cursor = (broker or self.broker).cursor(SourceSpec(self.group(group), topics))

@@ -10,10 +10,7 @@ from tests.brokers.harness import Sandbox, numbered, scenario, scenario_with
 class Committing:
     @scenario
     async def test_after_a_restart_a_group_continues_from_its_commit(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        positions = await sandbox.publish(topic, *numbered(10))
-        consumer = await sandbox.consume(topic)
-        await consumer.take(10)
+        topic, positions, consumer = await sandbox.consumed(10)
         await consumer.commit(Lane(topic, 0), Commit(positions[4]))
         await sandbox.restart()
         consumer = await sandbox.consume(topic)
@@ -22,20 +19,14 @@ class Committing:
 
     @scenario
     async def test_what_was_never_committed_comes_again(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        await sandbox.publish(topic, *numbered(10))
-        consumer = await sandbox.consume(topic)
-        await consumer.take(10)
+        topic, _, consumer = await sandbox.consumed(10)
         await sandbox.restart()
         consumer = await sandbox.consume(topic)
         assert await consumer.take(10) == numbered(10)
 
     @scenario
     async def test_a_group_that_has_settled_everything_gets_only_what_is_new(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        positions = await sandbox.publish(topic, *numbered(10))
-        consumer = await sandbox.consume(topic)
-        await consumer.take(10)
+        topic, positions, consumer = await sandbox.consumed(10)
         await consumer.commit(Lane(topic, 0), Commit(positions[-1] + 1))
         await sandbox.restart()
         consumer = await sandbox.consume(topic)
@@ -45,10 +36,7 @@ class Committing:
 
     @scenario_with("keeps_acks_beyond")
     async def test_acks_beyond_the_position_survive_a_restart(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        at = await sandbox.publish(topic, *numbered(12))
-        consumer = await sandbox.consume(topic)
-        await consumer.take(12)
+        topic, at, consumer = await sandbox.consumed(12)
         beyond = (Run(at[3], at[5] + 1), Run(at[8], at[9] + 1))
         await consumer.commit(Lane(topic, 0), Commit(at[2], beyond))
         await sandbox.restart()
@@ -65,10 +53,7 @@ class Committing:
     async def test_a_commit_may_go_back(self, sandbox: Sandbox) -> None:
         if sandbox.broker.traits.acks_are_final:
             pytest.skip("acks of this broker are final")
-        topic = await sandbox.topic()
-        at = await sandbox.publish(topic, *numbered(10))
-        consumer = await sandbox.consume(topic)
-        await consumer.take(10)
+        topic, at, consumer = await sandbox.consumed(10)
         await consumer.commit(Lane(topic, 0), Commit(at[8]))
         await consumer.commit(Lane(topic, 0), Commit(at[3]))
         await sandbox.restart()

@@ -128,11 +128,8 @@ class Cursors:
 
     @scenario_with("reads_ranges")
     async def test_ranges_continue_where_leases_ended_and_leases_where_ranges_did(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
+        topic, at, consumer = await sandbox.consumed(9)
         lane = Lane(topic, 0)
-        at = await sandbox.publish(topic, *numbered(9))
-        consumer = await sandbox.consume(topic)
-        await consumer.take(9)
         await consumer.commit(lane, Commit(at[3], (Run(at[5], at[6]),)))
         await consumer.close()
         cursor = await sandbox.cursor(topic)

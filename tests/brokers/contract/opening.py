@@ -47,10 +47,7 @@ class Opening:
 
     @scenario
     async def test_a_known_group_continues_where_it_was_whatever_start_says(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        positions = await sandbox.publish(topic, *numbered(3))
-        consumer = await sandbox.consume(topic)
-        await consumer.take(3)
+        topic, positions, consumer = await sandbox.consumed(3)
         await consumer.commit(Lane(topic, 0), Commit(positions[1]))
         await consumer.close()
         consumer = await sandbox.consume(topic, start=Start.LATEST)

@@ -13,9 +13,8 @@ from tests.brokers.harness import Consumer, Sandbox, numbered, scenario_with
 class Seeking:
     @scenario_with("seeks")
     async def test_a_lane_can_be_moved_to_a_position(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        at = await sandbox.publish(topic, *numbered(10))
-        consumer = await self._consumed(sandbox, topic, 10)
+        topic, at, consumer = await sandbox.consumed(10)
+        consumer.forget()
         lane = Lane(topic, 0)
         assert await consumer.source.seek({lane: AtPosition(at[6])}) == {lane: at[6]}
         assert await consumer.take(4) == numbered(10)[6:]
@@ -74,9 +73,8 @@ class Seeking:
 
     @scenario_with("seeks")
     async def test_a_seek_is_durable_and_discards_acks_beyond_the_position(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        at = await sandbox.publish(topic, *numbered(10))
-        consumer = await self._consumed(sandbox, topic, 10)
+        topic, at, consumer = await sandbox.consumed(10)
+        consumer.forget()
         await consumer.commit(Lane(topic, 0), Commit(at[5], (Run(at[7], at[8] + 1),)))
         await consumer.source.seek({Lane(topic, 0): AtPosition(at[4])})
         await sandbox.restart()
@@ -86,9 +84,8 @@ class Seeking:
 
     @scenario_with("seeks")
     async def test_a_seek_back_delivers_also_what_was_settled_before_a_restart(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        at = await sandbox.publish(topic, *numbered(10))
-        consumer = await self._consumed(sandbox, topic, 10)
+        topic, at, consumer = await sandbox.consumed(10)
+        consumer.forget()
         await consumer.commit(Lane(topic, 0), Commit(at[1], (Run(at[3], at[7] + 1),)))
         await sandbox.restart()
         consumer = await sandbox.consume(topic)
@@ -99,9 +96,8 @@ class Seeking:
 
     @scenario_with("seeks")
     async def test_a_seek_to_a_position_outside_of_the_lane_goes_to_its_nearer_end(self, sandbox: Sandbox) -> None:
-        topic = await sandbox.topic()
-        at = await sandbox.publish(topic, *numbered(3))
-        consumer = await self._consumed(sandbox, topic, 3)
+        topic, at, consumer = await sandbox.consumed(3)
+        consumer.forget()
         lane = Lane(topic, 0)
         assert await consumer.source.seek({lane: AtPosition(at[-1] + 100)}) == {lane: at[-1] + 1}
         await consumer.stays_silent()
