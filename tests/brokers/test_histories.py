@@ -19,7 +19,7 @@ from sidecar.model.records import Assigned, Commit, Lane, Message, Run
 from sidecar.model.run_set import RunSet
 from sidecar.model.wire import decode_frame
 from sidecar.settings import Bytes, Seconds
-from tests.brokers.local import MINUTE_MS, SetClock
+from tests.brokers.local.harness import MINUTE_MS, SetClock
 from tests.memory_broker import MemoryBroker
 
 T = TypeVar("T")

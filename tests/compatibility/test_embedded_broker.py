@@ -14,7 +14,7 @@ from sidecar.brokers.base import Assigned, SourceSpec
 from sidecar.model.records import Lane, Run
 from sidecar.model.wire import decode_frame
 from sidecar.subscription.dead_letters import list_dead_letters
-from tests.brokers.local import running
+from tests.brokers.local.harness import running
 from tests.compatibility import FIXTURES, fixture, record_of
 from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
 from tests.event_loop import on_event_loop

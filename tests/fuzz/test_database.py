@@ -12,7 +12,7 @@ import pytest
 from sidecar.model.errors import OfframpError
 from sidecar.model.records import Commit, Lane, Run
 from tests.brokers.harness import consuming, numbered, publish
-from tests.brokers.local import running
+from tests.brokers.local.harness import running
 
 ROUNDS = 400 if os.environ.get("OFFRAMP_TEST_LONG") else 25
 LANES, RECORDS = 3, 150

@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.brokers.kafka.options import GroupProtocol
 from tests.brokers.harness import Harness
-from tests.brokers.kafka import KafkaHarness
+from tests.brokers.kafka.harness import KafkaHarness
 from tests.promises.suite import Promises
 from tests.promises.suite.rebalance_is_safe import RebalanceIsSafe
 from tests.servers.kafka import KafkaServer

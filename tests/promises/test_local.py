@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.harness import Harness
-from tests.brokers.local import LocalHarness
+from tests.brokers.local.harness import LocalHarness
 from tests.promises.suite import Promises
 
 

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from sidecar.brokers.pulsar.options import SubscriptionType
-from tests.brokers.pulsar import OnPulsar
+from tests.brokers.pulsar.harness import OnPulsar
 from tests.promises.suite import Promises
 from tests.promises.suite.drain_is_orderly import DrainIsOrderly
 from tests.promises.suite.nothing_is_lost import NothingIsLost

@@ -19,7 +19,7 @@ _MOST_FRAME = 16_384
 #: seconds without any sign from the other side, after which it will not take more
 _QUIET = 1.0
 #: seconds within which an answer must come
-_PATIENCE = 60.0
+_RESPONSE_TIMEOUT = 60.0
 
 
 class BareClient:
@@ -93,7 +93,7 @@ class BareClient:
                 self._answers[stream] = body[end:]
                 yield body[5:end]
             else:
-                assert self._listen(_PATIENCE), "nothing more comes"
+                assert self._listen(_RESPONSE_TIMEOUT), "nothing more comes"
 
     def listen(self) -> set[int]:
         """The streams that the other side has ended so far."""

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import spark_bridge
 from spark_bridge.errors import root_cause
 from tests.brokers.harness import new_topic
-from tests.brokers.kafka import recreate_topic
+from tests.brokers.kafka.harness import recreate_topic
 from tests.e2e.harness import Sidecar, eventually
 from tests.security.kit import TOKENS, Secured, tcp_address
 from tests.servers.kafka import KafkaServer

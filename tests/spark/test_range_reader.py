@@ -20,7 +20,7 @@ from spark_bridge.positions import Lane
 from spark_bridge.range_reader import Range, RangeReader
 from spark_bridge.stream_reader import StreamReader
 from tests.brokers.harness import new_topic, numbered
-from tests.brokers.kafka import open_transaction, transaction
+from tests.brokers.kafka.harness import open_transaction, transaction
 from tests.error_details import error_details
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_

@@ -8,7 +8,7 @@ from tests.brokers.contract.committing import Committing
 from tests.brokers.contract.opening import Opening
 from tests.brokers.contract.pausing import Pausing
 from tests.brokers.harness import Harness
-from tests.brokers.kafka import KafkaHarness
+from tests.brokers.kafka.harness import KafkaHarness
 from tests.servers.kafka import KafkaServer
 
 

@@ -21,7 +21,7 @@ from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import LaneGone
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer, name, numbered
-from tests.brokers.kafka import BOTH, KnownBroker, options
+from tests.brokers.kafka.harness import BOTH, KnownBroker, options
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.kafka_groups import give_to_others, targets

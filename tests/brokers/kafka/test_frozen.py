@@ -7,7 +7,7 @@ from sidecar.brokers.kafka import KafkaBroker
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer, consuming, name, numbered
-from tests.brokers.kafka import running
+from tests.brokers.kafka.harness import running
 from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewKafka
 

@@ -13,7 +13,7 @@ from sidecar.brokers.base import Advanced
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.model.records import Lane
 from tests.brokers.harness import consuming, name, new_topic, numbered
-from tests.brokers.kafka import move_group, open_transaction, running, transaction
+from tests.brokers.kafka.harness import move_group, open_transaction, running, transaction
 from tests.e2e.harness import Sidecar, eventually
 from tests.e2e.kafka.snapshot import progress, read
 from tests.event_loop import on_event_loop

@@ -8,7 +8,7 @@ from confluent_kafka.cimpl import NewPartitions
 from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.records import Lane, Start
 from tests.brokers.harness import consuming, name, new_topic
-from tests.brokers.kafka import BOTH, running
+from tests.brokers.kafka.harness import BOTH, running
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import await_

@@ -9,7 +9,7 @@ from confluent_kafka import TopicCollection, TopicPartition
 
 from sidecar.model.records import Commit, Lane, Run
 from tests.brokers.harness import consuming, name, new_topic, numbered
-from tests.brokers.kafka import move_group, recreate_topic, running
+from tests.brokers.kafka.harness import move_group, recreate_topic, running
 from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewKafka
 from tests.servers.kafka import KafkaServer

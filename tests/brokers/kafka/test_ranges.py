@@ -19,7 +19,7 @@ from sidecar.ranges.planner import Limits
 from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from tests.brokers.harness import WAIT_TIMEOUT, new_topic, numbered, read
-from tests.brokers.kafka import move_group, open_transaction, running, transaction
+from tests.brokers.kafka.harness import move_group, open_transaction, running, transaction
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 

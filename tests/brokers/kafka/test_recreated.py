@@ -10,7 +10,7 @@ from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import BrokerError
 from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer, consuming, name, new_topic, numbered
-from tests.brokers.kafka import BOTH, recreate_topic, running
+from tests.brokers.kafka.harness import BOTH, recreate_topic, running
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 

@@ -8,7 +8,7 @@ from sidecar.brokers.kafka.options import Sasl
 from sidecar.model.errors import LaneGone
 from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import WAIT_TIMEOUT, consuming, name, numbered
-from tests.brokers.kafka import grant, revoke, right, running
+from tests.brokers.kafka.harness import grant, revoke, right, running
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import READER, KafkaServer
 

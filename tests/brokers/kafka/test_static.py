@@ -14,7 +14,7 @@ from sidecar.brokers.kafka.options import GroupProtocol
 from sidecar.model.errors import LaneGone, Refused, Unavailable
 from sidecar.model.records import Assigned, Commit, Lane
 from tests.brokers.harness import Consumer, consuming, name, new_topic, numbered
-from tests.brokers.kafka import BOTH, running, shared_out
+from tests.brokers.kafka.harness import BOTH, running, shared_out
 from tests.event_loop import on_event_loop
 from tests.servers.kafka import KafkaServer
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.brokers.contract import AdapterContract
 from tests.brokers.harness import Harness
-from tests.brokers.local import LocalHarness
+from tests.brokers.local.harness import LocalHarness
 
 
 class TestLocal(AdapterContract):

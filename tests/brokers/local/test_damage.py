@@ -9,7 +9,7 @@ from sidecar.brokers.base import AtPosition, Trouble
 from sidecar.model.errors import Corrupt
 from sidecar.model.records import Lane, Run
 from tests.brokers.harness import Consumer, consuming, numbered, publish
-from tests.brokers.local import running, stored
+from tests.brokers.local.harness import running, stored
 from tests.event_loop import on_event_loop
 
 LANE = Lane("topic", 0)

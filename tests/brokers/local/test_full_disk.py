@@ -12,7 +12,7 @@ from sidecar.brokers.local import LocalBroker
 from sidecar.model.errors import OutOfRoom
 from sidecar.model.records import Commit, Lane, Run
 from tests.brokers.harness import WAIT_TIMEOUT, Consumer, consuming, publish
-from tests.brokers.local import MINUTE_MS, SetClock, positions, running, stored
+from tests.brokers.local.harness import MINUTE_MS, SetClock, positions, running, stored
 from tests.event_loop import on_event_loop
 from tests.servers.tools import give_up
 

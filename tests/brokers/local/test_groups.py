@@ -11,7 +11,7 @@ from sidecar.model.records import Assigned, Commit, Header, Lane, Message, Run, 
 from sidecar.settings import BatchSettings, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import WAIT_TIMEOUT, consuming, numbered, publish
-from tests.brokers.local import positions, running
+from tests.brokers.local.harness import positions, running
 from tests.event_loop import on_event_loop
 from tests.promises.adjustable_time import until
 from tests.promises.audit import Audit

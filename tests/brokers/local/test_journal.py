@@ -10,7 +10,7 @@ import pytest
 from sidecar.brokers.local import writer
 from sidecar.brokers.local.schema import open_reader
 from tests.brokers.harness import publish
-from tests.brokers.local import running
+from tests.brokers.local.harness import running
 from tests.event_loop import on_event_loop
 
 MIB = 1 << 20

@@ -17,8 +17,8 @@ import pytest
 from sidecar.brokers.local import LocalBroker
 from sidecar.model.wire import decode_frame
 from tests.brokers.harness import EVERYTHING
-from tests.brokers.killed_process import LANES, OPTIONS, PUBLISHERS, lane
-from tests.brokers.local import positions, running
+from tests.brokers.local.harness import positions, running
+from tests.brokers.local.killed_process import LANES, OPTIONS, PUBLISHERS, lane
 
 ROUNDS = 100 if os.environ.get("OFFRAMP_TEST_LONG") else 8
 
@@ -62,7 +62,7 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) ->
 
 
 def _run_and_kill(data: Path, log: Path, run: int, seconds: float) -> None:
-    command = [sys.executable, "-m", "tests.brokers.killed_process", str(data), str(log), str(run)]
+    command = [sys.executable, "-m", "tests.brokers.local.killed_process", str(data), str(log), str(run)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "started\n"

@@ -12,7 +12,7 @@ from sidecar.brokers.local import LocalBroker
 from sidecar.model.errors import StartError, Unavailable
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import Consumer, consuming, publish
-from tests.brokers.local import running, stored
+from tests.brokers.local.harness import running, stored
 from tests.event_loop import on_event_loop
 
 LANE = Lane("topic", 0)

@@ -13,7 +13,7 @@ from sidecar.brokers.local.writer import Store
 from sidecar.model.errors import OutOfRoom, StartError, Unavailable
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import consuming, publish
-from tests.brokers.local import running
+from tests.brokers.local.harness import running
 from tests.event_loop import on_event_loop
 
 LANE = Lane("topic", 0)

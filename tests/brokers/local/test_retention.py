@@ -9,7 +9,7 @@ from sidecar.brokers.local import broker as broker_module
 from sidecar.brokers.local.retention import Retention
 from sidecar.model.records import Commit, Lane, Message, Run
 from tests.brokers.harness import consuming, numbered, publish
-from tests.brokers.local import MINUTE_MS, SetClock, running, stored
+from tests.brokers.local.harness import MINUTE_MS, SetClock, running, stored
 from tests.event_loop import on_event_loop
 from tests.promises.adjustable_time import until
 

@@ -17,7 +17,7 @@ from sidecar.model.records import Assigned, Lane
 from sidecar.settings import Seconds, SubscriptionSettings
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import consuming, numbered, publish
-from tests.brokers.local import positions
+from tests.brokers.local.harness import positions
 from tests.event_loop import on_event_loop
 from tests.promises.adjustable_time import until
 from tests.promises.audit import Audit

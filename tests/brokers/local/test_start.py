@@ -15,14 +15,14 @@ import pytest
 from sidecar.brokers.local.folder import Folder
 from sidecar.model.errors import Corrupt, OfframpError, StartError
 from tests.brokers.harness import consuming, numbered, publish
-from tests.brokers.local import execute, running, stored
+from tests.brokers.local.harness import execute, running, stored
 from tests.event_loop import on_event_loop
 
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from tests.brokers.harness import publish
-from tests.brokers.local import running
+from tests.brokers.local.harness import running
 
 async def main():
     async with running(Path(sys.argv[1])) as broker:

@@ -13,7 +13,7 @@ from sidecar.brokers.local.writer import Store
 from sidecar.model.errors import Corrupt, Unavailable
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import consuming, numbered, publish
-from tests.brokers.local import execute, running, stored
+from tests.brokers.local.harness import execute, running, stored
 from tests.event_loop import on_event_loop
 
 

@@ -10,7 +10,7 @@ from sidecar.brokers.base import AtPosition, AtTime, SeekTarget, SeekTo
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model.records import Commit, Lane, Message, Run
 from tests.brokers.harness import consuming, name, new_topic, numbered, publish
-from tests.brokers.pulsar import await_no_backlog, publish_batches, running
+from tests.brokers.pulsar.harness import await_no_backlog, publish_batches, running
 from tests.e2e.pulsar.snapshot import client_of
 from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewPulsar

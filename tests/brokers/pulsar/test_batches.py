@@ -7,7 +7,7 @@ from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model.errors import Refused
 from sidecar.model.records import Lane, Message, Run
 from tests.brokers.harness import consuming, new_topic, numbered, publish, read
-from tests.brokers.pulsar import publish_batches, running
+from tests.brokers.pulsar.harness import publish_batches, running
 from tests.event_loop import on_event_loop
 from tests.servers.pulsar import PulsarServer
 

@@ -12,7 +12,7 @@ from tests.brokers.contract import AdapterContract
 from tests.brokers.contract.committing import Committing
 from tests.brokers.contract.opening import Opening
 from tests.brokers.contract.pausing import Pausing
-from tests.brokers.pulsar import OnPulsar
+from tests.brokers.pulsar.harness import OnPulsar
 
 
 class WhoGetsWhat(Opening, Pausing, Committing):

@@ -9,7 +9,7 @@ from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model.errors import Refused
 from sidecar.model.records import Assigned, Commit, Lane, Message, Run, Start
 from tests.brokers.harness import Consumer, consuming, name, new_topic, numbered, publish, read
-from tests.brokers.pulsar import await_no_backlog, reset_cursor, running
+from tests.brokers.pulsar.harness import await_no_backlog, reset_cursor, running
 from tests.event_loop import on_event_loop
 from tests.servers.process import free_ports
 from tests.servers.pulsar import PulsarServer

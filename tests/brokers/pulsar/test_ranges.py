@@ -17,7 +17,7 @@ from sidecar.ranges.planner import Limits
 from sidecar.ranges.subscription import RangeSubscription
 from sidecar.settings import SubscriptionMode, SubscriptionSettings
 from tests.brokers.harness import name, new_topic, numbered, publish, read
-from tests.brokers.pulsar import publish_batches, reset_cursor, running
+from tests.brokers.pulsar.harness import publish_batches, reset_cursor, running
 from tests.event_loop import on_event_loop
 from tests.servers.pulsar import PulsarServer
 

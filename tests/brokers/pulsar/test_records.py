@@ -7,7 +7,7 @@ from sidecar.brokers.base import Lost
 from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.model.records import Commit, Header, Lane
 from tests.brokers.harness import consuming, name, new_topic
-from tests.brokers.pulsar import await_no_backlog, running
+from tests.brokers.pulsar.harness import await_no_backlog, running
 from tests.e2e.pulsar.snapshot import client_of
 from tests.event_loop import on_event_loop
 from tests.servers.pulsar import PulsarServer

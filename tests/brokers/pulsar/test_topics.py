@@ -10,7 +10,7 @@ from sidecar.settings import SubscriptionSettings
 from sidecar.subscription import dead_letters
 from sidecar.subscription.subscription import Subscription
 from tests.brokers.harness import name
-from tests.brokers.pulsar import running
+from tests.brokers.pulsar.harness import running
 from tests.event_loop import on_event_loop
 from tests.promises.adjustable_time import until
 from tests.promises.audit import Audit

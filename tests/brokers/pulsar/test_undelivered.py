@@ -14,7 +14,7 @@ from sidecar.brokers.pulsar.options import SubscriptionType
 from sidecar.brokers.pulsar.positions import Id, pack
 from sidecar.model.records import Commit, Lane
 from tests.brokers.harness import consuming, name, new_topic
-from tests.brokers.pulsar import await_no_backlog, running
+from tests.brokers.pulsar.harness import await_no_backlog, running
 from tests.e2e.pulsar.snapshot import client_of
 from tests.event_loop import on_event_loop
 from tests.servers.fixtures import NewPulsar

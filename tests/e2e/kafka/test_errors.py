@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation, AclPermissionType, ResourcePatte
 
 from offramp.v1 import admin_pb2, admin_pb2_grpc, publish_pb2, publish_pb2_grpc
 from tests.brokers.harness import name
-from tests.brokers.kafka import grant, revoke, right
+from tests.brokers.kafka.harness import grant, revoke, right
 from tests.e2e.broker_case import BrokerCase
 from tests.e2e.harness import WAIT_TIMEOUT, eventually
 from tests.servers.kafka import ADMIN, READER, KafkaServer

@@ -1,6 +1,6 @@
 """A process that publishes and consumes as fast as it can until it is killed, and logs which calls have returned.
 
-    python -m tests.brokers.killed_process DIRECTORY LOG RUN
+    python -m tests.brokers.local.killed_process DIRECTORY LOG RUN
 
 A line of the log is JSON: ["published", lane, position, value] once a publish has returned,
 ["committing", lane, position] before a commit, and ["committed", lane, position] once it has returned.
@@ -16,7 +16,7 @@ from typing import Any
 
 from sidecar.model.records import Commit, Lane, Message
 from tests.brokers.harness import Consumer, consuming
-from tests.brokers.local import running
+from tests.brokers.local.harness import running
 
 TOPIC = "topic"
 LANES = 3
