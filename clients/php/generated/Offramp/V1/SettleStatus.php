@@ -23,9 +23,9 @@ class SettleStatus
      */
     const SETTLE_STATUS_SETTLED = 1;
     /**
-     * At least the ranges in `stale` were not settled: the lease expired or its session ended and the records were
-     * delivered again, the lane moved to another sidecar, or the records were settled otherwise before. Records outside
-     * these ranges are settled.
+     * Records outside of the ranges in `stale` are settled. Within them are records that were not: the lease expired or its
+     * session ended and they were delivered again, the lane moved to another sidecar, or they were settled otherwise
+     * before. Beyond 100 ranges, neighbours are joined.
      *
      * Generated from protobuf enum <code>SETTLE_STATUS_STALE = 2;</code>
      */
