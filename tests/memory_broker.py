@@ -35,6 +35,7 @@ class MemoryOptions(BrokerOptions):
 
     traits: ClassVar[Traits] = Traits(
         keeps_acks_beyond=True,
+        keeps_reach=True,
         rebalances=False,
         lanes_are_exclusive=True,
         seeks=True,
@@ -120,7 +121,7 @@ class MemorySource(Source):
         first = (self.spec.group, lane.lane) not in self._broker.cursors
         commit = self._broker.cursors.setdefault((self.spec.group, lane.lane), Commit(start))
         self.readings[lane.lane] = Reading(lane, commit.position)
-        self.tell(Assigned(lane.lane, commit.position, commit.beyond, first))
+        self.tell(Assigned(lane.lane, commit.position, commit.beyond, first, reach=commit.reach))
 
     def tell(self, event: LaneEvent) -> None:
         self._events.append(event)

@@ -32,6 +32,8 @@ class Traits:
 
     #: a commit carries acks beyond the position, so that a restart does not repeat them (promise 9)
     keeps_acks_beyond: bool
+    #: a commit carries a reach, so that the next owner of a lane knows what may have been delivered (promise 2)
+    keeps_reach: bool
     #: lanes can move between sidecars of one group (promise 8)
     rebalances: bool
     #: only one sidecar has a lane at a time, so that order `key` and `lane` hold across sidecars

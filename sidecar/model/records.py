@@ -117,10 +117,14 @@ class Commit:
     """Everything before `position`, and the runs in `beyond`, is settled.
 
     `beyond` ascends and never touches `position`: the record at `position` is not settled.
+
+    `reach`: no sidecar of the group has delivered records at or beyond it. None: not known; a sidecar delivers at most
+    one window from `position` on.
     """
 
     position: int
     beyond: tuple[Run, ...] = ()
+    reach: int | None = None
 
 
 class Order(StrEnum):
@@ -298,6 +302,8 @@ class Assigned:
     `first`: nothing of the lane can have been delivered by an earlier run of the group, because the broker has stored
     its start only now.
 
+    `reach`: that of the stored commit, if it had one.
+
     `topic_id`: the identity of the topic, if one that is made anew has the same positions again.
     """
 
@@ -306,3 +312,4 @@ class Assigned:
     settled: tuple[Run, ...] = ()
     first: bool = False
     topic_id: str = field(default="", compare=False)
+    reach: int | None = None

@@ -158,6 +158,8 @@ class AssignmentHandler:
         if lane.parked:
             for slice_ in slices:
                 self._unpark(slice_, now)
+        if lane.window.short_of_reach():
+            self._committer.request_reach()
         if count(slices) < len(chunk.positions):
             # Records that were settled by an earlier run may close a gap, and then there is something to commit.
             self._committer.request_commit()

@@ -1,6 +1,7 @@
 """Commits what is settled, continuously, and moves lanes."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 
 from sidecar.brokers.base import SeekTarget, Source, Traits
@@ -34,8 +35,11 @@ class Committer:
         self._source = source
         self._backoff = backoff
         self._with_beyond = traits.keeps_acks_beyond
+        self._with_reach = traits.keeps_reach
         self._events = events
         self._requested = asyncio.Event()
+        #: deliveries wait for it
+        self._urgent = asyncio.Event()
         self._turn = asyncio.Lock()
         #: seeks that are under way, whether or not a caller still waits for them
         self._seeks: set[asyncio.Task[Mapping[Lane, int]]] = set()
@@ -44,12 +48,20 @@ class Committer:
         """Something was settled: commit it soon."""
         self._requested.set()
 
+    def request_reach(self) -> None:
+        """Records can only be delivered once the broker has a further reach."""
+        self._requested.set()
+        self._urgent.set()
+
     async def run(self) -> None:
         failures = 0
         while True:
             await self._requested.wait()
-            await asyncio.sleep(self._settings.commit_every)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.commit_every):
+                    await self._urgent.wait()
             self._requested.clear()
+            self._urgent.clear()
             if await self.commit(self._tracker.lanes.values()):
                 failures = 0
             else:
@@ -66,7 +78,7 @@ class Committer:
             for state in lanes:
                 if state.phase is LanePhase.GONE:
                     continue
-                commit = state.ledger.committable(with_beyond=self._with_beyond)
+                commit = self._next_commit(state)
                 if commit is not None:
                     commits[state.lane] = commit
                     sent.append((state, commit, state.uncommitted))
@@ -82,8 +94,10 @@ class Committer:
             pass
 
     def _is_behind(self, state: LaneState) -> bool:
-        commit = state.ledger.committable(with_beyond=self._with_beyond)
-        return state.phase is not LanePhase.GONE and commit is not None
+        return state.phase is not LanePhase.GONE and self._next_commit(state) is not None
+
+    def _next_commit(self, state: LaneState) -> Commit | None:
+        return state.next_commit(with_beyond=self._with_beyond, with_reach=self._with_reach)
 
     async def _send(self, commits: Mapping[Lane, Commit], sent: list[tuple[LaneState, Commit, int]]) -> bool:
         gone: frozenset[Lane] = frozenset()
@@ -106,6 +120,8 @@ class Committer:
             if state.lane in gone or state.phase is LanePhase.GONE:
                 continue
             state.commit_done(commit, uncommitted)
+            if state.window.short_of_reach():
+                self.request_reach()
             self._events.lane_committed(state)
         return True
 

@@ -153,6 +153,8 @@ class Subscription(SubscriptionEvents):
         )
         for session in [*self.sessions]:
             session.end(SessionEnd.ORDERLY)
+        for lane in self.tracker.lanes.values():
+            lane.stopped = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(LAST_COMMIT_TIMEOUT, ends - self.clock.now())):
                 await self._committer.commit_all(self.tracker.lanes.values())

@@ -18,7 +18,7 @@ from sidecar.brokers.pulsar.broker import PulsarBroker
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.core.failures import dead_letter_topic, retry_topic
 from sidecar.core.state.record_slices import DeliveryHistory
-from sidecar.model.records import Chunk, Header, Lane, Record, Run
+from sidecar.model.records import Chunk, Commit, Header, Lane, Record, Run
 from sidecar.model.wire import decode_frame, encode_frame
 from spark_bridge import progress
 from spark_bridge.positions import Lane as SparkLane
@@ -98,7 +98,9 @@ def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
 @pytest.mark.parametrize("name", list(KAFKA["commits"]))
 def test_acks_beyond_an_offset_are_read(name: str) -> None:
     stored, stamp = KAFKA["commits"][name], metadata.Stamp(KAFKA["cluster"], KAFKA["topic_id"])
-    runs = metadata.decode(stored["text"], stamp, KAFKA["position"], 1 << 40)
+    commit = metadata.decode(stored["text"], stamp, KAFKA["position"], 1 << 40)
+    assert commit.reach is None, "nothing says how far that release had delivered"
+    runs = commit.beyond
     assert len(runs) == stored["runs"]
     assert list(runs[:3]) == [Run(*run) for run in stored["first"]]
     assert metadata.topic_of(stored["text"], KAFKA["cluster"], KAFKA["position"]) == KAFKA["topic_id"]
@@ -106,7 +108,8 @@ def test_acks_beyond_an_offset_are_read(name: str) -> None:
 
 def test_acks_of_a_topic_that_was_deleted_since_do_not_count() -> None:
     text = KAFKA["commits"]["some beyond"]["text"]
-    assert metadata.decode(text, metadata.Stamp(KAFKA["cluster"], "another topic"), KAFKA["position"], 1 << 40) == ()
+    other = metadata.Stamp(KAFKA["cluster"], "another topic")
+    assert metadata.decode(text, other, KAFKA["position"], 1 << 40) == Commit(KAFKA["position"])
 
 
 @pytest.mark.parametrize("stored", KAFKA["fences"])

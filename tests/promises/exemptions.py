@@ -52,6 +52,8 @@ EXEMPTIONS = {
         (2,),
         "The broker does not tell what another sidecar held before, so `possibly_processed` is set for every record.",
     ),
+    # Nothing is given up: one window from the start is flagged, however the earlier process stopped.
+    "keeps_reach": Exemption((), "The broker does not store how far an earlier process may have delivered."),
     # Nothing is given up: the window is measured in records and bytes.
     "positions_count_records": Exemption((), "A distance of positions says nothing about the records in between."),
 }

@@ -107,7 +107,7 @@ class Actions:
     def _other_works(self, log: LaneLog) -> None:
         if not log.pinned:
             return
-        window = self.plan.settings.window
+        window, before = self._history.settings.window, log.committed
         ahead = [p for p in log.positions[log.from_(log.committed) :] if not log.has_settled(p)]
         done = self.rng.randrange(0, min(len(ahead), window.records) + 1)
         for position in ahead[:done]:
@@ -121,7 +121,10 @@ class Actions:
         for position in log.positions[at : at + window.records][: self.rng.randrange(0, 4)]:
             if position < log.committed + window.span and not log.has_settled(position):
                 log.copies[position].last_delivered_by = -1
-        self.world.happened("other", log.lane, log.committed)
+                if self.plan.keeps_reach:
+                    # As a sidecar does: before it delivers anything.
+                    log.reach = max(before + window.span if log.reach is None else log.reach, position + 1)
+        self.world.happened("other", log.lane, log.committed, log.reach)
 
     async def _seek(self) -> None:
         subscription, source = self._history.subscription, self.broker.source

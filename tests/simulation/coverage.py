@@ -21,6 +21,8 @@ HAPPENINGS = (
     "a worker dies",
     "an invalid settlement",
     "another sidecar works on a lane",
+    "another window in a later life",
+    "nothing was in hand when it stopped",
     "dead letter",
     "grace is over before the release",
     "lanes are lost",

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import traceback
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sidecar.model.records import Lane, Order
@@ -68,6 +68,7 @@ class History:
             self.checker,
             self.faults,
             keeps_acks_beyond=self.plan.keeps_acks_beyond,
+            keeps_reach=self.plan.keeps_reach,
             gaps=self.plan.gaps,
             largest_parked=self.plan.largest_parked,
         )
@@ -79,6 +80,8 @@ class History:
             storage.make_topic(topic, count)
         self.handler = Handler(world, storage.by_frame)
         self.subscription: CheckedSubscription | None = None
+        #: of the current life
+        self.settings = self.plan.settings
         self.workers: list[Worker | Fetcher] = [
             Fetcher(world, self.handler, self.checker, f"fetcher-{n}", self.current)
             if self.rng.random() < self.plan.fetchers
@@ -164,11 +167,14 @@ class History:
                 raise AssertionError(bug)
 
     async def _start(self) -> None:
-        self.checker.new_life()
+        if self.plan.windows and self.plan.keeps_reach and self.checker.life:
+            self.settings = replace(self.settings, window=self.rng.choice(self.plan.windows))
+            self.world.exercised("another window in a later life")
+        self.checker.new_life(self.settings)
         self.world.happened("life", self.checker.life)
         prefix = self.checker.life.to_bytes(8, "big") + b"\0\1"
         self.subscription = CheckedSubscription(
-            self.plan.settings, self.broker, prefix=prefix, clock=self.world.clock, rng=self.rng
+            self.settings, self.broker, prefix=prefix, clock=self.world.clock, rng=self.rng
         )
         self.subscription.directory = SubscriptionRegistry(prefix[:8], {prefix: self.subscription})
         await self.subscription.start()

@@ -21,7 +21,7 @@ from sidecar.core.state.ordering import KeyOrder, LaneOrder, NoOrder
 from sidecar.core.state.record_slices import RecordSlice, cut
 from sidecar.core.state.window import Window
 from sidecar.core.tracker import RecordTracker
-from sidecar.model.records import Chunk, Commit, Order, Outcome, Run, Settlement, SettleResult, SettleStatus
+from sidecar.model.records import Assigned, Chunk, Commit, Order, Outcome, Run, Settlement, SettleResult, SettleStatus
 from sidecar.model.wire import decode_frame
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer
@@ -94,6 +94,27 @@ def _believes_every_clock(unpark: Any) -> Any:
         back: retry_topic.Unparked = unpark(chunk, index, **more)
         said = json.loads(decode_frame(chunk.frames[index]).headers[-1].value or b"")
         return replace(back, not_before_ms=said["not_before_ms"])
+
+    return wrong
+
+
+def _reach_is_ignored(init: Any) -> Any:
+    def wrong(self: LaneState, assigned: Assigned, *more: Any, **named: Any) -> None:
+        init(self, replace(assigned, reach=None), *more, **named)
+
+    return wrong
+
+
+def _delivers_beyond_the_reach(delivery_limit: Any) -> Any:
+    def wrong(self: Window) -> int:
+        return self._window_end()
+
+    return wrong
+
+
+def _stops_with_clean_hands(next_reach: Any) -> Any:
+    def wrong(self: LaneState, position: int) -> int:
+        return max(position, self._flag_before) if self.stopped else next_reach(self, position)
 
     return wrong
 
@@ -336,6 +357,9 @@ MUTATIONS = (
         _never_possibly_processed,
     ),
     Mutation(2, "a record that was parked is not flagged either", retry_topic, "unpark", _unparked_is_not_flagged),
+    Mutation(2, "what another window delivered is not flagged", LaneState, "__init__", _reach_is_ignored),
+    Mutation(2, "records are delivered that no reach tells", Window, "delivery_limit", _delivers_beyond_the_reach),
+    Mutation(2, "a stop forgets what was in hand", LaneState, "_next_reach", _stops_with_clean_hands),
     Mutation(2, "a lost session does not count as an attempt", RedeliveryPolicy, "abandoned", _lost_is_released),
     Mutation(2, "a retry waits a tenth of its time", Backoff, "wait", _no_backoff),
     Mutation(

@@ -30,6 +30,9 @@ class Plan:
     #: share of the workers that use `Fetch`
     fetchers: float
     keeps_acks_beyond: bool
+    #: windows of later lives, if they change
+    windows: tuple[WindowSettings, ...]
+    keeps_reach: bool
     #: share of records with a gap before them
     gaps: float
     poison: float
@@ -41,6 +44,13 @@ class Plan:
     #: largest size of a value that the retry topic takes
     largest_parked: int
     keys: int
+
+
+def _draw_window(rng: random.Random) -> WindowSettings:
+    pick = rng.choice
+    return WindowSettings(
+        records=pick((1, 3, 8, 20, 1000)), bytes=Bytes(pick((1024, 4096, 1 << 20))), span=pick((5, 20, 100, 1000))
+    )
 
 
 def draw(rng: random.Random, order: Order | None) -> Plan:
@@ -60,9 +70,7 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
             bytes=Bytes(pick((1024, 1024, 4096, 1 << 20))),
             linger=Seconds(pick((0.0, 0.0, 0.02, 0.3))),
         ),
-        window=WindowSettings(
-            records=pick((1, 3, 8, 20, 1000)), bytes=Bytes(pick((1024, 4096, 1 << 20))), span=pick((5, 20, 100, 1000))
-        ),
+        window=_draw_window(rng),
         memory=MemorySettings(
             records=pick((16, 40, 100, 1000)),
             bytes=Bytes(pick((4096, 16384, 1 << 20))),
@@ -100,6 +108,8 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
         workers=pick((1, 2, 3, 5)),
         fetchers=pick((0.0, 0.0, 0.3, 1.0)),
         keeps_acks_beyond=rng.random() < 0.5,
+        windows=tuple(_draw_window(rng) for _ in range(pick((0, 0, 3)))),
+        keeps_reach=rng.random() < 0.7,
         gaps=pick((0.0, 0.0, 0.1, 0.4)),
         poison=pick((0.0, 0.0, 0.02, 0.1)),
         killers=pick((0.0, 0.0, 0.02, 0.1)),

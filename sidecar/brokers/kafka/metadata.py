@@ -1,6 +1,8 @@
-"""The metadata that Kafka stores beside a committed position: the topic it belongs to, and the acks beyond it. Pure.
+"""The metadata that Kafka stores beside a committed position: the topic it belongs to, the acks beyond it, and the
+reach. Pure.
 
-    offramp:1:<base64 of: cluster, topic id, position, runs, checksum>
+    offramp:2:<base64 of: cluster, topic id, position, reach - position, runs, checksum>
+    offramp:1: without the reach, from sidecars of 0.1.0 and where it is not known
 
 Metadata is used only if it belongs to exactly this position of this topic in this cluster: tools that mirror a cluster
 copy it beside positions that they have translated, a topic can be deleted and recreated under its name, and other
@@ -19,7 +21,7 @@ from zlib import crc32
 from sidecar.model.records import Commit, Run
 from sidecar.model.wire import varint
 
-_PREFIX = "offramp:1:"
+_PREFIX, _PREFIX_WITHOUT_REACH = "offramp:2:", "offramp:1:"
 #: characters; a broker accepts 4096 by default (`offset.metadata.max.bytes`)
 MAX_LENGTH = 3000
 _MAX_BYTES = (MAX_LENGTH - len(_PREFIX)) * 3 // 4
@@ -38,12 +40,17 @@ class _Metadata(NamedTuple):
 
     stamp: Stamp
     position: int
+    reach: int | None
     beyond: tuple[Run, ...]
 
 
 def encode(stamp: Stamp, commit: Commit) -> str:
     """The metadata of a commit. If not all runs fit, it has the earliest ones."""
     head = _text(stamp.cluster) + _text(stamp.topic_id) + varint(commit.position)
+    prefix = _PREFIX_WITHOUT_REACH
+    if commit.reach is not None:
+        prefix = _PREFIX
+        head += varint(commit.reach - commit.position)
     parts = [head]
     room = _MAX_BYTES - len(head) - _CHECKSUM_BYTES
     at = commit.position
@@ -55,18 +62,19 @@ def encode(stamp: Stamp, commit: Commit) -> str:
         parts.append(part)
         at = run.stop
     body = b"".join(parts)
-    return _PREFIX + urlsafe_b64encode(body + _checksum(body)).decode("ascii").rstrip("=")
+    return prefix + urlsafe_b64encode(body + _checksum(prefix, body)).decode("ascii").rstrip("=")
 
 
-def decode(text: str, stamp: Stamp, position: int, end: int) -> tuple[Run, ...]:
-    """The acks beyond `position` in a lane that ends at `end`, by the metadata beside it; none if in any doubt."""
+def decode(text: str, stamp: Stamp, position: int, end: int) -> Commit:
+    """What was committed with `position` in a lane that ends at `end`, by the metadata beside it; no more than the
+    position if in any doubt."""
     found = _parse(text)
     if found is None or found[:2] != (stamp, position):
-        return ()
+        return Commit(position)
     # The record at the position itself is not settled, or the position would be higher.
-    if not found.beyond or found.beyond[0].start <= position or found.beyond[-1].stop > end:
-        return ()
-    return found.beyond
+    if found.beyond and (found.beyond[0].start <= position or found.beyond[-1].stop > end):
+        return Commit(position)
+    return Commit(position, found.beyond, found.reach)
 
 
 def topic_of(text: str, cluster: str, position: int) -> str | None:
@@ -79,17 +87,18 @@ def topic_of(text: str, cluster: str, position: int) -> str | None:
 
 
 def _parse(text: str) -> _Metadata | None:
-    if not text.startswith(_PREFIX):
+    prefix, encoded = text[: len(_PREFIX)], text[len(_PREFIX) :]
+    if prefix not in (_PREFIX, _PREFIX_WITHOUT_REACH):
         return None
-    encoded = text[len(_PREFIX) :]
     try:
         raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
         body, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
-        if checksum != _checksum(body):
+        if checksum != _checksum(prefix, body):
             return None
         reader = _Reader(body)
         stamp, position = Stamp(reader.text(), reader.text()), reader.number()
-        return _Metadata(stamp, position, tuple(reader.runs(position)))
+        reach = position + reader.number() if prefix == _PREFIX else None
+        return _Metadata(stamp, position, reach, tuple(reader.runs(position)))
     except (BadBase64, ValueError, IndexError):
         return None
 
@@ -133,5 +142,7 @@ def _text(text: str) -> bytes:
     return varint(len(raw)) + raw
 
 
-def _checksum(body: bytes) -> bytes:
-    return crc32(body).to_bytes(_CHECKSUM_BYTES, "big")
+def _checksum(prefix: str, body: bytes) -> bytes:
+    """From the second format on, the prefix counts: one is not taken for the other."""
+    start = crc32(prefix.encode()) if prefix == _PREFIX else 0
+    return crc32(body, start).to_bytes(_CHECKSUM_BYTES, "big")

@@ -54,6 +54,7 @@ class KafkaOptions(BrokerOptions):
 
     traits: ClassVar[Traits] = Traits(
         keeps_acks_beyond=True,
+        keeps_reach=True,
         rebalances=True,
         lanes_are_exclusive=True,
         seeks=True,

@@ -57,11 +57,13 @@ class Groups:
         """Stores a group's cursors, by the ids of their lanes."""
         if not commits:
             return
-        places = ", ".join(["(?, ?, ?, ?)"] * len(commits))
-        values: list[int | bytes] = []
+        places = ", ".join(["(?, ?, ?, ?, ?)"] * len(commits))
+        values: list[int | bytes | None] = []
         for lane, commit in commits.items():
-            values += (lane, group, commit.position, pack_runs(commit.beyond))
-        self._connection.execute(f'REPLACE INTO cursors (lane, "group", position, beyond) VALUES {places}', values)
+            values += (lane, group, commit.position, pack_runs(commit.beyond), commit.reach)
+        self._connection.execute(
+            f'REPLACE INTO cursors (lane, "group", position, beyond, reach) VALUES {places}', values
+        )
 
     def ensure(self, name: str, topics: Iterable[str]) -> int:
         """The id of a group that is read by ranges. It and its topics are created if missing, but no cursors."""
@@ -137,15 +139,15 @@ class Groups:
 
     def _find(self, group: int, lane: int) -> Commit | None:
         row = self._connection.execute(
-            'SELECT position, beyond FROM cursors WHERE lane = ? AND "group" = ?', (lane, group)
+            'SELECT position, beyond, ifnull(reach, -1) FROM cursors WHERE lane = ? AND "group" = ?', (lane, group)
         ).fetchone()
         if row is None:
             return None
-        position, beyond = check_row(row, int, bytes)
+        position, beyond, reach = check_row(row, int, bytes, int)
         runs = unpack_runs(beyond)
         if position < 0 or (runs and runs[0].start <= position):
             raise MalformedRow(f"a cursor at {position} has runs from {runs[0].start if runs else position} on")
-        return Commit(position, runs)
+        return Commit(position, runs, reach if reach >= position else None)
 
 
 def pack_runs(runs: tuple[Run, ...]) -> bytes:

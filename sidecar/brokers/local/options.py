@@ -13,6 +13,7 @@ from sidecar.settings import Bytes, Seconds, setting
 class LocalOptions(BrokerOptions):
     traits: ClassVar[Traits] = Traits(
         keeps_acks_beyond=True,
+        keeps_reach=True,
         rebalances=False,
         lanes_are_exclusive=True,
         seeks=True,

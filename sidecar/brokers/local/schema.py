@@ -79,7 +79,8 @@ COMMIT;
 PRAGMA journal_mode = WAL;
 """
 
-# Added after the first release. Versions that do not know this table can still use the file.
+# Added after the first release. Versions that do not know these can still use the file: what they store has no reach.
+_REACH = "ALTER TABLE cursors ADD COLUMN reach INTEGER"
 _READERS = """
 CREATE TABLE IF NOT EXISTS readers (
     "group"  INTEGER PRIMARY KEY REFERENCES groups (id),
@@ -127,6 +128,8 @@ def _open(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
         # Creates the journal, so that its name is synced now and need not be synced at every commit.
         connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.execute(_READERS)
+        if not any(name == "reach" for _, name, *_ in connection.execute("PRAGMA table_info(cursors)")):
+            connection.execute(_REACH)
         folder.sync()
     except BaseException:
         connection.close()

@@ -176,7 +176,7 @@ class LocalSource(Source):
 
     def _assign(self, view: "LaneView", commit: Commit, *, first: bool) -> None:
         self._lanes[view.lane] = _LaneReader(view, commit.position, commit.beyond)
-        self.tell(Assigned(view.lane, commit.position, commit.beyond, first))
+        self.tell(Assigned(view.lane, commit.position, commit.beyond, first, reach=commit.reach))
 
     def _next_lanes(self, max_records: int) -> list[_LaneReader]:
         """The lanes to read next. Each lane is the first in turn, and then gets a record even if that is large. The

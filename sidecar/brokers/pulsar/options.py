@@ -86,6 +86,7 @@ class PulsarOptions(BrokerOptions):
         exclusive = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
         return Traits(
             keeps_acks_beyond=True,
+            keeps_reach=False,
             # Lanes move, but the library does not announce it, so nothing could be done in time.
             rebalances=False,
             lanes_are_exclusive=exclusive,

@@ -3,8 +3,10 @@
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from itertools import groupby
+from sys import maxsize
 
 from sidecar.core.state.ledger import Ledger
 from sidecar.core.state.ordering import make_ordering
@@ -49,13 +51,17 @@ class LaneState:
         self.phase = LanePhase.ACTIVE
         self.ledger = Ledger(assigned.start, assigned.settled)
         self.ordering = make_ordering(Order.NONE if parked else order)
-        self.window = Window(window, assigned.start)
-        # Records that an earlier run of the group delivered lie within one window of the start. How those deliveries
-        # ended is not known, so these records are possibly processed: before this position, and so many of them.
-        self._flag_before = assigned.start if assigned.first else assigned.start + window.span
-        self._flag_records = window.records
+        self.window = Window(window, assigned.start, assigned.reach)
+        # Records that an earlier run of the group delivered lie before the reach; if it is not known, within one window
+        # of the start. How those deliveries ended is not known, so these records are possibly processed: before this
+        # position, and so many of them.
+        known = assigned.start if assigned.first else assigned.reach
+        self._flag_before = assigned.start + window.span if known is None else known
+        self._flag_records = window.records if known is None else maxsize
         # The first record is within the window however large the gap before it is.
-        self._flag_first = not assigned.first
+        self._flag_first = known is None
+        #: nothing more of the lane will be delivered
+        self.stopped = False
         #: first and last position of each arrival and its time, to know how long fresh records have waited
         self._arrivals: deque[tuple[int, int, float]] = deque()
         self.in_flight = 0
@@ -83,6 +89,8 @@ class LaneState:
         if self._flag_first and new < len(chunk.positions):
             possibly_processed = max(possibly_processed, new + 1)
             self._flag_first = False
+        if 0 < self._flag_records <= len(chunk.positions) - new:
+            self._flag_before = min(self._flag_before, chunk.positions[new + self._flag_records - 1] + 1)
         self._flag_records = max(0, self._flag_records - len(chunk.positions) + new)
         if chunk.possibly_processed:
             possibly_processed = len(chunk.positions)
@@ -111,10 +119,32 @@ class LaneState:
             return 0.0
         return self._arrivals[0][2]
 
+    def next_commit(self, *, with_beyond: bool, with_reach: bool) -> Commit | None:
+        """The next commit; None if the broker has all of it. With what it can store: settled runs beyond the position,
+        and the reach."""
+        commit = self.ledger.committable(with_beyond=with_beyond)
+        if not with_reach:
+            return commit
+        at = self.ledger.low_watermark
+        reach = self._next_reach(at)
+        due = reach != self.window.reach if self.stopped else self.window.short_of_reach()
+        if commit is None and not due:
+            return None
+        return replace(commit or self.ledger.commit(with_beyond=with_beyond), reach=reach)
+
+    def _next_reach(self, position: int) -> int:
+        # What waited in a lane that leaves was dropped, so there it does not show.
+        if self.stopped and self.phase is LanePhase.ACTIVE and not (self.in_flight or self.waiting or self.aside):
+            # All that was delivered in this epoch is settled. But an earlier owner that was frozen may wake up and
+            # deliver what it had fetched.
+            return max(position, self._flag_before)
+        # It never falls: if the answer to a commit is lost, deliveries go on by the one before.
+        return max(position, self._flag_before, self.window.reach or 0, self.window.next_reach(position))
+
     def commit_done(self, commit: Commit, uncommitted: int) -> None:
         """The broker has stored a commit, and with it so many records that were `uncommitted` when it was sent."""
         self.ledger.commit_done(commit)
-        self.window.commit(commit.position)
+        self.window.commit(commit.position, commit.reach)
         self.uncommitted -= uncommitted
 
     def settle(self, slices: Sequence[RecordSlice]) -> int:

@@ -94,10 +94,13 @@ class Ledger:
     def committable(self, *, with_beyond: bool) -> Commit | None:
         """The next commit; None if nothing has changed since the last one. `with_beyond`: it carries the settled runs
         beyond the low watermark."""
-        if with_beyond:
-            # By `iter`: `tuple` would first allocate room for `len`, which is the number of positions.
-            return Commit(self._low_watermark, tuple(iter(self._beyond))) if self._changed else None
-        return Commit(self._low_watermark) if self._low_watermark > self.committed else None
+        due = self._changed if with_beyond else self._low_watermark > self.committed
+        return self.commit(with_beyond=with_beyond) if due else None
+
+    def commit(self, *, with_beyond: bool) -> Commit:
+        """The commit of what is settled, whether or not that has changed."""
+        # By `iter`: `tuple` would first allocate room for `len`, which is the number of positions.
+        return Commit(self._low_watermark, tuple(iter(self._beyond)) if with_beyond else ())
 
     def commit_sent(self) -> None:
         """The last result of `committable` is on its way; what is settled from now on needs another commit."""

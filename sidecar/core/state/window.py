@@ -14,13 +14,17 @@ class Window:
     """Limits what may be delivered past the committed position of one lane, in records, bytes and positions.
 
     The first record past the committed position is always within the window, so that a lane cannot lock itself up.
+    Nothing is delivered at or beyond the reach that the broker has, if it has one: by that, the next owner of the lane
+    knows what may have been delivered.
     The cost depends on what has arrived beyond the window, which is little, not on what is inside it.
     """
 
-    __slots__ = ("_bytes", "_chunks", "_committed", "_full", "_limit", "_records", "_settings", "_tracked")
+    __slots__ = ("_bytes", "_chunks", "_committed", "_full", "_limit", "_records", "_settings", "_tracked", "reach")
 
-    def __init__(self, settings: WindowSettings, start: int) -> None:
+    def __init__(self, settings: WindowSettings, start: int, reach: int | None = None) -> None:
         self._settings = settings
+        #: that of the last commit, which the broker has stored
+        self.reach = reach
         #: chunks with records past the committed position: chunk, index of the first such record, time of arrival
         self._chunks: deque[tuple[Chunk, int, float]] = deque()
         #: past the committed position
@@ -48,9 +52,10 @@ class Window:
         self._tracked = chunk.positions[-1] + 1
         self._drop_committed()
 
-    def commit(self, position: int) -> None:
+    def commit(self, position: int, reach: int | None = None) -> None:
         """The broker has stored `position` as committed."""
         self._committed = position
+        self.reach = reach
         self._tracked = max(self._tracked, position)
         self._drop_committed()
 
@@ -64,9 +69,30 @@ class Window:
 
     def delivery_limit(self) -> int:
         """Records before this position may be delivered."""
-        if self._limit is None:
-            self._limit = self._measure()
-        return self._limit
+        limit = self._window_end()
+        return limit if self.reach is None or limit < self.reach else self.reach
+
+    def short_of_reach(self) -> bool:
+        """Whether records are within the window that the reach keeps from being delivered."""
+        return self.reach is not None and self.reach < min(self._window_end(), self._tracked)
+
+    def next_reach(self, position: int) -> int:
+        """The reach to commit with `position`. It suffices until the next commit, unless records arrive that are
+        further apart than by one position."""
+        records, size = self._records, self._bytes
+        for chunk, first, _ in self._chunks:
+            passed = bisect_left(chunk.positions, position, first)
+            records -= passed - first
+            size -= chunk.size(first, passed)
+            if passed < len(chunk.positions):
+                least = chunk.positions[passed] + 1
+                break
+        else:
+            least = position
+        outside = self._first_outside(records, size)
+        if outside is None:
+            outside = max(self._tracked, position) + self._settings.records - records
+        return max(min(position + self._settings.span, outside), least)
 
     def full(self) -> bool:
         """Whether what has arrived fills the window, so that fetching more is useless.
@@ -100,6 +126,11 @@ class Window:
                 return
             self._chunks.popleft()
 
+    def _window_end(self) -> int:
+        if self._limit is None:
+            self._limit = self._measure()
+        return self._limit
+
     def _measure(self) -> int:
         limit = self._committed + self._settings.span
         if not self._chunks:
@@ -107,9 +138,13 @@ class Window:
         # The first record is within the window however large it or the gap before it is.
         chunk, first, _ = self._chunks[0]
         least = chunk.positions[first] + 1
-        records, size = self._records, self._bytes
+        outside = self._first_outside(self._records, self._bytes)
+        return max(limit if outside is None else min(limit, outside), least)
+
+    def _first_outside(self, records: int, size: int) -> int | None:
+        """The first record that is not within a window which begins so many records and bytes before the last one."""
         if records <= self._settings.records and size <= self._settings.bytes:
-            return max(limit, least)
+            return None
         for chunk, first, _ in reversed(self._chunks):
             # Without this chunk: does the window end within it?
             records -= len(chunk.positions) - first
@@ -117,6 +152,5 @@ class Window:
             if records <= self._settings.records and size <= self._settings.bytes:
                 by_count = first + self._settings.records - records
                 by_size = bisect_right(chunk.ends, chunk.size(0, first) + self._settings.bytes - size, first)
-                limit = min(limit, chunk.positions[min(by_count, by_size)])
-                break
-        return max(limit, least)
+                return chunk.positions[min(by_count, by_size)]
+        return None

@@ -8,7 +8,7 @@ from sidecar.model.errors import Stopping, TooLarge, Unavailable
 from sidecar.model.records import Lane, NoticeKind, SettleStatus
 from sidecar.observability.status import SubscriptionState
 from tests.promises.adjustable_time import advance, now, until
-from tests.promises.environment import Environment, batches_of, numbered, promise
+from tests.promises.environment import Environment, batches_of, needs, numbered, promise
 from tests.promises.worker import Batch
 
 
@@ -167,6 +167,22 @@ class DrainIsOrderly:
         subscription = await env.restart(subscription)
         again = await env.worker(subscription, credit=2).take(2)
         assert [batch.possibly_processed for batch in again] == [True, True]
+
+    @promise
+    @needs("keeps_reach")
+    async def test_after_a_stop_with_nothing_in_hand_only_a_crash_makes_new_records_doubtful(
+        self, env: Environment
+    ) -> None:
+        topic, positions, subscription = await env.backlog(*numbered(3))
+        env.worker(subscription, Batch.ack)
+        await env.wait_committed(topic, positions[-1] + 1)
+        subscription = await env.restart(subscription)
+        await env.publish(topic, b"new")
+        (first,) = await env.worker(subscription).take(1)
+        subscription = await env.crash(subscription)
+        (second,) = await env.worker(subscription).take(1)
+        assert (first.values, first.possibly_processed) == ([b"new"], False)
+        assert (second.values, second.possibly_processed) == ([b"new"], True)
 
     @promise
     async def test_nobody_can_connect_while_it_drains(self, env: Environment) -> None:

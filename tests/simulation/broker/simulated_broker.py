@@ -25,6 +25,7 @@ class SimulatedBroker(Broker):
         faults: Faults,
         *,
         keeps_acks_beyond: bool,
+        keeps_reach: bool,
         gaps: float,
         largest_parked: int,
     ) -> None:
@@ -34,6 +35,7 @@ class SimulatedBroker(Broker):
         self.storage = Storage()
         self.traits = Traits(
             keeps_acks_beyond=keeps_acks_beyond,
+            keeps_reach=keeps_reach,
             rebalances=True,
             lanes_are_exclusive=True,
             seeks=True,

@@ -94,7 +94,7 @@ class SimulatedSource(Source):
             self.readers[log.lane].paused = before.paused
             self.readers[log.lane].paused_at = self._world.now
         self._events = [event for event in self._events if getattr(event, "lane", None) != log.lane]
-        self._events.append(Assigned(log.lane, log.committed, log.beyond, first))
+        self._events.append(Assigned(log.lane, log.committed, log.beyond, first, reach=log.reach))
         self.look()
 
     def revoke(self, lanes: Collection[Lane], grace: float) -> None:
@@ -276,7 +276,7 @@ class SimulatedSource(Source):
                 continue
             self._truth.check_commit(lane, commit, epochs[lane])
             reader.log.commit(commit)
-            self._world.happened("committed", lane, commit.position, commit.beyond)
+            self._world.happened("committed", lane, commit.position, commit.beyond, commit.reach)
         return gone
 
     async def release(self, lanes: Collection[Lane]) -> None:
@@ -330,7 +330,7 @@ class SimulatedSource(Source):
             for copy in log.copies.values():
                 if copy.position < position and not copy.over:
                     copy.skipped = True
-            log.committed, log.beyond = position, ()
+            log.committed, log.beyond, log.reach = position, (), None
             self._begin(log, first=False)
             self._truth.sought(lane)
         if self._world.rng.random() < 0.5:

@@ -55,6 +55,8 @@ class StoredRecord:
         #: what the checker tracks of it in the current epoch, and the life that delivered it last
         self.item: object = None
         self.last_delivered_by = 0
+        #: it was delivered when no reach was stored
+        self.beyond_any_reach = False
 
     def __repr__(self) -> str:
         kind = "" if self.kind == "good" else f" {self.kind}"
@@ -80,6 +82,7 @@ class LaneLog:
         self.start = 0
         self.committed = 0
         self.beyond: tuple[Run, ...] = ()
+        self.reach: int | None = None
         #: the group has a position here
         self.pinned = False
         #: a source, "other" for another sidecar of the group, or None
@@ -99,6 +102,7 @@ class LaneLog:
     def commit(self, commit: Commit) -> None:
         self.committed = commit.position
         self.beyond = commit.beyond
+        self.reach = commit.reach
 
     def from_(self, position: int) -> int:
         """The index of the first record at or after a position."""

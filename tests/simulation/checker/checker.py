@@ -38,12 +38,16 @@ class Checker(SideTopicChecks):
         self.reader: Callable[[Lane], LaneReader | None] = lambda _: None
         self.drain_began = 0.0
         self.keeps_acks_beyond = False
+        #: lives have had different windows
+        self.windows_change = False
         self._lanes_before = 0
         self._crowded = False
 
     # Lanes
 
-    def new_life(self) -> None:
+    def new_life(self, settings: SubscriptionSettings) -> None:
+        self.windows_change = self.windows_change or settings.window != self.settings.window
+        self.settings = self.progress.settings = settings
         self.life += 1
         self.epochs = {}
         self.grants = {}
@@ -95,13 +99,15 @@ class Checker(SideTopicChecks):
             self._end(before)
         self.epochs[lane] = Epoch(self.logs[lane], event, self.life, sought=lane in self._sought)
         self._sought.discard(lane)
-        self.world.happened("assigned", lane, event.start, event.settled)
+        if event.reach == event.start:
+            self.exercised("nothing was in hand when it stopped")
+        self.world.happened("assigned", lane, event.start, event.settled, event.reach)
         if event.settled:
             self.exercised(Promise.RESTART)
 
     def _arrived(self, lane: Lane, positions: Collection[int], frames: Collection[bytes]) -> None:
         epoch = self.epochs[lane]
-        settings = self.settings
+        settings, found = self.settings, epoch.found_reach
         fresh = []
         for position, frame in zip(positions, frames, strict=True):
             if position < epoch.tracked:
@@ -114,7 +120,11 @@ class Checker(SideTopicChecks):
             within = not epoch.positions or (
                 position < epoch.start + settings.window.span and len(epoch.positions) < settings.window.records
             )
-            if copy.possibly_processed or (copy.last_delivered_by and not (epoch.sought and not within)):
+            unknown = epoch.sought or (copy.beyond_any_reach and self.windows_change)
+            if found is not None:
+                # Stored before anything was delivered: it holds whatever the settings were.
+                within = position < found
+            if copy.possibly_processed or (copy.last_delivered_by and not (unknown and not within)):
                 flag = Flag.MUST
             else:
                 flag = Flag.MAY if within and not epoch.first else Flag.NO
@@ -238,6 +248,7 @@ class Checker(SideTopicChecks):
             if epoch is not None:
                 epoch.committed = max(epoch.committed, commit.position)
                 epoch.committed_at = self.world.now
+                epoch.reach = commit.reach
 
     # The end
 

@@ -100,6 +100,7 @@ class DeliveryChecks:
             item.grant = grant
             item.copy.item = item
             item.copy.last_delivered_by = self.life
+            item.copy.beyond_any_reach |= item.epoch.log.reach is None
             item.waits = False
             if item.dropped:
                 item.dropped = False
@@ -238,6 +239,11 @@ class DeliveryChecks:
             )
         if now < item.not_before - _MILLISECONDS:
             world.broken(Promise.NACK_REPLAYS, f"{item} is delivered at {now:.3f}, asked for was {item.not_before:.3f}")
+        reach = item.epoch.log.reach
+        if reach is not None and item.position >= reach:
+            world.broken(
+                Promise.NACK_REPLAYS, f"{item} is delivered, and by the reach of {reach} the next owner would not know"
+            )
         if item.alone and len(items) > 1:
             world.broken(
                 Promise.NACK_REPLAYS, f"{item} has killed {item.worker_crashes} workers and is not alone: {items}"

@@ -117,6 +117,8 @@ class Progress:
         item = epoch.items.get(position) if position is not None else None
         if item is None or item.grant is not None or item.done or epoch.phase is not Phase.ACTIVE:
             return None
+        if not _within_reach(epoch, item.position):
+            return None
         return item if item.copy.origin is None and item.copy.size < _SMALL else None
 
     def _nobody_is_kept_alone(self) -> bool:
@@ -214,6 +216,8 @@ class Progress:
     def _surely_in_window(self, item: TrackedRecord) -> bool:
         """Whether it is in the window even if the broker sends what an earlier life settled, which then counts."""
         epoch, log, window = item.epoch, item.epoch.log, self.settings.window
+        if not _within_reach(epoch, item.position):
+            return False
         if item.position == epoch.first_past_committed():
             return True
         before = log.positions[log.from_(epoch.committed) : log.from_(item.position) + 1]
@@ -278,3 +282,8 @@ class Progress:
             epoch = self.checker.epochs.get(lane)
             if epoch is not None and self.commit_trouble < began:
                 self._check_committed(epoch, self.world.now, "the sidecar has drained", Promise.DRAIN)
+
+
+def _within_reach(epoch: Epoch, position: int) -> bool:
+    """Otherwise it waits for a commit."""
+    return epoch.reach is None or position < epoch.reach

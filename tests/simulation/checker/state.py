@@ -34,6 +34,8 @@ class Epoch:
         self.start = event.start
         self.settled: tuple[Run, ...] = event.settled
         self.first = event.first
+        #: of the last commit that the sidecar knows to be stored
+        self.reach = self.found_reach = event.reach
         self.sought = sought
         self.phase = Phase.ACTIVE
         #: the records that arrived, by position, and their positions in order

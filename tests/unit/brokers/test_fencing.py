@@ -79,7 +79,7 @@ def test_texts_of_others_are_no_fence(text: str) -> None:
 def test_readers_of_leases_and_of_ranges_ignore_the_texts_of_each_other() -> None:
     stamp = Stamp("cluster", "topic")
     fence = encode(Fence(Attached(next_token(0, NOW), "clicks", 1), pinned=True))
-    assert decode_acks(fence, stamp, 5, 100) == ()
+    assert decode_acks(fence, stamp, 5, 100) == Commit(5)
     assert decode(encode_acks(stamp, Commit(5, (Run(7, 9),)))) is None
 
 

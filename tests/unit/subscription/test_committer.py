@@ -36,7 +36,7 @@ class Setup:
         me: Any = self
         settings: Any = SimpleNamespace(commit_every=0.0, commit_timeout=5.0)
         tracker: Any = SimpleNamespace(lanes=self.lanes, counters=SimpleNamespace(commits=0))
-        traits: Any = SimpleNamespace(keeps_acks_beyond=True)
+        traits: Any = SimpleNamespace(keeps_acks_beyond=True, keeps_reach=False)
         self.committer = Committer(settings, tracker, Troubles("orders"), me, me, traits, me)
 
     def lanes_lost(self, lanes: Iterable[LaneState]) -> None:

@@ -138,7 +138,9 @@ class PositionControl:
             reader.end = ends[reader.lane] = start.end
             reader.topic_id = start.topic_id
             self._buffer.resume([reader.lane])
-            self._buffer.add_event(Assigned(reader.lane, start.committed, start.settled, start.first, start.topic_id))
+            self._buffer.add_event(
+                Assigned(reader.lane, start.committed, start.settled, start.first, start.topic_id, start.reach)
+            )
             self._report_skipped(reader, start)
             self._begin(reader, start.position)
         return ends

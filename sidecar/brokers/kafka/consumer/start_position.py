@@ -33,6 +33,8 @@ class StartPosition:
     #: records between the two that were removed unread
     lost: int = 0
     topic_id: str = field(default="", compare=False)
+    #: of what was committed, if that is known
+    reach: int | None = None
 
 
 def start_position(
@@ -44,9 +46,10 @@ def start_position(
     if committed > end.end:
         # The log was truncated, or is another one: its records are new, wherever the group was in the old one.
         return StartPosition(position, (), first, end, position)
-    settled = decode(stored.metadata, stamp, committed, end.end)
-    missing = RunSet(settled).missing(Run(committed, position))
-    return StartPosition(committed, settled, first, end, position, sum(run.stop - run.start for run in missing))
+    commit = decode(stored.metadata, stamp, committed, end.end)
+    missing = RunSet(commit.beyond).missing(Run(committed, position))
+    lost = sum(run.stop - run.start for run in missing)
+    return StartPosition(committed, commit.beyond, first, end, position, lost, reach=commit.reach)
 
 
 def recovery_position(lost: int, end: LaneEnd, out_of_range: OutOfRange) -> StartPosition:
