@@ -206,8 +206,10 @@ class SettlementChecks(DeliveryChecks):
                 self.exercised("a late settlement is accepted")
                 unit.append(item)
             else:
-                # The record waits for its retry already.
+                # The record waits for its retry already. But the worker may have asked for less.
                 self.exercised("a late settlement that is not final")
+                if outcome is Outcome.OVERLOADED:
+                    self.progress.overloaded()
         if unit:
             if outcome is Outcome.NACK and grant.fresh and not statement.retry_after and not acked:
                 self.failing.add(grant.id)
