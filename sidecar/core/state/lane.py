@@ -133,8 +133,10 @@ class LaneState:
         return replace(commit or self.ledger.commit(with_beyond=with_beyond), reach=reach)
 
     def _next_reach(self, position: int) -> int:
-        # What waited in a lane that leaves was dropped, so there it does not show.
-        if self.stopped and self.phase is LanePhase.ACTIVE and not (self.in_flight or self.waiting or self.aside):
+        # What waited in a lane that leaves was dropped, so there it does not show. Acks beyond the position may not all
+        # be stored, and then those records come again.
+        in_hand = self.in_flight or self.waiting or self.aside or self.ledger.settled_beyond
+        if self.stopped and self.phase is LanePhase.ACTIVE and not in_hand:
             # All that was delivered in this epoch is settled. But an earlier owner that was frozen may wake up and
             # deliver what it had fetched.
             return max(position, self._flag_before)

@@ -98,6 +98,15 @@ def test_a_stop_with_something_in_hand_hides_nothing() -> None:
     assert commit(state) == Commit(0, (), 20)
 
 
+def test_acks_beyond_the_position_count_as_in_hand_at_a_stop() -> None:
+    """The broker may not have room for all of them."""
+    state = later_life(Commit(0, (), 0), records=20)
+    state.track(chunk(range(10)), 0.0)
+    state.ledger.settle(Run(5, 6))
+    state.stopped = True
+    assert commit(state) == Commit(0, (Run(5, 6),), 20)
+
+
 def test_the_reach_never_falls_while_records_are_delivered() -> None:
     """The answer to a commit may be lost: then deliveries go on by the one before."""
     state = later_life(Commit(0, (), 500), records=20)
