@@ -89,14 +89,17 @@ def runs_beyond(offset: int, metadata: str | None) -> list[tuple[int, int]]:
     if not metadata:
         return []
     mark, version, text = metadata.split(":")
-    assert (mark, version) == ("offramp", "1"), metadata
+    assert (mark, version) in (("offramp", "1"), ("offramp", "2")), metadata
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     body = raw[:-4]
-    assert int.from_bytes(raw[-4:], "big") == zlib.crc32(body), "the checksum is wrong"
+    covered = body if version == "1" else b"offramp:2:" + body
+    assert int.from_bytes(raw[-4:], "big") == zlib.crc32(covered), "the checksum is wrong"
     numbers = _Numbers(body)
     for _ in ("cluster", "topic"):
         numbers.skip(numbers.next())
     assert numbers.next() == offset, "it belongs to another offset"
+    if version == "2":
+        numbers.next()  # how far records may have been delivered
     runs, at = [], offset
     while numbers.left:
         start = at + numbers.next()
