@@ -82,7 +82,7 @@ class Committer:
                 if commit is not None:
                     commits[state.lane] = commit
                     sent.append((state, commit, state.uncommitted))
-                    state.ledger.commit_sent()
+                    state.commit_sent(commit)
             if not commits:
                 return True
             return await self._send(commits, sent)

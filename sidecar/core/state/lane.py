@@ -143,6 +143,13 @@ class LaneState:
         # It never falls: if the answer to a commit is lost, deliveries go on by the one before.
         return max(position, self._flag_before, self.window.reach or 0, self.window.next_reach(position))
 
+    def commit_sent(self, commit: Commit) -> None:
+        """A commit is on its way; what is settled from now on needs another one."""
+        self.ledger.commit_sent()
+        if self.window.reach is None:
+            # The broker may have it before we know. Until then no reach was stored, and nothing limited deliveries.
+            self.window.reach = commit.reach
+
     def commit_done(self, commit: Commit, uncommitted: int) -> None:
         """The broker has stored a commit, and with it so many records that were `uncommitted` when it was sent."""
         self.ledger.commit_done(commit)

@@ -23,7 +23,7 @@ class Window:
 
     def __init__(self, settings: WindowSettings, start: int, reach: int | None = None) -> None:
         self._settings = settings
-        #: that of the last commit, which the broker has stored
+        #: that of the last commit which the broker has stored; that of the first one already when it is sent
         self.reach = reach
         #: chunks with records past the committed position: chunk, index of the first such record, time of arrival
         self._chunks: deque[tuple[Chunk, int, float]] = deque()

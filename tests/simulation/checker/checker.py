@@ -199,10 +199,14 @@ class Checker(SideTopicChecks):
 
     def commit_begins(self, source: Any, commits: Mapping[Lane, Commit]) -> dict[Lane, Epoch | None]:
         for lane, commit in commits.items():
-            if lane not in self.epochs:
+            epoch = self.epochs.get(lane)
+            if epoch is None:
                 self.world.broken(
                     Promise.REBALANCE, f"a commit for {lane}, which is not this sidecar's any more: {commit}"
                 )
+            if epoch.reach is None:
+                # It may be stored at any time from now on.
+                epoch.reach = commit.reach
         self.world.happened("commit", *((lane, commit.position, commit.beyond) for lane, commit in commits.items()))
         return {lane: self.epochs.get(lane) for lane in commits}
 

@@ -107,6 +107,18 @@ def test_acks_beyond_the_position_count_as_in_hand_at_a_stop() -> None:
     assert commit(state) == Commit(0, (Run(5, 6),), 20)
 
 
+def test_the_first_reach_holds_from_when_it_is_sent() -> None:
+    """The broker may have it although no answer came, and by it the next owner knows what to flag."""
+    state = later_life(Commit(0), records=20)
+    state.track(chunk(range(0, 38, 2)), 0.0)
+    assert state.window.delivery_limit() == 200
+    state.ledger.settle(Run(0, 2))
+    sent = state.next_commit(with_beyond=True, with_reach=True)
+    assert sent is not None
+    state.commit_sent(sent)
+    assert state.window.delivery_limit() == sent.reach
+
+
 def test_the_reach_never_falls_while_records_are_delivered() -> None:
     """The answer to a commit may be lost: then deliveries go on by the one before."""
     state = later_life(Commit(0, (), 500), records=20)
