@@ -79,7 +79,7 @@ async def test_a_session_keeps_no_response_whose_batches_are_all_settled(kit: Ki
     await kit.publish([b"x" * 100_000])
     session = await Session.open(kit)
     fetched = await session.fetch()
-    (kept,) = (thing for thing in gc.get_objects() if isinstance(thing, FetchSession))
+    (kept,) = (thing for thing in gc.get_objects() if isinstance(thing, FetchSession) and thing.id == session.id)
     assert len(kept.remembered) > 100_000
     said = consumer_pb2.SettleRequest(settlements=[settlement(fetched.batches[0])])
     assert [result.status for result in (await kit.consumer.Settle(said)).results] == [SETTLED]
