@@ -76,7 +76,7 @@ chaos: $(VENV)/.dev faketime ## faults by a seed, for ten minutes: ROUNDS= SEED=
 fuzz: $(VENV)/.dev ## what no client should send, for two minutes, and files that no one should find: SECONDS= SEED=
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 	$(BIN)/python -m pytest --timeout=1200 tests/fuzz/test_database.py tests/unit/config/test_fuzz.py \
-	  tests/unit/brokers/kafka/test_metadata.py
+	  tests/unit/brokers/kafka/test_commit_metadata.py
 
 .PHONY: check
 check: $(VENV)/.dev ## format, lint, types, imports, protocol

@@ -21,8 +21,8 @@ from sidecar.brokers.base import (
     SourceSpec,
     Traits,
 )
-from sidecar.brokers.cursor import Cursor, GroupState
 from sidecar.brokers.fencing import Attached, check_token, next_token
+from sidecar.brokers.range_cursor import Cursor, GroupState
 from sidecar.model.errors import LaneGone, NotFound, Refused
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Place, Run, Start
 from sidecar.model.wire import encode_frame

@@ -1,12 +1,12 @@
 """Brokers: the contract that each implements, and one package for each type.
 
-base         the contract: `Broker`, `Source`, `BrokerOptions`, and `Traits`, which declare all that differs
-cursor       the part of the contract for groups that are read by ranges
-fencing      pure: fencing tokens for the readers of such groups, and how a broker stores them
-connections  opens the configured brokers and tries again while they cannot be reached
-local        the embedded broker, in one SQLite file
-kafka        Apache Kafka
-pulsar       Apache Pulsar
+base          the contract: `Broker`, `Source`, `BrokerOptions`, and `Traits`, which declare all that differs
+range_cursor  the part of the contract for groups that are read by ranges
+fencing       pure: fencing tokens for the readers of such groups, and how a broker stores them
+connections   opens the configured brokers and tries again while they cannot be reached
+local         the embedded broker, in one SQLite file
+kafka         Apache Kafka
+pulsar        Apache Pulsar
 
 To add a broker, write a package with a `Broker`, a `Source` and a `BrokerOptions`, register it in `_ADAPTERS` below,
 and give the shared suites in tests/brokers a harness for it. An adapter is imported only when the configuration names

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sidecar.brokers.cursor import Cursor, PositionEstimate, RangeEstimate
+from sidecar.brokers.range_cursor import Cursor, PositionEstimate, RangeEstimate
 from sidecar.model.errors import NotFound, Refused
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Place, Run, Start
 

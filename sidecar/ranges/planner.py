@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from sidecar.brokers.cursor import RangeEstimate
+from sidecar.brokers.range_cursor import RangeEstimate
 from sidecar.model.records import Lane
 
 

@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping
 
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec
-from sidecar.brokers.cursor import GroupState
 from sidecar.brokers.fencing import Attached
+from sidecar.brokers.range_cursor import GroupState
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, InvalidRequest, Refused, Removed, Stopping, Unavailable, Unknown
 from sidecar.model.reasons import Reason

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pytest
 
 from sidecar.brokers.base import Broker, LaneEvent, Polled, Source, SourceSpec
-from sidecar.brokers.cursor import Cursor
+from sidecar.brokers.range_cursor import Cursor
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Record, Run
 from sidecar.model.wire import decode_frame
 

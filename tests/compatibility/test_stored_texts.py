@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.brokers import fencing
 from sidecar.brokers.base import SourceSpec
-from sidecar.brokers.kafka import metadata
+from sidecar.brokers.kafka import commit_metadata
 from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.broker import PulsarBroker
 from sidecar.brokers.pulsar.options import PulsarOptions
@@ -97,19 +97,19 @@ def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
 
 @pytest.mark.parametrize("name", list(KAFKA["commits"]))
 def test_acks_beyond_an_offset_are_read(name: str) -> None:
-    stored, stamp = KAFKA["commits"][name], metadata.Stamp(KAFKA["cluster"], KAFKA["topic_id"])
-    commit = metadata.decode(stored["text"], stamp, KAFKA["position"], 1 << 40)
+    stored, stamp = KAFKA["commits"][name], commit_metadata.Stamp(KAFKA["cluster"], KAFKA["topic_id"])
+    commit = commit_metadata.decode(stored["text"], stamp, KAFKA["position"], 1 << 40)
     assert commit.reach is None, "nothing says how far that release had delivered"
     runs = commit.beyond
     assert len(runs) == stored["runs"]
     assert list(runs[:3]) == [Run(*run) for run in stored["first"]]
-    assert metadata.topic_of(stored["text"], KAFKA["cluster"], KAFKA["position"]) == KAFKA["topic_id"]
+    assert commit_metadata.topic_of(stored["text"], KAFKA["cluster"], KAFKA["position"]) == KAFKA["topic_id"]
 
 
 def test_acks_of_a_topic_that_was_deleted_since_do_not_count() -> None:
     text = KAFKA["commits"]["some beyond"]["text"]
-    other = metadata.Stamp(KAFKA["cluster"], "another topic")
-    assert metadata.decode(text, other, KAFKA["position"], 1 << 40) == Commit(KAFKA["position"])
+    other = commit_metadata.Stamp(KAFKA["cluster"], "another topic")
+    assert commit_metadata.decode(text, other, KAFKA["position"], 1 << 40) == Commit(KAFKA["position"])
 
 
 @pytest.mark.parametrize("stored", KAFKA["fences"])

@@ -12,6 +12,7 @@ control_client  a client that behaves, through the same sidecar, all the while
 campaign        attacks for so many seconds, and what came of them
 
 Other things that are read are fuzzed where their tests are, by Hypothesis: configuration files in
-`tests/unit/config/test_fuzz.py`, Kafka's commit metadata in `tests/unit/brokers/kafka/test_metadata.py`; a damaged
-database file in `test_database` here. `make fuzz` runs those too, with OFFRAMP_TEST_LONG=1 for longer.
+`tests/unit/config/test_fuzz.py`, Kafka's commit metadata in
+`tests/unit/brokers/kafka/test_commit_metadata.py`; a damaged database file in `test_database` here. `make fuzz` runs
+those too, with OFFRAMP_TEST_LONG=1 for longer.
 """

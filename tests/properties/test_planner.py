@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.brokers.cursor import PositionEstimate
+from sidecar.brokers.range_cursor import PositionEstimate
 from sidecar.model.records import Lane, Run
 from sidecar.ranges.planner import Limits, allocate, plan, rotation_seed
 

@@ -12,10 +12,10 @@ import confluent_kafka
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SourceSpec, is_pattern
 from sidecar.brokers.kafka.admin import Admin, Topic
 from sidecar.brokers.kafka.consumer.source import KafkaSource
-from sidecar.brokers.kafka.cursor import KafkaCursor
 from sidecar.brokers.kafka.library_logs import LibraryClients
 from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions
 from sidecar.brokers.kafka.producer import Publisher
+from sidecar.brokers.kafka.range_cursor import KafkaCursor
 from sidecar.brokers.kafka.ranges import RangeReader
 from sidecar.brokers.kafka.records import add_instance
 from sidecar.model.errors import NotFound, Refused, Unavailable

@@ -6,7 +6,7 @@ options        what can be configured
 volume_check   whether a data directory outlives the pod
 broker         the contract's Broker: owns everything below
 source         the contract's Source: one group's consumption
-cursor         the contract's Cursor: the positions of a group that is read by ranges
+range_cursor   the contract's Cursor: the positions of a group that is read by ranges
 writer         the thread that writes, in group commits, and `Store`: what can be written in a transaction
 catalog        written by the store: topics and lanes
 append         written by the store: messages

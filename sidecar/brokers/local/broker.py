@@ -9,11 +9,11 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, Trouble
 from sidecar.brokers.local.catalog import LaneView
-from sidecar.brokers.local.cursor import LocalCursor
 from sidecar.brokers.local.disk_space import DiskReserve
 from sidecar.brokers.local.folder import Folder
 from sidecar.brokers.local.options import LocalOptions
 from sidecar.brokers.local.queries import LaneQuery, ReaderThreads, first_at_time, read_lane
+from sidecar.brokers.local.range_cursor import LocalCursor
 from sidecar.brokers.local.schema import open_database
 from sidecar.brokers.local.source import LocalSource
 from sidecar.brokers.local.sqlite_errors import damaged, translate

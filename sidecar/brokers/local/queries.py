@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from sidecar.brokers.cursor import GroupState
 from sidecar.brokers.fencing import Attached
 from sidecar.brokers.local.blocks import COLUMNS, Block, Frames, without
 from sidecar.brokers.local.schema import open_reader
 from sidecar.brokers.local.sqlite_errors import is_damage, translate
+from sidecar.brokers.range_cursor import GroupState
 from sidecar.model.records import Chunk, Lane, Run
 from sidecar.model.wire import decode_frame
 

@@ -12,7 +12,7 @@ records         pure: messages to frames, and what is published to messages
 topics          names of topics, partitions and patterns, and the lanes that a group consumes
 producers       publishing
 ranges          reading without a group
-cursor          the contract's Cursor: the positions of a group that is read by ranges
+range_cursor    the contract's Cursor: the positions of a group that is read by ranges
 admin           the admin API over HTTP: topics, subscriptions, ends of lanes
 client_threads  the client library, and the threads for its calls that block
 errors          the library's errors as ours, and why a broker cannot be reached

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 
 from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, is_pattern
-from sidecar.brokers.cursor import RangeEstimate
 from sidecar.brokers.pulsar.admin import Admin
 from sidecar.brokers.pulsar.client_threads import ClientThreads
-from sidecar.brokers.pulsar.cursor import PulsarCursor
 from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import EntryCounter
 from sidecar.brokers.pulsar.producers import Producers
+from sidecar.brokers.pulsar.range_cursor import PulsarCursor
 from sidecar.brokers.pulsar.ranges import RangeReader
 from sidecar.brokers.pulsar.source import PulsarSource
 from sidecar.brokers.pulsar.topics import LaneDiscovery, full_name, with_lane_numbers
+from sidecar.brokers.range_cursor import RangeEstimate
 from sidecar.model.errors import NotFound, Refused, Unavailable
 from sidecar.model.records import Chunk, Lane, Message, Place, Run
 from sidecar.observability.logs import Log

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from sidecar.brokers.base import SourceSpec
 from sidecar.brokers.fencing import Fence
 from sidecar.brokers.kafka import KafkaBroker
-from sidecar.brokers.kafka.cursor import KafkaCursor
+from sidecar.brokers.kafka.range_cursor import KafkaCursor
 from sidecar.model.errors import Fenced, Removed
 from sidecar.model.records import Lane, Run
 from sidecar.model.wire import decode_frame

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from sidecar.brokers.base import LaneEnd, SeekTo, SourceSpec
-from sidecar.brokers.cursor import Cursor
 from sidecar.brokers.pulsar import PulsarBroker
+from sidecar.brokers.range_cursor import Cursor
 from sidecar.model.errors import Removed
 from sidecar.model.records import Lane, Run
 from sidecar.model.wire import decode_frame

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.brokers.fencing import Attached, Fence, check_token, decode, encode, is_token, newest, next_token
-from sidecar.brokers.kafka.metadata import Stamp
-from sidecar.brokers.kafka.metadata import decode as decode_acks
-from sidecar.brokers.kafka.metadata import encode as encode_acks
+from sidecar.brokers.kafka.commit_metadata import Stamp
+from sidecar.brokers.kafka.commit_metadata import decode as decode_acks
+from sidecar.brokers.kafka.commit_metadata import encode as encode_acks
 from sidecar.model.errors import Fenced, Refused
 from sidecar.model.records import Commit, Run
 

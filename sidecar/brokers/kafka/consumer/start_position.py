@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.kafka.admin import NO_ID, Admin
-from sidecar.brokers.kafka.metadata import Stamp, decode, encode, topic_of
+from sidecar.brokers.kafka.commit_metadata import Stamp, decode, encode, topic_of
 from sidecar.brokers.kafka.offset_client import OffsetClient, StoredPosition
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.model.errors import NotFound

@@ -8,13 +8,13 @@ import pytest
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
 from sidecar.brokers.kafka.admin import NO_ID, Topic
+from sidecar.brokers.kafka.commit_metadata import Stamp, encode
 from sidecar.brokers.kafka.consumer.start_position import (
     OffsetLookup,
     StartPosition,
     recovery_position,
     start_position,
 )
-from sidecar.brokers.kafka.metadata import Stamp, encode
 from sidecar.brokers.kafka.offset_client import StoredPosition
 from sidecar.brokers.kafka.options import OutOfRange
 from sidecar.model.errors import NotFound

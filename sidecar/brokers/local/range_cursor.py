@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.cursor import Cursor, GroupState
 from sidecar.brokers.fencing import Attached
 from sidecar.brokers.local.queries import group_state
+from sidecar.brokers.range_cursor import Cursor, GroupState
 from sidecar.model.errors import Unavailable
 from sidecar.model.records import Commit, Lane
 

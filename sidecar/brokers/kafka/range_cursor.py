@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.cursor import Cursor, GroupState
 from sidecar.brokers.fencing import Attached, Fence, check_token, decode, encode, newest, next_token
 from sidecar.brokers.kafka.offset_client import OffsetClient, StoredPosition
+from sidecar.brokers.range_cursor import Cursor, GroupState
 from sidecar.model.errors import NotFound, Unavailable
 from sidecar.model.records import Lane
 

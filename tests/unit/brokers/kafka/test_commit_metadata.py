@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.brokers.kafka.metadata import MAX_LENGTH, Stamp, decode, encode, topic_of
+from sidecar.brokers.kafka.commit_metadata import MAX_LENGTH, Stamp, decode, encode, topic_of
 from sidecar.model.records import Commit, Run
 
 STAMP = Stamp("MkU3OEVBNTcwNTJENDM2Qg", "b93XvoCgRzaSTL4BII3yCw")

@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.brokers.base import LaneEnd, SourceSpec
-from sidecar.brokers.cursor import Cursor, GroupState
 from sidecar.brokers.fencing import Attached, Fence, check_token, decode, encode, newest, next_token
 from sidecar.brokers.pulsar.positions import cursor_entry, next_entry, pack
 from sidecar.brokers.pulsar.topics import LaneDiscovery
+from sidecar.brokers.range_cursor import Cursor, GroupState
 from sidecar.model.errors import Refused
 from sidecar.model.records import Lane
 
