@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from sidecar.brokers.base import AtPosition, AtTime, LaneEnd, SeekTarget, SeekTo, is_pattern
 from sidecar.brokers.kafka.errors import kafka_error
+from sidecar.brokers.kafka.forgotten_brokers import has_forgotten_brokers
 from sidecar.brokers.kafka.library_logs import LibraryClients
-from sidecar.brokers.kafka.options import common_properties
+from sidecar.brokers.kafka.options import admin_properties
 from sidecar.model.errors import BrokerError, NotFound, Unavailable
 from sidecar.model.records import Lane
 
@@ -59,13 +61,25 @@ class Admin:
 
     def __init__(self, clients: LibraryClients) -> None:
         self._clients = clients
-        self._client = clients.create(AdminClient, common_properties(clients.options))
+        self._client = self._make_client()
+        #: has forgotten all brokers; calls to it end when they time out, before the next one is replaced
+        self._replaced: AdminClient | None = None
         self._threads = ThreadPoolExecutor(_THREADS, "offramp-kafka-admin")
         self.cluster = ""
 
     def poll(self) -> None:
-        """Let the library report why its connections fail."""
+        """Let the library report why its connections fail. On any thread."""
         self._client.poll(0)
+
+    def _make_client(self) -> AdminClient:
+        conf = {**admin_properties(self._clients.options), "stats_cb": lambda text: self._on_statistics(made, text)}
+        made: AdminClient = self._clients.create(AdminClient, conf)
+        return made
+
+    def _on_statistics(self, client: AdminClient, text: str) -> None:
+        """Within a poll."""
+        if client is self._client and has_forgotten_brokers(json.loads(text)):
+            self._replaced, self._client = client, self._make_client()
 
     async def connect(self) -> dict[str, str]:
         """Returns facts of the cluster.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from confluent_kafka import KafkaException, Producer
 
 from sidecar.brokers.base import BrokerOptions, Traits, is_pattern
+from sidecar.brokers.kafka.forgotten_brokers import STATISTICS_INTERVAL
 from sidecar.model.addresses import split_address
 from sidecar.model.errors import ConfigError, Refused
 from sidecar.model.version import VERSION
@@ -309,6 +310,10 @@ def common_properties(options: KafkaOptions) -> Properties:
     return conf
 
 
+def admin_properties(options: KafkaOptions) -> Properties:
+    return {**common_properties(options), "statistics.interval.ms": STATISTICS_INTERVAL}
+
+
 def consumer_properties(options: KafkaOptions, group: str) -> Properties:
     """For a consumer that does not join a group: it reads lanes that it is given, or the positions of the group."""
     return {
@@ -330,12 +335,16 @@ def consumer_properties(options: KafkaOptions, group: str) -> Properties:
 
 def fetcher_properties(options: KafkaOptions, group: str) -> Properties:
     """For a consumer that reads lanes for a member of a group."""
-    return {**consumer_properties(options, group), "statistics.interval.ms": 10_000}
+    return {**consumer_properties(options, group), "statistics.interval.ms": STATISTICS_INTERVAL}
 
 
 def member_properties(options: KafkaOptions, group: str, protocol: GroupProtocol) -> Properties:
     """For a member of a group, which fetches nothing."""
-    conf = {**consumer_properties(options, group), "group.protocol": protocol.value}
+    conf = {
+        **consumer_properties(options, group),
+        "group.protocol": protocol.value,
+        "statistics.interval.ms": STATISTICS_INTERVAL,
+    }
     if protocol is GroupProtocol.CLASSIC:
         conf["partition.assignment.strategy"] = "cooperative-sticky"
     if options.group_instance_id:
@@ -349,6 +358,7 @@ def producer_properties(options: KafkaOptions) -> Properties:
         **common_properties(options),
         "enable.idempotence": True,
         "acks": "all",
+        "statistics.interval.ms": STATISTICS_INTERVAL,
         "partitioner": "murmur2_random",
         "queue.buffering.max.kbytes": PRODUCER_QUEUE_BYTES // 1024,
         "allow.auto.create.topics": False,

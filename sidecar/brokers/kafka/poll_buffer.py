@@ -1,6 +1,5 @@
 """Records between the poll thread and the event loop, and a count of bytes that were fetched but never got there."""
 
-import json
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -165,10 +164,10 @@ class RefetchMeter:
         """So many messages were taken; a negative number: so many were discarded afterwards."""
         self._taken[lane] = self._taken.get(lane, 0) + messages
 
-    def on_statistics(self, text: str) -> None:
+    def on_statistics(self, statistics: Mapping[str, Any]) -> None:
         """The library's statistics: what it has received since it started, and what waits to be taken."""
         refetched = 0.0
-        for name, topic in json.loads(text)["topics"].items():
+        for name, topic in statistics["topics"].items():
             for number, figures in topic["partitions"].items():
                 refetched += self._refetched(Lane(name, int(number)), figures)
         self.bytes = max(self.bytes, int(refetched))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from sidecar.brokers.kafka.errors import is_fatal, kafka_error
+from sidecar.brokers.kafka.forgotten_brokers import has_forgotten_brokers
 from sidecar.brokers.kafka.library_logs import LibraryClients
 from sidecar.brokers.kafka.options import PRODUCER_QUEUE_BYTES, producer_properties
 from sidecar.model.errors import BrokerError, TooLarge
@@ -60,7 +62,9 @@ class Publisher:
         self._clients = clients
         self._also_poll = also_poll
         self._producer = self._make_producer()
-        #: producers that failed fatally, and may have messages in flight
+        #: has forgotten all brokers: the next publish replaces it
+        self._forgetful: Producer | None = None
+        #: producers that were replaced, and may have messages in flight
         self._failed: list[Producer] = []
         self._calls_in_flight = 0
         self._wake = threading.Event()
@@ -76,6 +80,8 @@ class Publisher:
             raise TooLarge(f"Kafka: cannot publish to {topic}: {text}")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
+        if self._producer is self._forgetful:
+            self._replace_producer()
         call = _Call(self._producer, topic, len(messages), lambda: _resolve(loop, done))
         self._calls_in_flight += 1
         try:
@@ -132,14 +138,24 @@ class Publisher:
     def _translated(self, call: _Call, error: KafkaError) -> BrokerError:
         # Several calls may report the same failure: only the first of them replaces the producer.
         if is_fatal(error) and call.producer is self._producer:
-            self._producer = self._make_producer()
-            # Messages in flight will still be reported; those that were not sent yet fail now.
-            self._failed.append(call.producer)
-            call.producer.purge(in_flight=False, blocking=False)
+            self._replace_producer()
         return self._clients.translate(error, f"publish to {call.topic}")
 
+    def _replace_producer(self) -> None:
+        old, self._producer = self._producer, self._make_producer()
+        # Messages in flight will still be reported; those that were not sent yet fail now.
+        self._failed.append(old)
+        old.purge(in_flight=False, blocking=False)
+
     def _make_producer(self) -> Producer:
-        return self._clients.create(Producer, producer_properties(self._clients.options))
+        conf = {**producer_properties(self._clients.options), "stats_cb": lambda text: self._on_statistics(made, text)}
+        made: Producer = self._clients.create(Producer, conf)
+        return made
+
+    def _on_statistics(self, producer: Producer, text: str) -> None:
+        """On the producer's thread."""
+        if has_forgotten_brokers(json.loads(text)):
+            self._forgetful = producer
 
     def _run(self) -> None:
         while not self._stopping:

@@ -6,6 +6,7 @@ time use a consumer, so everything else that uses one is a command for this thre
 """
 
 import contextlib
+import json
 import threading
 import time
 from collections import deque
@@ -20,9 +21,13 @@ from sidecar.brokers.kafka.consumer.position_control import LaneReader, Phase, P
 from sidecar.brokers.kafka.consumer.rebalance import Rebalance
 from sidecar.brokers.kafka.consumer.start_position import StartPosition
 from sidecar.brokers.kafka.errors import is_fatal, says_no_consumer_protocol
+from sidecar.brokers.kafka.forgotten_brokers import has_forgotten_brokers
 from sidecar.brokers.kafka.poll_buffer import PollBuffer, RefetchMeter
 from sidecar.brokers.kafka.records import LaneRecords, encode
 from sidecar.model.records import Lane
+from sidecar.observability.logs import Log
+
+log = Log("kafka")
 
 #: seconds that a poll waits, which delays commands, and the same when there was no command lately
 _POLL_TIMEOUT, _IDLE_POLL_TIMEOUT = 0.02, 0.1
@@ -213,13 +218,12 @@ class PollThread:
 
     def _run(self) -> None:
         failure: BaseException | None = None
-        on_error = self._guarded(self._broker_error)
-        on_statistics = self._guarded(self.refetch_meter.on_statistics)
+        for_both = {"stats_cb": self._guarded(self._on_statistics), "error_cb": self._guarded(self._broker_error)}
         on_commit = self._guarded(self._commits.on_response)
         try:
             with (
-                contextlib.closing(self._connect_fetcher({"stats_cb": on_statistics, "error_cb": on_error})) as fetcher,
-                contextlib.closing(self._connect_member({"on_commit": on_commit, "error_cb": on_error})) as member,
+                contextlib.closing(self._connect_fetcher(for_both)) as fetcher,
+                contextlib.closing(self._connect_member({"on_commit": on_commit, **for_both})) as member,
             ):
                 self._fetcher = self._positions.fetcher = fetcher
                 self._member = self._commits.consumer = member
@@ -376,6 +380,17 @@ class PollThread:
             self._assigned(readers)
 
     # Errors.
+
+    def _on_statistics(self, text: str) -> None:
+        statistics = json.loads(text)
+        if has_forgotten_brokers(statistics):
+            # Another thread, with other consumers, can find them.
+            log.warning(
+                "librdkafka has forgotten all brokers: leaving the group and joining again", topics=self._topics
+            )
+            raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        # The member has received nothing, which does not count.
+        self.refetch_meter.on_statistics(statistics)
 
     def _handle_error_message(self, message: Message) -> None:
         error = message.error()

@@ -1,6 +1,6 @@
 """Records between the poll thread and the event loop, and the count of bytes that were fetched in vain."""
 
-import json
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,9 +125,9 @@ def test_records_before_a_gap_are_not_taken_back() -> None:
     assert everything(buffer) == [(A, 0), Advanced(A, 5, lost=4)]
 
 
-def statistics(received: int, queued: int, size: int = 100) -> str:
+def statistics(received: int, queued: int, size: int = 100) -> dict[str, Any]:
     figures = {"rxmsgs": received, "rxbytes": received * size, "fetchq_cnt": queued}
-    return json.dumps({"topics": {"a": {"partitions": {"0": figures, "-1": {**figures, "rxmsgs": 0}}}}})
+    return {"topics": {"a": {"partitions": {"0": figures, "-1": {**figures, "rxmsgs": 0}}}}}
 
 
 def test_messages_that_were_received_and_neither_wait_nor_were_taken_are_fetched_again() -> None:
