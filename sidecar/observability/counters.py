@@ -123,5 +123,6 @@ LOG_FIELDS: Mapping[str, str] = {
     "subscriptions": "subscriptions' names",
     "tcp": "host and port for apps",
     "topic": "a topic's name",
+    "topics": "topics' names, or patterns",
     "version": "the sidecar's version",
 }

@@ -26,4 +26,4 @@ def test_no_adapter_is_imported_before_it_is_configured() -> None:
         "import sys, sidecar.settings, sidecar.brokers.base; print(*(m for m in sys.modules if 'sidecar.brokers' in m))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert set(loaded) == {f"sidecar.brokers{name}" for name in ("", ".base", ".cursor", ".fencing")}
+    assert set(loaded) == {f"sidecar.brokers{name}" for name in ("", ".base", ".fencing", ".range_cursor")}
