@@ -219,6 +219,10 @@ def test_the_prose_of_a_page_wraps_at_120(name: str) -> None:
     assert [number for number, line in lines if len(line) > 120 and not line.lstrip().startswith(("|", "<"))] == []
 
 
+def test_the_pages_have_no_time_left_to_fill_in() -> None:
+    assert [name for name in PAGES if "<!-- time:" in read(name)] == []
+
+
 @pytest.mark.parametrize("name", COMMENTED)
 def test_the_comments_of_a_file_wrap_at_120(name: str) -> None:
     lines = enumerate(read(name).split("\n"), 1)
