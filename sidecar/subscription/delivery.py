@@ -88,6 +88,9 @@ class Deliverer:
             if not session.leases:
                 session.consumer.idle()
                 session.isolation_timed_out = False
+                if session is self._draining_session:
+                    # If nothing is delivered now, in an outage or a pause, a later wait has a time of its own.
+                    self._draining_session = None
                 if session.exclusive:
                     # For as long as it was exclusive other records come first.
                     now = self._clock.now()
