@@ -186,8 +186,9 @@ class FetchSession(BatchWaiter):
         return self._turn.response or b""
 
     def idle(self) -> None:
-        # Its client has the response, so all that a repeated call still wants are the results.
-        if self._turn.response is not None:
+        # Its client has the response, so all that a repeated call still wants are the results. If the session is over,
+        # a call may still be on its way out, and the response goes with the session anyway.
+        if self._turn.response is not None and not self._session.ended:
             limit = self._session.max_message_bytes
             self._turn.response = b"".join(responses.settle_results(responses.FETCH_RESULTS, self._turn.results, limit))
 
