@@ -1,6 +1,7 @@
 """Run many random histories: `python -m tests.simulation --histories 100000`, or one again: `--seed 4711`."""
 
 import argparse
+import os
 import sys
 
 from sidecar.model.records import Order
@@ -17,7 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--histories", type=int, default=0, help="how many; their seeds follow each other")
     parser.add_argument("--seed", type=int, default=0, help="the first seed; without --histories, the only one")
-    parser.add_argument("--jobs", type=int, default=0, help="processes (default: one for each core)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one for each core)")
     parser.add_argument("--order", choices=[order.value for order in Order], help="only histories with this order")
     arguments = parser.parse_args()
     order = Order(arguments.order) if arguments.order else None
