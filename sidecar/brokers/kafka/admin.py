@@ -1,12 +1,11 @@
 """Topics and the ends of lanes: what the admin client finds out and creates."""
 
 import asyncio
-import concurrent.futures
 import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -224,7 +223,7 @@ class Admin:
         found: ClusterMetadata = await asyncio.get_running_loop().run_in_executor(self._threads, listing)
         return found
 
-    async def _result(self, future: "concurrent.futures.Future[Any] | asyncio.Future[Any]", doing: str) -> Any:
+    async def _result(self, future: "Future[Any] | asyncio.Future[Any]", doing: str) -> Any:
         try:
             return await asyncio.wrap_future(future)
         except KafkaException as error:

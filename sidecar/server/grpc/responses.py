@@ -10,7 +10,7 @@ from sidecar.model.wire import varint
 
 #: length-delimited fields: number << 3 | 2
 CONSUME_WELCOME, CONSUME_RESULTS, CONSUME_EXTENDED, CONSUME_NOTICES = b"\x0a", b"\x1a", b"\x22", b"\x2a"
-OPEN_WELCOME, OPEN_NOTICES = b"\x0a", b"\x12"
+OPEN_NOTICES = b"\x12"
 FETCH_RESULTS, FETCH_NOTICES = b"\x12", b"\x1a"
 SETTLE_RESULTS = b"\x0a"
 EXTEND_RESULTS = b"\x0a"
@@ -52,7 +52,7 @@ def settle_result(tag: bytes, result: SettleResult) -> bytes:
 
 
 def _join(ranges: tuple[Range, ...], limit: int) -> tuple[Range, ...]:
-    """The same ranges, or so many that contain them: each from the first of some neighbours to the last."""
+    """The same ranges; if there are too many, fewer that contain them, each joined from neighbours."""
     if len(ranges) <= limit:
         return ranges
     together = -(-len(ranges) // limit)
@@ -84,7 +84,7 @@ def notice(tag: bytes, notice: Notice) -> bytes:
 
 
 def split_notice(notice: Notice, limit: int) -> list[Notice]:
-    """The same as notices that take at most so many bytes each."""
+    """The same as notices that take at most this many bytes each."""
     most = max(1, (limit - _NOTICE_BYTES) // _LEASE_BYTES)
     if len(notice.leases) <= most:
         return [notice]
