@@ -31,7 +31,7 @@ _THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionState:
+class SubscriptionStats:
     """A group in a lane, by the statistics of its subscription."""
 
     backlog: int
@@ -134,7 +134,7 @@ class Admin:
             raise Refused(f"Pulsar: {name} has no position for its end: there is room for {positions.LIMITS}")
         return LaneEnd(min(state.start, end), end)
 
-    async def subscription_state(self, name: str, group: str) -> SubscriptionState | None:
+    async def subscription_stats(self, name: str, group: str) -> SubscriptionStats | None:
         """The group in a lane; None if it was never there."""
         stats = await self._request("GET", f"{admin_path(name)}/stats?getPreciseBacklog=true")
         found = stats["subscriptions"].get(group)
@@ -147,7 +147,7 @@ class Admin:
             if not consumer["unackedMessages"]
             for draining in consumer.get("drainingHashes") or ()
         )
-        return SubscriptionState(int(found["msgBacklog"]), bool(found["consumers"]), properties, deadlocks)
+        return SubscriptionStats(int(found["msgBacklog"]), bool(found["consumers"]), properties, deadlocks)
 
     async def create_subscription(self, name: str, group: str) -> None:
         """Creates a group that begins at the first message, unless it exists."""

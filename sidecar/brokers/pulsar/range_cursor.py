@@ -188,7 +188,7 @@ class PulsarCursor(Cursor):
         return entries
 
     async def _entry(self, name: str) -> _Entry | None:
-        subscribed = await self._admin.subscription_state(name, self._group)
+        subscribed = await self._admin.subscription_stats(name, self._group)
         state = await self._admin.topic_state(name)
         if subscribed is None or self._group not in state.cursors:
             return None
@@ -210,7 +210,7 @@ class PulsarCursor(Cursor):
 
     async def _end(self, name: str) -> LaneEnd:
         end = await self._admin.lane_end(name)
-        found = await self._admin.subscription_state(name, self._group)
+        found = await self._admin.subscription_stats(name, self._group)
         if found is None:
             return replace(end, backlog=-1)
         return replace(end, backlog=max(0, found.backlog - (_READ in found.properties)))

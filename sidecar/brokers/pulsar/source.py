@@ -249,7 +249,7 @@ class PulsarSource(Source):
             with contextlib.suppress(BrokerError):
                 last = await lane.last_id()
                 end = positions.end(last.ledger_id(), last.entry_id(), last.batch_index())
-                found = await self._broker.admin.subscription_state(lane.name, self.spec.group)
+                found = await self._broker.admin.subscription_stats(lane.name, self.spec.group)
                 if lane.lane in self._ends:
                     backlog = found.backlog if found else -1
                     self._ends[lane.lane] = replace(self._ends[lane.lane], end=end, backlog=backlog)

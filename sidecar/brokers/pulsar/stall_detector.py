@@ -7,7 +7,7 @@ sidecar are never of the same moment.
 from collections.abc import Collection
 from typing import Protocol
 
-from sidecar.brokers.pulsar.admin import SubscriptionState
+from sidecar.brokers.pulsar.admin import SubscriptionStats
 from sidecar.brokers.pulsar.positions import unpack
 from sidecar.brokers.pulsar.unacked import UnackedMessages
 from sidecar.model.records import Lane
@@ -38,7 +38,7 @@ class StallDetector:
         #: how much of the backlog, as far as is known, a new consumer did not bring: the library withholds it
         self._withheld: dict[Lane, int] = {}
 
-    def check(self, lane: CheckedLane, found: SubscriptionState, end: int) -> str:
+    def check(self, lane: CheckedLane, found: SubscriptionStats, end: int) -> str:
         """Why the lane needs a new consumer; empty if it does not. `end` is the end of the lane, asked before `found`;
         -1 if it is not known."""
         if self._is_deadlocked(lane, found.deadlocks):

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args) as sidecar, _signals() as stopped, _session(sidecar, args.subscription) as session:
         pipe = _Pipe(sidecar, session, LineSink(sys.stdout.fileno()), stopped, peek=args.peek)
         try:
-            pipe.pump(args.count, args.idle)
+            pipe.run(args.count, args.idle)
         except CallError as error:
             if error.connection_lost and pipe.unsettled:
                 raise CallError(
@@ -157,7 +157,7 @@ class _Pipe:
         #: written records whose settlement is not confirmed yet
         self.unsettled = 0
 
-    def pump(self, most: int | None, idle: float | None) -> None:
+    def run(self, most: int | None, idle: float | None) -> None:
         """Runs until `most` records are written, none came for `idle` seconds, the reader is gone, or a signal came."""
         left, last = most, time.monotonic()
         while not self._over(left):

@@ -21,7 +21,7 @@ from sidecar.observability.status import Status
 from sidecar.server.auth.caller import ALL_SUBSCRIPTIONS, current, who
 from sidecar.server.grpc.requests import read_time
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
-from sidecar.server.grpc.slow_clients import Writer
+from sidecar.server.grpc.slow_clients import StreamWriter
 from sidecar.server.subscriptions import AnySubscription, SubscriptionRegistry
 from sidecar.settings import Right
 from sidecar.subscription import dead_letters
@@ -78,7 +78,7 @@ class AdminService:
         if interval < _MIN_INTERVAL:
             raise InvalidRequest(f"interval_ms: {interval} is less than {_MIN_INTERVAL}")
         subscriptions = self._select(request.subscription)
-        with Writer(context, self._write_timeout) as writer:
+        with StreamWriter(context, self._write_timeout) as writer:
             while not self._stopped.is_set():
                 status = to_status(self._status(subscriptions))
                 await writer.write(pb.WatchStatusResponse(status=status).SerializeToString())
@@ -127,7 +127,7 @@ class AdminService:
         )
         response = pb.ListDeadLettersResponse()
         room = _DEAD_LETTERS_BYTES
-        with Writer(context, self._write_timeout) as writer:
+        with StreamWriter(context, self._write_timeout) as writer:
             for entry in entries:
                 message = to_dead_letter(entry, without_payload=request.without_payload)
                 room -= message.ByteSize()

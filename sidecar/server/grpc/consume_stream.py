@@ -13,7 +13,7 @@ from sidecar.server.grpc import responses, sessions, settling
 from sidecar.server.grpc.requests import read_credit
 from sidecar.server.grpc.rpc import Context, parse, read
 from sidecar.server.grpc.sessions import Terms
-from sidecar.server.grpc.slow_clients import Writer
+from sidecar.server.grpc.slow_clients import StreamWriter
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
@@ -50,7 +50,7 @@ class ConsumeStream(Consumer):
     def __init__(
         self,
         context: Context,
-        writer: Writer,
+        writer: StreamWriter,
         subscription: Subscription,
         registry: SubscriptionRegistry,
         terms: Terms,

@@ -17,7 +17,7 @@ from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
 from sidecar.server.grpc.requests import DEFAULT_MESSAGE_BYTES
 from sidecar.server.grpc.rpc import Context, Handler, both_stream, server_stream, unary
 from sidecar.server.grpc.sessions import read_terms
-from sidecar.server.grpc.slow_clients import UnreadResponses, Writer
+from sidecar.server.grpc.slow_clients import StreamWriter, UnreadResponses
 from sidecar.server.grpc.statuses import abort
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import ListenSettings, Right
@@ -59,7 +59,7 @@ class ConsumerService:
         hello = first.hello
         subscription = self._registry.get_leased(hello.subscription, Right.CONSUME)
         terms = read_terms(hello)
-        with self._admission(), Writer(context, self._settings.unread) as writer:
+        with self._admission(), StreamWriter(context, self._settings.unread) as writer:
             stream = ConsumeStream(context, writer, subscription, self._registry, terms)
             self._streams.add(stream)
             try:
@@ -73,7 +73,7 @@ class ConsumerService:
     async def _open(self, request: pb.OpenRequest, context: Context) -> None:
         subscription = self._registry.get_leased(request.subscription, Right.CONSUME)
         terms = read_terms(request)
-        with self._admission(), Writer(context, self._settings.unread) as writer:
+        with self._admission(), StreamWriter(context, self._settings.unread) as writer:
             session = FetchSession(subscription, self._registry, terms)
             self._sessions[session.id] = session
             try:

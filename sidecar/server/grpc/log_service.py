@@ -15,7 +15,7 @@ from sidecar.ranges.reader import LogReader
 from sidecar.ranges.subscription import RangeSubscription
 from sidecar.server.grpc.requests import read_message_bytes, read_time
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
-from sidecar.server.grpc.slow_clients import Writer
+from sidecar.server.grpc.slow_clients import StreamWriter
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import Right
 
@@ -99,7 +99,7 @@ class LogService:
             raise InvalidRequest(f"until: {request.until} is before start, which is {request.start}")
         lane, run = Lane(request.topic, request.lane), Run(request.start, request.until)
         try:
-            with Writer(context, self._write_timeout) as writer:
+            with StreamWriter(context, self._write_timeout) as writer:
                 async with self._reads:
                     end = await reader.bounds(lane, run)
                     async with aclosing(reader.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]

@@ -16,7 +16,7 @@ from sidecar.server.grpc.rpc import Context
 _MIN_UNREAD_LIMIT = 64 << 20
 
 
-class Writer:
+class StreamWriter:
     """Writes to one stream, from one task at a time, with a limit on how long a write may take.
 
     gRPC suspends a write while the client has enough unread, so that no more than one frame waits here. But it never

@@ -16,7 +16,7 @@ from sidecar.server.status_page.facts import Facts, SubscriptionFacts
 from sidecar.server.subscriptions import AnySubscription, SubscriptionRegistry
 from sidecar.subscription.subscription import Subscription
 
-#: one rendering serves everybody for so many seconds, and rendering takes at most this share of the event loop's time:
+#: seconds for which one rendering serves everybody, and the largest share of the event loop's time for rendering:
 #: however many people look, and however large the sidecar is, deliveries go on
 _MIN_INTERVAL, _MAX_SHARE = 0.5, 0.02
 #: seconds that the first person who looks waits for the dead letters
@@ -39,7 +39,7 @@ class StatusPage:
         self._status = status
         self._events = EventLog()
         self._events.listen()
-        self._watched = [_Watched(one, registry.leased.get(one.settings.name), usable) for one in registry]
+        self._shown = [_ShownSubscription(one, registry.leased.get(one.settings.name), usable) for one in registry]
         #: on the loop's clock: when the page may be rendered again
         self._next = float("-inf")
         self._rendered = Response("")
@@ -47,19 +47,19 @@ class StatusPage:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            for watched in self._watched:
-                watched.sample(loop.time())
+            for shown in self._shown:
+                shown.sample(loop.time())
             await asyncio.sleep(SAMPLE_INTERVAL)
 
     async def close(self) -> None:
         self._events.close()
-        for watched in self._watched:
-            if watched.feed is not None:
-                await watched.feed.close()
+        for shown in self._shown:
+            if shown.feed is not None:
+                await shown.feed.close()
 
     async def respond(self) -> Response:
         """The page as it is now, or was a moment ago."""
-        feeds = [watched.feed for watched in self._watched if watched.feed is not None]
+        feeds = [shown.feed for shown in self._shown if shown.feed is not None]
         reads = [read for feed in feeds if (read := feed.refresh()) is not None]
         if reads and not all(feed.latest.at for feed in feeds):
             await asyncio.wait(reads, timeout=_DEAD_LETTERS_TIMEOUT)
@@ -73,18 +73,16 @@ class StatusPage:
         return self._rendered
 
     def _facts(self) -> Facts:
-        status = self._status(watched.subscription for watched in self._watched)
+        status = self._status(shown.subscription for shown in self._shown)
         return Facts(
             status=status,
-            subscriptions=[
-                watched.facts(one) for watched, one in zip(self._watched, status.subscriptions, strict=True)
-            ],
+            subscriptions=[shown.facts(one) for shown, one in zip(self._shown, status.subscriptions, strict=True)],
             events=self._events.latest(SHOWN_EVENTS),
             now=time.time(),
         )
 
 
-class _Watched:
+class _ShownSubscription:
     """One subscription, with what the page remembers about it."""
 
     def __init__(

@@ -48,7 +48,7 @@ async def test_an_existing_topic_is_kept_with_its_messages(pulsar: PulsarServer,
         assert subscriptions(pulsar, namespace, topic) == [KEEPER]
         full = f"persistent://{namespace}/{topic}"
         lanes = await broker.admin.partition_names(full)
-        states = [await broker.admin.subscription_state(lane, KEEPER) for lane in lanes]
+        states = [await broker.admin.subscription_stats(lane, KEEPER) for lane in lanes]
         assert sum(state.backlog for state in states if state) == 1
 
 

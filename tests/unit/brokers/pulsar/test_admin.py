@@ -135,6 +135,6 @@ class AnsweringAdmin(Admin):
 
 def test_consumers_that_keep_keys_back_without_unacked_messages_are_reported() -> None:
     admin = AnsweringAdmin(PulsarOptions(url="pulsar://nowhere"))
-    found = asyncio.run(admin.subscription_state("persistent://public/default/orders", "group"))
+    found = asyncio.run(admin.subscription_stats("persistent://public/default/orders", "group"))
     assert found is not None
     assert (found.backlog, found.deadlocks) == (9, {("stuck", 51404)})

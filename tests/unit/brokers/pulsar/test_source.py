@@ -119,7 +119,7 @@ class FakeAdmin:
     requests: int = 0
     meanwhile: list[Any] = field(default_factory=list)
 
-    async def subscription_state(self, name: str, group: str) -> Any:
+    async def subscription_stats(self, name: str, group: str) -> Any:
         return SimpleNamespace(backlog=self.backlog, deadlocks=frozenset())
 
     async def topic_state(self, name: str) -> TopicState:

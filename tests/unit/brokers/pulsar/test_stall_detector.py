@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from sidecar.brokers.pulsar.admin import SubscriptionState
+from sidecar.brokers.pulsar.admin import SubscriptionStats
 from sidecar.brokers.pulsar.positions import pack
 from sidecar.brokers.pulsar.stall_detector import StallDetector, UndeliveredMessages
 from sidecar.brokers.pulsar.unacked import UnackedMessages
@@ -18,12 +18,12 @@ class FakeLane:
     exclusive: bool = True
 
 
-def holding_back(*deadlocks: tuple[str, int]) -> SubscriptionState:
-    return SubscriptionState(0, has_consumers=True, properties={}, deadlocks=frozenset(deadlocks))
+def holding_back(*deadlocks: tuple[str, int]) -> SubscriptionStats:
+    return SubscriptionStats(0, has_consumers=True, properties={}, deadlocks=frozenset(deadlocks))
 
 
-def counting(backlog: int) -> SubscriptionState:
-    return SubscriptionState(backlog, has_consumers=True, properties={})
+def counting(backlog: int) -> SubscriptionStats:
+    return SubscriptionStats(backlog, has_consumers=True, properties={})
 
 
 def test_a_key_that_is_held_back_for_this_sidecar_at_two_checks_is_a_stall() -> None:

@@ -154,7 +154,7 @@ async def test_the_history_is_kept_while_nobody_looks(monkeypatch: pytest.Monkey
 
     async with status_page() as shown:
         keeping = asyncio.create_task(shown.run())
-        await until(lambda: len(shown._watched[0]._history.in_flight()) >= 3, "samples are taken")
+        await until(lambda: len(shown._shown[0]._history.in_flight()) >= 3, "samples are taken")
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         assert "<figure" in (await shown.respond()).body
