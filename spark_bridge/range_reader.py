@@ -140,7 +140,7 @@ class RangeReader:
         lost = f"{wanted.lane} ends at {end} by now, and was to be read to {wanted.until - 1}"
         if self.fail_on_data_loss:
             raise DataLoss(
-                f"{lost}: the topic was made anew, its broker has lost records, or {self.access.target} has another "
+                f"{lost}: the topic was recreated, its broker has lost records, or {self.access.target} has another "
                 "broker. Set failOnDataLoss to false to go on without them"
             )
         logger.warning("%s: the rest is lost, and failOnDataLoss is false", lost)
@@ -154,7 +154,7 @@ class RangeReader:
         if end < position:
             # Nothing of the range exists. The recreated lane is planned from its first position, see `StreamReader`.
             lost = (
-                f"{wanted.lane} was made anew: it ends at {end}, and {position} to {wanted.until - 1} were to be read"
+                f"{wanted.lane} was recreated: it ends at {end}, and {position} to {wanted.until - 1} were to be read"
             )
             continue_at = wanted.until
         elif first <= position:

@@ -4,7 +4,7 @@
 later token greater. It is at least the number of minutes since 1970: a broker may forget earlier tokens, and the next
 one must still be greater. The random bits distinguish two readers that attach at the same time through different
 sidecars, where the broker cannot order them. The checksum distinguishes a token from an invented number: a restarted
-sidecar has no list of the tokens it gave out.
+sidecar has no list of the tokens it issued.
 
 **Fences.** A broker that stores a text beside each position stores the token like this:
 
@@ -50,14 +50,14 @@ class Fence(NamedTuple):
 
 
 def next_token(token: int, now_ms: int) -> int:
-    """A token that is newer than this one (0: the first), and than any given out at least a minute ago."""
+    """A token that is newer than this one (0: the first), and than any issued at least a minute ago."""
     count = max((token >> (_RANDOM_BITS + _CHECK_BITS)) + 1, now_ms // _MINUTE)
     body = count << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
     return body << _CHECK_BITS | _check(body)
 
 
 def is_token(number: int) -> bool:
-    """Whether the number may have been given out as a token."""
+    """Whether the number may have been issued as a token."""
     body = number >> _CHECK_BITS
     return body >> _RANDOM_BITS > 0 and number & (1 << _CHECK_BITS) - 1 == _check(body)
 
@@ -65,17 +65,17 @@ def is_token(number: int) -> bool:
 def check_token(token: int, attached: Attached | None, *, exact: bool) -> None:
     """Raises `Fenced` or `Refused` unless this is the newest token.
 
-    `exact`: the broker never forgets a stored token, so a greater one was not given out for this group.
+    `exact`: the broker never forgets a stored token, so a greater one was not issued for this group.
     """
     if not is_token(token):
-        raise Refused(f"token {token} was never given out: call Attach", Reason.TOKEN)
+        raise Refused(f"token {token} was never issued: call Attach", Reason.TOKEN)
     if attached is not None and token < attached.token:
         raise Fenced(
-            f"another reader has attached since this token was given out: {attached.reader or 'one without a name'}, "
+            f"another reader has attached since this token was issued: {attached.reader or 'one without a name'}, "
             f"token {attached.token}"
         )
     if exact and (attached is None or token > attached.token):
-        text = f"token {token} was not given out for this group, or the group was deleted since: call Attach"
+        text = f"token {token} was not issued for this group, or the group was deleted since: call Attach"
         raise Refused(text, Reason.TOKEN)
 
 

@@ -51,14 +51,14 @@ class Cursor(ABC):
     async def pin(self, token: int, positions: Mapping[Lane, int]) -> None:
         """Store positions in lanes that have none; a lane that has one keeps it. Durable when this returns.
 
-        Raises `Fenced` for a token that is not the newest, and `Refused` for one that was never given out.
+        Raises `Fenced` for a token that is not the newest, and `Refused` for one that was never issued.
         """
 
     @abstractmethod
     async def commit(self, token: int, positions: Mapping[Lane, int]) -> None:
         """Move positions forward; one that is behind the stored position changes nothing. Durable when this returns.
 
-        Raises `Fenced` for a token that is not the newest, and `Refused` for one that was never given out. Where the
+        Raises `Fenced` for a token that is not the newest, and `Refused` for one that was never issued. Where the
         broker cannot compare and store in one step, a commit that is under way while another reader attaches may
         still be stored; none that begins after that is.
         """
@@ -85,7 +85,7 @@ class RangeEstimate(Protocol):
         """The number of records; an estimate where positions do not count records."""
 
     def position_after(self, records: int) -> int:
-        """The position after so many records, at least one beyond the start unless there are none."""
+        """The position after this many records, at least one beyond the start unless there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,7 +304,7 @@ class Assigned:
 
     `reach`: that of the stored commit, if it had one.
 
-    `topic_id`: the identity of the topic, if one that is made anew has the same positions again.
+    `topic_id`: the identity of the topic, if one that is recreated has the same positions again.
     """
 
     lane: Lane

@@ -74,7 +74,7 @@ class LogReader:
             # A consumer that does not wait for transactions has committed it: there is nothing to read yet.
             return replace(end, end=position)
         raise Removed(
-            f"{lane} ends at {end.end}: there never was a position {position}, or the topic was made anew",
+            f"{lane} ends at {end.end}: there never was a position {position}, or the topic was recreated",
             end.start,
             end.end,
         )
@@ -108,7 +108,7 @@ class LogReader:
             gaps.check(lane, now)
             if now.end < stop:
                 raise Removed(
-                    f"{lane} ends at {now.end} now, and was to be read to {stop - 1}: the topic was made anew, or the "
+                    f"{lane} ends at {now.end} now, and was to be read to {stop - 1}: the topic was recreated, or the "
                     "broker has lost records",
                     now.start,
                     now.end,

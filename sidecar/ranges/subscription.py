@@ -69,7 +69,7 @@ class RangeSubscription:
         self._watcher.add_done_callback(self._watch_ended)
 
     async def drain(self, deadline: float) -> None:
-        """Accept no more calls, and let reads finish, within so many seconds."""
+        """Accept no more calls, and let reads finish, within this many seconds."""
         self.draining = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(deadline):
@@ -148,7 +148,7 @@ class RangeSubscription:
                     await self._cursor.commit(_required(token), positions)
             except TimeoutError:
                 self.counters.failed_commits += 1
-                raise Unavailable("the broker has not taken the commit within commit_timeout") from None
+                raise Unavailable("the broker has not accepted the commit within commit_timeout") from None
             except BrokerError:
                 self.counters.failed_commits += 1
                 raise

@@ -91,7 +91,7 @@ def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_recor
     with pytest.raises(StreamingQueryException) as caught:
         run(spark, environment.options(), tmp_path, sink)
     assert f"{topic}/0 ends at 4" in root_cause(caught.value)
-    assert "made anew" in root_cause(caught.value)
+    assert "recreated" in root_cause(caught.value)
     run(spark, environment.options(failOnDataLoss="false"), tmp_path, sink)
     assert sink.values == [*range(10), *range(20, 24)]
 

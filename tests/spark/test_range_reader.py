@@ -126,7 +126,7 @@ def test_a_loss_that_is_told_behind_what_was_read_is_named_or_read_on_from_there
 
 def test_a_lane_that_was_made_anew_is_named_as_such_or_skipped() -> None:
     with serving(Log(0, 4)) as address:
-        said = r"clicks/0 was made anew: it ends at 4, and 10 to 19 were to be read"
+        said = r"clicks/0 was recreated: it ends at 4, and 10 to 19 were to be read"
         with pytest.raises(DataLoss, match=said):
             positions(reader(address, fail=True), 10, 20)
         assert positions(reader(address, fail=False), 10, 20) == []
@@ -134,7 +134,7 @@ def test_a_lane_that_was_made_anew_is_named_as_such_or_skipped() -> None:
 
 def test_a_planned_range_that_ends_behind_its_lane_has_lost_something() -> None:
     with serving(Log(0, 4)) as address:
-        with pytest.raises(DataLoss, match=r"clicks/0 ends at 4 by now, and was to be read to 8: .* made anew"):
+        with pytest.raises(DataLoss, match=r"clicks/0 ends at 4 by now, and was to be read to 8: .* recreated"):
             positions(reader(address, fail=True), 0, 9)
         with pytest.raises(DataLoss, match="clicks/0 ends at 4 by now"):
             positions(reader(address, fail=True), 4, 9)
@@ -169,7 +169,7 @@ def test_markers_and_compacted_records_at_the_end_are_no_loss(tmp_path: Path, ka
         assert [row["position"] for row in rows] == [0, 2, 4]
 
 
-def test_a_reader_within_an_open_transaction_keeps_its_place_also_where_another_lane_was_made_anew(
+def test_a_reader_within_an_open_transaction_keeps_its_place_also_where_another_lane_was_recreated(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
     topic = new_topic(kafka, 2)
@@ -191,7 +191,7 @@ def test_a_reader_within_an_open_transaction_keeps_its_place_also_where_another_
         (0, 4, "/0 ends at 4 by now, and was to be read to 8", [2, 3]),
         (6, 10, "/0: positions 2 to 5 are gone", [6, 7, 8]),
     ],
-    ids=["made anew and shorter", "removed"],
+    ids=["recreated and shorter", "removed"],
 )
 def test_what_is_no_longer_in_kafka_is_named_or_skipped(
     tmp_path: Path, kafka: KafkaServer, first: int, end: int, said: str, left: list[int]

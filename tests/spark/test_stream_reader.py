@@ -209,7 +209,7 @@ def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_recor
     shutil.rmtree(environment.folder / "data")
     environment.sidecar.start()
     environment.numbers(100, 106)
-    with pytest.raises(DataLoss, match=r"ends at 3: .* made anew. With failOnDataLoss=false the query goes on"):
+    with pytest.raises(DataLoss, match=r"ends at 3: .* recreated. With failOnDataLoss=false the query goes on"):
         reader(environment).latestOffset(checkpoint, NO_LIMIT)
     source = reader(environment, failOnDataLoss="false")
     source.prepareForTriggerAvailableNow()

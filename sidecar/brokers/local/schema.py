@@ -209,7 +209,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     ((application,),) = connection.execute("PRAGMA application_id").fetchall()
     ((version,),) = connection.execute("PRAGMA user_version").fetchall()
     if application != _APPLICATION:
-        raise StartError(f"{path} is a database of something else. Set another `directory`.")
+        raise StartError(f"{path} is not a database of Offramp. Set another `directory`.")
     if version > _VERSION:
         raise StartError(
             f"{path} was written by a newer Offramp (format {version}; this one knows {_VERSION}). Run that "

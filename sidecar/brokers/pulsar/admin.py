@@ -205,7 +205,7 @@ class Admin:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 self._timed_out_at = time.monotonic()
-            raise Unavailable(f"Pulsar: the admin API at {self.url} cannot be asked: {reason}") from error
+            raise Unavailable(f"Pulsar: the admin API at {self.url} cannot be used: {reason}") from error
         return json.loads(text) if text else None
 
     def _credentials(self) -> dict[str, str]:

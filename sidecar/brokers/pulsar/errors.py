@@ -20,7 +20,7 @@ _Result = _pulsar.Result
 
 _NOT_FOUND = {_Result.TopicNotFound, _Result.SubscriptionNotFound}
 _REFUSED = {
-    _Result.AuthenticationError: "the broker does not take these credentials",
+    _Result.AuthenticationError: "the broker rejects these credentials",
     _Result.AuthorizationError: "this role has no right to do so",
     _Result.ErrorGettingAuthenticationData: "the credentials cannot be read",
     _Result.InvalidTopicName: "the name of the topic is invalid",
@@ -99,7 +99,7 @@ def connect_diagnosis(options: PulsarOptions, doing: str) -> BrokerError | None:
                     refused = _refuses_credentials(secured, options)
         if not refused:
             return None
-        return Refused(f"Pulsar: cannot {doing}: the broker does not take these credentials")
+        return Refused(f"Pulsar: cannot {doing}: the broker rejects these credentials")
     except ssl.SSLCertVerificationError as error:
         reason = f"the certificate of {host}:{port} is not trusted: {error.verify_message}"
     except ssl.SSLError as error:

@@ -47,7 +47,7 @@ class DeadLetterEntry:
 
     @property
     def identity(self) -> Identity:
-        """Of the record. Its id alone is not enough: a topic that was made anew has the same positions again."""
+        """Of the record. Its id alone is not enough: a topic that was recreated has the same positions again."""
         return self.id, self.record.timestamp_ms, self.record.ref
 
     @property

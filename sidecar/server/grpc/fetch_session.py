@@ -296,7 +296,7 @@ class FetchSession(BatchWaiter):
             if turn.caller is me:
                 session.grant(NO_CREDIT)
         if turn.caller is not me:
-            raise Superseded(f"a later call took the place of this one (seq {turn.seq})")
+            raise Superseded(f"a later call replaced this one (seq {turn.seq})")
 
 
 def check_results(request: pb.FetchRequest, limit: int) -> None:

@@ -77,7 +77,7 @@ class LogService:
         reader = self._reader(request.subscription)
         which = request.WhichOneof("at")
         if which is None:
-            raise InvalidRequest("where? Give earliest, latest or timestamp_ms")
+            raise InvalidRequest("at must be given: earliest, latest or timestamp_ms")
         if request.dead_letters and request.topics:
             raise InvalidRequest("give either topics or dead_letters, not both")
         target = _to_target(which, request.timestamp_ms)

@@ -94,7 +94,7 @@ class Cursors:
         cursor = await sandbox.cursor(topic)
         await cursor.attach("", 1)
         for move in (cursor.pin, cursor.commit):
-            with pytest.raises(Refused, match="never given out"):
+            with pytest.raises(Refused, match="never issued"):
                 await move(12345, {})
 
     @scenario_with("reads_ranges")

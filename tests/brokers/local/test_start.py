@@ -190,7 +190,7 @@ async def test_a_missing_file_whose_journal_is_there_is_refused(tmp_path: Path) 
 @on_event_loop
 async def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     execute(tmp_path, "CREATE TABLE other (column)")
-    assert "is a database of something else" in await _refusal(tmp_path, StartError)
+    assert "is not a database of Offramp" in await _refusal(tmp_path, StartError)
 
 
 @on_event_loop

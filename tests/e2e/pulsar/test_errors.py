@@ -58,7 +58,7 @@ def test_a_host_that_is_not_known(case: Any) -> None:
 
 
 def test_a_token_that_is_not_one(case: Any) -> None:
-    case(token="nonsense").start().trouble("does not take these credentials")
+    case(token="nonsense").start().trouble("rejects these credentials")
 
 
 def test_a_role_without_rights_and_then_with_them(case: Any, pulsar: PulsarServer) -> None:
@@ -83,7 +83,7 @@ def test_a_token_in_a_file_that_is_replaced(case: Any, pulsar: PulsarServer, tmp
     file, role = tmp_path / "token", name("role")
     file.write_text("nonsense\n")
     one = case(token_file=str(file)).make_topics().start()
-    one.trouble("does not take these credentials")
+    one.trouble("rejects these credentials")
     pulsar.grant(role, "consume", "produce")
     file.write_text(pulsar.token(role) + "\n")
     one.works()

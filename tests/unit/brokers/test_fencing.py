@@ -51,7 +51,7 @@ def test_only_the_newest_token_passes() -> None:
         check_token(new, attached, exact=exact)
         with pytest.raises(Fenced, match=f"clicks, token {new}"):
             check_token(old, attached, exact=exact)
-        with pytest.raises(Refused, match="token 7 was never given out"):
+        with pytest.raises(Refused, match="token 7 was never issued"):
             check_token(7, attached, exact=exact)
 
 

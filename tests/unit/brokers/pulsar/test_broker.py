@@ -42,7 +42,7 @@ class FakePulsar:
 
     def _send(self, method: str, path: str, body: object, fine: int) -> Any:
         if self.away:
-            raise Unavailable("the admin API cannot be asked")
+            raise Unavailable("the admin API cannot be used")
         name, _, what = path.replace("persistent/", "persistent://", 1).partition("?")[0].rpartition("/")
         if what == "partitions" and method == "PUT":
             self.subscriptions[name] = []

@@ -67,7 +67,7 @@ async def test_records_that_become_larger_are_seen_though_others_read_them(kit: 
 @with_reader()
 async def test_a_start_beyond_the_end_is_out_of_range(kit: Kit, reader: Reader) -> None:
     await kit.publish(numbered(3))
-    async with refused(OUT_OF_RANGE, "ends at 3", "made anew"):
+    async with refused(OUT_OF_RANGE, "ends at 3", "recreated"):
         await reader.until({0: 4})
 
 

@@ -56,7 +56,7 @@ class Batch extends \Google\Protobuf\Internal\Message
      */
     protected $closed_by = 0;
     /**
-     * The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     * The identity of the topic, where one that is deleted and recreated begins with the same positions again (Kafka).
      * Opaque; empty where positions never repeat.
      * With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
      * if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an
@@ -87,7 +87,7 @@ class Batch extends \Google\Protobuf\Internal\Message
      *           the session lives.
      *     @type int $closed_by
      *     @type string $topic_id
-     *           The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     *           The identity of the topic, where one that is deleted and recreated begins with the same positions again (Kafka).
      *           Opaque; empty where positions never repeat.
      *           With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
      *           if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an
@@ -278,7 +278,7 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     * The identity of the topic, where one that is deleted and recreated begins with the same positions again (Kafka).
      * Opaque; empty where positions never repeat.
      * With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
      * if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an
@@ -293,7 +293,7 @@ class Batch extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The identity of the topic, where one that is deleted and made anew begins with the same positions again (Kafka).
+     * The identity of the topic, where one that is deleted and recreated begins with the same positions again (Kafka).
      * Opaque; empty where positions never repeat.
      * With it the broker's own identity of each record is `<topic>/<lane>/<position>&#64;<topic_id>`, or without the last part
      * if it is empty. It is the same at every delivery, also after the record was parked, and the id of its dead letter: an

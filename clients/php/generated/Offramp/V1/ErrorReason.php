@@ -123,7 +123,7 @@ class ErrorReason
      */
     const ERROR_REASON_BROKER_REFUSED = 25;
     /**
-     * The reader's token was never given out, or not for this group: Attach.
+     * The reader's token was never issued, or not for this group: Attach.
      *
      * Generated from protobuf enum <code>ERROR_REASON_TOKEN = 26;</code>
      */
@@ -183,7 +183,7 @@ class ErrorReason
      */
     const ERROR_REASON_UNREAD_STREAM = 45;
     /**
-     * A later call took the place of this one.
+     * A later call replaced this one.
      *
      * Generated from protobuf enum <code>ERROR_REASON_SUPERSEDED = 50;</code>
      */
