@@ -73,7 +73,7 @@ class BenchmarkEnvironment:
     # Topics
 
     def kafka_topic(self, *, lanes: int, records: int, size: int) -> str:
-        """A topic with so many records of so many bytes, evenly in all lanes, with keys."""
+        """A topic with this many records of this many bytes, evenly in all lanes, with keys."""
         return self._filled("kafka", partial(_fill_kafka, self.kafka), lanes, records, size)
 
     def pulsar_topic(self, *, lanes: int, records: int, size: int) -> str:

@@ -1,7 +1,8 @@
 """A worker that takes one record at a time and nacks those that begin with `bad`.
 `python -m benchmarks.programs.poisoned ADDRESS RECORDS WORKERS WORK`.
 
-Ends after so many good records, whose values are the times at which they were published. Prints their rate and latency.
+Ends after this many good records, whose values are the times at which they were published. Prints their rate and
+latency.
 """
 
 import asyncio

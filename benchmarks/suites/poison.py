@@ -26,7 +26,7 @@ def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
 
 
 def _consume(environment: BenchmarkEnvironment, every: int) -> dict[str, float]:
-    """`every`: after so many good records comes a bad one; 0: never."""
+    """`every`: after this many good records comes a bad one; 0: never."""
     topic = f"poison-{time.time_ns()}"
     records = int(environment.seconds(_SECONDS) * _RATE)
     with (

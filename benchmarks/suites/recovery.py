@@ -17,7 +17,7 @@ _WORKERS = 64
 _RATE, _PORTIONS = 500, 50
 #: seconds before the stall, of the stall, and until the backlog counts as never cleared
 _BEFORE, _STALL, _GIVE_UP = 2.0, 2.0, 8.0
-#: the backlog is clear with at most so many records
+#: the backlog is clear with at most this many records
 _CLEAR = 50
 
 
@@ -35,7 +35,7 @@ class Load:
         self._answers = self._line.makefile("r")
 
     def publish(self, seconds: float, *, until_clear: bool = False) -> float:
-        """Publish for so many seconds, or until the backlog is clear. Returns the seconds it took."""
+        """Publish for this many seconds, or until the backlog is clear. Returns the seconds it took."""
         began = time.monotonic()
         while (now := time.monotonic()) - began < seconds:
             if self._published <= (now - self._began) * _RATE:

@@ -5,7 +5,7 @@ A module or package imports only from those above it in this table; `make check`
 | module or package | what it is for |
 |---|---|
 | `state` | the state of lanes and leases |
-| `failures` | what becomes of records that were not acked |
+| `failures` | what happens to records that were not acked |
 | `scheduling` | which records are delivered next, and how many at a time |
 | `tracker` | where each record is, and every move from one place to another |
 """

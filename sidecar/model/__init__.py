@@ -11,6 +11,6 @@
 | `version` | the versions of the sidecar and its protocol |
 | `addresses` | `host:port`, and paths of unix sockets |
 | `lock_file` | a lock file that one process at a time can hold |
-| `text` | texts for people: cleaned of what a terminal would obey; numbers, ages, sizes and tables |
+| `text` | text for people, without control characters of terminals; numbers, ages, sizes and tables |
 | `units` | durations and sizes as people write them |
 """

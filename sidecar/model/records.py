@@ -274,7 +274,7 @@ class Extended:
 
 
 class SessionEnd(StrEnum):
-    """How a session ended, which decides what becomes of its leases."""
+    """How a session ended, which decides what happens to its leases."""
 
     #: the connection was lost: redeliver, and count the failure
     LOST = "lost"

@@ -1,4 +1,4 @@
-"""Texts for people: cleaned of what a terminal would obey; numbers, ages, sizes and tables."""
+"""Text for people, without control characters of terminals; numbers, ages, sizes and tables."""
 
 import json
 import re

@@ -44,7 +44,7 @@ class RangeSubscription:
         self.counters = Counters()
         self.meters = Meters()
         self.log = LogReader(settings, broker, self.clock)
-        #: a bug ended its loop: only a new process will help
+        #: a bug ended its loop: only a restart of the process helps
         self.broken = ""
         self.draining = False
         self.paused_because = ""

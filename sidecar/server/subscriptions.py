@@ -36,7 +36,7 @@ class AnySubscription(Protocol):
         """Returns at once. Trouble with the broker shows in the status and is retried."""
 
     async def drain(self, deadline: float) -> None:
-        """Stop in order, within so many seconds."""
+        """Stop in order, within this many seconds."""
 
     async def close(self) -> None:
         """Stop at once."""

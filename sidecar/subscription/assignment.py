@@ -26,7 +26,7 @@ log = Log("lanes")
 
 
 class AssignmentHandler:
-    """See the module."""
+    """Applies what a poll returns."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class AssignmentHandler:
             session.consumer.notify(Notice(NoticeKind.REVOKED, tuple(ids), until=until))
 
     async def wait_until_idle(self, ends: float, done: Callable[[], bool]) -> None:
-        """Wait until `done`, which is asked whenever something was settled; at the latest until `ends`."""
+        """Wait until `done`, which is checked whenever something was settled; at the latest until `ends`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(ends):
                 while not done():

@@ -294,7 +294,7 @@ class Deliverer:
 
 
 def _capacity_within(batch: BatchSettings, hard_bytes: int, records: int) -> Capacity:
-    """For a client that takes so many bytes, and so many records (0: as many as there may be)."""
+    """For a client that takes this many bytes, and this many records (0: as many as there may be)."""
     # At worst a batch has a redelivery and a lane for each record besides its frame.
     frames = max(hard_bytes - _RECORD_OVERHEAD * batch.records, hard_bytes * 3 // 8)
     return Capacity(min(int(batch.bytes), frames), hard_bytes, min(batch.records, records or batch.records))

@@ -64,7 +64,7 @@ class Session:
         self.unsettled_bytes = 0
         #: it holds a record that must be alone with its worker process
         self.exclusive = False
-        #: it was held back for such a record in vain, and is not held back again until it holds no batch
+        #: it was held back for such a record until a timeout, and is not held back again until it holds no batch
         self.isolation_timed_out = False
         #: until then other records come first: it was exclusive for as long
         self.shared_until = 0.0

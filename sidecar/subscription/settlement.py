@@ -107,7 +107,7 @@ class SettlementHandler:
             self._events.records_settled()
 
     def park_when_window_full(self, now: float) -> None:
-        """Park records that only wait and thereby fill the windows of their lanes."""
+        """Park waiting records of lanes whose windows are full."""
         if self._parks:
             for lane in self._tracker.lanes.values():
                 if lane.to_park and lane.window.full():
@@ -218,7 +218,7 @@ class SettlementHandler:
                     self._events.too_many_rejected()
 
     def _report_to_budget(self, lease: Lease[Session], succeeded: int, failed: int, now: float) -> None:
-        """So many records of a batch were acked, and so many failed for the first time."""
+        """Records of a batch that were acked, and records that failed for the first time."""
         if succeeded or failed:
             share = 1 / lease.records
             in_flight = len(self._tracker.leases) + 1

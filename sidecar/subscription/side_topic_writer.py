@@ -80,7 +80,7 @@ class SideTopicWriter:
 
     async def run(self) -> None:
         failures, troubled = 0, False
-        #: so many of the next records are written alone: one of them was refused
+        #: how many of the next records are written alone: one of them was refused
         alone = 0
         while True:
             retried = self._retry_is_due()

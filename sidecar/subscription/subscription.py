@@ -125,7 +125,7 @@ class Subscription(SubscriptionEvents):
         self.draining = False
         #: while it drains: until when leases can be settled
         self.drains_until = 0.0
-        #: a bug ended one of its loops: only a new process will help
+        #: a bug ended one of its loops: only a restart of the process helps
         self.broken = ""
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -140,7 +140,7 @@ class Subscription(SubscriptionEvents):
             task.add_done_callback(self._loop_ended)
 
     async def drain(self, deadline: float) -> None:
-        """Stop in order, within so many seconds: fetch no more, let workers settle, commit, close the source last."""
+        """Stop in order, within this many seconds: fetch no more, let workers settle, commit, close the source last."""
         ends = self.clock.now() + deadline
         self.draining = self._deliverer.stopped = True
         self.drains_until = ends
@@ -208,7 +208,7 @@ class Subscription(SubscriptionEvents):
         self._deliverer.set_timer(now)
 
     def extend(self, lease: bytes, lease_for: float) -> Extended:
-        """Move the deadline of a lease to so many seconds from now, within the limits of the settings."""
+        """Move the deadline of a lease to this many seconds from now, within the limits of the settings."""
         now = self._expire()
         return self.tracker.leases.extend(lease, lease_for, self.settings.lease.max, now)
 

@@ -35,7 +35,7 @@ WAIT_TIMEOUT = 60.0
 
 
 def eventually(look: Callable[[], T], what: str = "", timeout: float = WAIT_TIMEOUT) -> T:
-    """Looks until what it sees is true, and answers that."""
+    """Calls `look` until the result is true, and returns that."""
     ends = time.monotonic() + timeout
     while not (seen := look()):
         if time.monotonic() > ends:
@@ -149,7 +149,7 @@ class Sidecar:
         self.process.send_signal(number)
 
     def terminate(self) -> int:
-        """SIGTERM, and wait for the end. Answers the exit code."""
+        """SIGTERM, and wait for the end. Returns the exit code."""
         self.process.terminate()
         return self.wait()
 
@@ -260,7 +260,7 @@ class Sidecar:
     def publish(
         self, topic: str, values: Iterable[bytes], *, lane: int | None = None, broker: str = "local"
     ) -> list[tuple[int, int]]:
-        """Answers lane and position of each."""
+        """Returns lane and position of each."""
         messages = [publish_pb2.Message(value=value, lane=lane) for value in values]
         request = publish_pb2.PublishRequest(broker=broker, topic=topic, messages=messages)
         with self.channel() as channel:

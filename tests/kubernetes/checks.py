@@ -1,5 +1,5 @@
 """What is wrong with a manifest that its schema allows: names that lead nowhere, words that are not known, and what the
-`restricted` Pod Security Standard forbids. Each check takes plain YAML and answers sentences; none is good.
+`restricted` Pod Security Standard forbids. Each check takes plain YAML and returns problems as sentences; none is good.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -21,7 +21,7 @@ final class Options
      * @param float|null $lease seconds; ask for leases with this deadline, to be extended by `$batch->extend()`.
      *     Default: a lease lasts as long as the session, up to the subscription's `lease.max`
      * @param int $maxMessageBytes the largest message that this process accepts, and so the largest record
-     * @param int $maxBatchRecords ask for batches of at most so many records: 1 for one at a time; 0: as the subscription
+     * @param int $maxBatchRecords ask for batches of at most this many records: 1 for one at a time; 0: as the subscription
      *     says, which is never exceeded
      * @param float|null $patience seconds to wait for an unavailable sidecar before `Unavailable` is thrown. Default:
      *     as long as it takes

@@ -193,7 +193,7 @@ def open_channel(
 
 
 def _target(address: str) -> str:
-    """In the form that gRPC expects. Raises `ValueError` for what gRPC would try to reach for ever."""
+    """In the form that gRPC expects. Raises `ValueError` for what gRPC would try to reach forever."""
     if address.startswith(("/", "./", "../")):
         return f"unix:{address}"
     if address.startswith(_SCHEMES):

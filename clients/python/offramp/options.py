@@ -24,7 +24,7 @@ class ConnectOptions(AccessOptions, total=False):
     lease: float | None
     #: bytes; the largest gRPC message that this process accepts, and so the largest record
     max_message_bytes: int
-    #: ask for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+    #: ask for batches of at most this many records: 1 for one at a time. 0: as the subscription says, which is never
     #: exceeded
     max_batch_records: int
     #: bytes of batches that may be unsettled at a time. 0: only the sidecar's own limit

@@ -149,7 +149,7 @@ def _lane(item: _Item) -> Lane:
 
 
 class RefetchMeter:
-    """Bytes that were fetched in vain: a pause discards what the library has fetched of the lane.
+    """Bytes that were fetched and not used: a pause discards what the library has fetched of the lane.
 
     Compares what the library has received, by its statistics, with what was taken from it.
     """
@@ -161,7 +161,7 @@ class RefetchMeter:
         self.bytes = 0
 
     def count(self, lane: Lane, messages: int) -> None:
-        """So many messages were taken; a negative number: so many were discarded afterwards."""
+        """This many messages were taken; a negative number: that many were discarded afterwards."""
         self._taken[lane] = self._taken.get(lane, 0) + messages
 
     def on_statistics(self, statistics: Mapping[str, Any]) -> None:

@@ -48,7 +48,7 @@ class _Call:
         self.resolve(1)
 
     def resolve(self, count: int) -> None:
-        """So many messages are no longer pending."""
+        """This many messages are no longer pending."""
         self._pending -= count
         if self._pending == 0:
             self._done()

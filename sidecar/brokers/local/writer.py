@@ -263,7 +263,7 @@ class Writer:
 
     def _shorten_journal(self) -> None:
         """SQLite copies the journal into the database now and then, but starts it again only if nobody reads at that
-        moment. With many readers it would grow for ever, beyond what the reserve has space for."""
+        moment. With many readers it would grow without limit, beyond what the reserve has space for."""
         if time.monotonic() < self._retry_journal_at:
             return
         done = False

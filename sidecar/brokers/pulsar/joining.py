@@ -125,7 +125,7 @@ class LaneJoiner:
         try:
             last = await self._client.run(f"find the end of {name}", consumer.get_last_message_id)
         except BaseException:
-            # An open consumer that nobody receives from would reconnect, and keep its share of messages, for ever.
+            # An open consumer that nobody receives from would reconnect and keep its share of messages forever.
             await self._client.close_one(consumer)
             raise
         end = max(state.start, positions.end(last.ledger_id(), last.entry_id(), last.batch_index()))

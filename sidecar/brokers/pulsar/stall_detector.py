@@ -31,12 +31,12 @@ class StallDetector:
 
     def __init__(self, consumer_name: str) -> None:
         self._consumer_name = consumer_name
-        #: what the last check of each lane found: hashes of keys for which the broker waits for this sidecar in vain
+        #: what the last check of each lane found: keys, by hash, for whose acks the broker waits although it has them
         self._deadlocked: dict[Lane, frozenset[int]] = {}
         #: lanes with a backlog although every message was acked, and the position after the last one
         self._silent: dict[Lane, int] = {}
         #: how much of the backlog, as far as is known, a new consumer did not bring: the library withholds it
-        self._withheld: dict[Lane, int] = {}
+        self._undelivered: dict[Lane, int] = {}
 
     def check(self, lane: CheckedLane, found: SubscriptionStats, end: int) -> str:
         """Why the lane needs a new consumer; empty if it does not. `end` is the end of the lane, asked before `found`;
@@ -62,11 +62,11 @@ class StallDetector:
         ack, it delivers all of it again, unseen, and counts it as backlog though nothing is unacked here. It looks the
         same when a reconnect has interrupted a message in chunks: only a new consumer gets it whole."""
         before = self._silent.pop(lane.lane, -1)
-        withheld = self._withheld[lane.lane] = min(backlog, self._withheld.get(lane.lane, 0))
-        if not (lane.exclusive and backlog > withheld and not len(lane.unacked) and lane.unacked.next >= end >= 0):
+        undelivered = self._undelivered[lane.lane] = min(backlog, self._undelivered.get(lane.lane, 0))
+        if not (lane.exclusive and backlog > undelivered and not len(lane.unacked) and lane.unacked.next >= end >= 0):
             return False
         if before == lane.unacked.next:
-            self._withheld[lane.lane] = backlog
+            self._undelivered[lane.lane] = backlog
             return True
         # The library gathers acks before it sends them: those of messages since the last check may be under way.
         self._silent[lane.lane] = lane.unacked.next

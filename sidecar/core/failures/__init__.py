@@ -1,4 +1,4 @@
-"""What becomes of records that were not acked.
+"""What happens to records that were not acked.
 
 | module | what it is for |
 |---|---|

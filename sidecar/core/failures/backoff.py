@@ -20,7 +20,7 @@ class Backoff:
         return cls(settings.first, settings.factor, settings.max, settings.jitter, rng)
 
     def wait(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
+        """Seconds to wait after this many failures in a row."""
         try:
             full = min(self._longest, self._first * self._factor ** max(0, failures - 1))
         except OverflowError:

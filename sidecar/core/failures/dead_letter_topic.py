@@ -28,7 +28,7 @@ HEADERS = (
 #: milliseconds since 1970 of the first day that `datetime` cannot represent
 _LAST_MS = 253_402_300_800_000
 
-#: what tells a record from all others: its id, its timestamp, and what the broker calls it
+#: what identifies a record: its id, its timestamp, and the broker's own identity of it
 Identity = tuple[str, int, bytes]
 
 
@@ -47,7 +47,7 @@ class DeadLetterEntry:
 
     @property
     def identity(self) -> Identity:
-        """Of the record. Its id alone is not enough: a topic that was recreated has the same positions again."""
+        """What identifies the record. Its id alone is not enough: a recreated topic has the same positions again."""
         return self.id, self.record.timestamp_ms, self.record.ref
 
     @property

@@ -7,12 +7,12 @@ class OutageDetector:
     """Whether the handler is down.
 
     A batch that fails while others succeed has bad records in it; if every batch fails, the handler is down. It is
-    taken for down once `failures` different batches have failed without a success in between, or as soon as one fails
+    considered down once `failures` different batches have failed without a success in between, or as soon as one fails
     and nothing has succeeded recently. Any success ends that.
 
-    Only batches count of which no record had failed before: one that fails again after others have succeeded says
-    something of its records, and nothing of the handler. Bad records may still come in a row. So it is certain only
-    when as many again have failed, or nothing has succeeded recently.
+    Only batches without earlier failures count: a record that fails again after others have succeeded is bad, which
+    says nothing about the handler. Bad records may still come in a row. So an outage is certain only when as many
+    batches again have failed, or nothing has succeeded recently.
     """
 
     def __init__(self, settings: OutageSettings) -> None:
@@ -22,7 +22,7 @@ class OutageDetector:
         self._failing: set[int] = set()
         #: nothing is delivered but probes
         self.down = False
-        #: enough to call for a person. Implies `down`
+        #: certain enough to alert a person. Implies `down`
         self.certain = False
 
     def success(self, now: float) -> None:
@@ -33,8 +33,8 @@ class OutageDetector:
             self._failing = set()
 
     def failure(self, lease: int, now: float, *, first: bool) -> bool:
-        """A batch failed. `first`: none of its records had failed before. Returns whether the handler is taken for
-        down from now on."""
+        """A batch failed. `first`: none of its records had failed before. Returns whether the handler is
+        considered down from now on."""
         if not self._settings.enabled:
             return False
         if first:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-#: reasons that are counted apart: a handler whose reasons name each record would fill the memory
+#: reasons that are counted separately: a handler whose reasons name each record would fill the memory
 _MOST = 50
 #: characters of a reason that are kept
 _LENGTH = 160
-#: stands for all reasons that are not counted apart any more
+#: stands for all reasons that are not counted separately any more
 OTHERS = "other reasons"
 
 

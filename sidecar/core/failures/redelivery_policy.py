@@ -1,4 +1,4 @@
-"""Decides what becomes of records that were not acked. Pure.
+"""Decides what happens to records that were not acked. Pure.
 
 - A failing batch is split until the failing record is alone; only then do attempts count.
 - A record whose worker has crashed twice is delivered alone; if that worker crashes too, it is given up.

@@ -1,4 +1,4 @@
-"""The format of records in the group's retry topic, where records are parked that have to wait for long. Pure.
+"""The format of records in the group's retry topic, where records are parked that must wait long. Pure.
 
 A parked record keeps its key, value and headers. One more header, the last, says where it comes from, what happened to
 it and when it is due. Each lane of the topic holds waits of one order of magnitude, so that a short wait never queues
@@ -50,7 +50,7 @@ class Unparked:
 
 
 def lane_for(wait: float, lanes: int) -> int:
-    """The lane of the retry topic for a wait of so many seconds."""
+    """The lane of the retry topic for a wait of this many seconds."""
     number = 0
     limit = _SHORTEST
     while wait > limit and number < lanes - 1:

@@ -4,7 +4,7 @@ from math import sqrt
 
 #: the factor between the levels that are tried
 _STEP = 1.25
-#: batches in a sample: so many at least, and so many for each that may be in flight
+#: batches in a sample: the minimum, and the number for each batch that may be in flight
 _MIN_BATCHES, _PER_LEVEL = 32, 2
 #: samples for which the level stays once it is found
 _REST = 8
@@ -19,7 +19,7 @@ class AdaptiveLimit:
 
     Two levels are tried, one right after the other. More in flight gets more done as long as latency grows by less.
     Where latency grows by the square root of the concurrency, throughput divided by latency is at its best: the level
-    rises below that point and falls beyond it. No latency of long ago is remembered, so there is nothing to drift. A
+    rises below that point and falls beyond it. No latency of long ago is remembered, so nothing can drift. A
     sample counts with what was in flight, not with what was allowed, so the level stays near what there is to do.
 
     What fails is work that was lost: latency counts for what succeeded, divided by the share that did. Records that
@@ -51,8 +51,8 @@ class AdaptiveLimit:
         self._try(level, level * _STEP * _STEP, now)
 
     def settled(self, succeeded: float, failed: float, seconds: float, in_flight: int, now: float) -> None:
-        """These shares of a batch succeeded and failed so many seconds after its delivery, while so many batches were
-        in flight, itself included."""
+        """These shares of a batch succeeded and failed this many seconds after its delivery, with this many batches in
+        flight, itself included."""
         tried = self._sample
         if not tried.add(succeeded, failed, seconds, in_flight, now):
             return

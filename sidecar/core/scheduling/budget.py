@@ -36,7 +36,7 @@ class Budget:
         return 0 if self._limit >= _UNLIMITED else int(self._limit)
 
     def allows(self, in_flight: int, now: float) -> bool:
-        """Whether another batch may be delivered while so many are in flight. If none is, only the rate limits it."""
+        """Whether another batch may be delivered while this many are in flight. If none is, only the rate limits it."""
         if in_flight >= int(self._limit):
             return False
         return self._rate == 0.0 or self._refill(now) > 0.0
@@ -53,8 +53,8 @@ class Budget:
             self._tokens -= records
 
     def settled(self, succeeded: float, failed: float, seconds: float, in_flight: int, now: float) -> None:
-        """These shares of a batch succeeded and failed so many seconds after its delivery, while so many batches were
-        in flight, itself included."""
+        """These shares of a batch succeeded and failed this many seconds after its delivery, with this many batches in
+        flight, itself included."""
         if self._adaptive is not None:
             self._adaptive.settled(succeeded, failed, seconds, in_flight, now)
             self._limit = float(self._adaptive.level)

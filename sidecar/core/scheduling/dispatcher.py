@@ -12,7 +12,7 @@ from sidecar.model.records import ClosedBy, Order
 
 
 class Dispatcher:
-    """Selects from fresh and returned records in turn, so that neither starve.
+    """Selects from fresh and returned records in turn, so that neither starves.
 
     What `select`, `suspect` and the probes return is out: fresh records have left their lane's ordering, and redelivery
     groups that are used up are LEASED. The tracker counts them when it grants the lease.
@@ -22,7 +22,7 @@ class Dispatcher:
         #: groups of one record, which the latest selection found too large for the worker at hand
         self.too_large: list[RedeliveryGroup] = []
         self._fresh = FreshQueue(batching, order)
-        #: the same of records that were fresh and now are nowhere: see `RecordTracker.hold_too_large`
+        #: the same for records that were fresh, and are in no queue now: see `RecordTracker.hold_too_large`
         self.too_large_fresh = self._fresh.too_large
         self._returned = RetryQueue(batching, order, self.too_large)
         #: returned records that are suspected to crash their worker: each travels alone
@@ -84,7 +84,7 @@ class Dispatcher:
         return selection
 
     def has_suspect(self, now: float, hard_bytes: int | None = None) -> bool:
-        """Whether `suspect` would return something, to a worker that takes so many bytes or to any."""
+        """Whether `suspect` would return something, to a worker that takes this many bytes or to any."""
         return self._suspects.could_go(now, hard_bytes)
 
     def suspect(self, capacity: Capacity, now: float) -> Selection | None:

@@ -111,7 +111,7 @@ class FreshQueue:
         return out
 
     def _lingering(self, now: float, most: int) -> set[str]:
-        """Topics whose ready records should wait for more, for a worker that takes so many."""
+        """Topics whose ready records should wait for more, for a worker that takes this many."""
         return {
             topic
             for topic, lanes in self._by_topic().items()

@@ -89,7 +89,7 @@ class RetryQueue(DueQueue):
         self._leased: list[RedeliveryGroup] = []
 
     def could_go(self, now: float, hard_bytes: int | None) -> bool:
-        """Whether something can be delivered to a worker that takes so many bytes; None: to any worker."""
+        """Whether something can be delivered to a worker that takes this many bytes; None: to any worker."""
         due = self.due(now)
         if not due:
             # The usual case, once for each batch.
@@ -234,7 +234,7 @@ def _first_size(slices: list[RecordSlice]) -> int:
 
 
 def _fitting(slices: list[RecordSlice], budget: int) -> int:
-    """How many of these records fit into so many bytes."""
+    """How many of these records fit into this many bytes."""
     fits = 0
     for slice_ in slices:
         if slice_.size <= budget:

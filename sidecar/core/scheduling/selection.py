@@ -8,7 +8,7 @@ from sidecar.settings import BatchSettings
 
 
 class Capacity(NamedTuple):
-    """How much the worker at hand can take."""
+    """How much the worker that is served can take."""
 
     #: bytes of a batch; a single record may exceed it
     bytes: int

@@ -54,7 +54,7 @@ class LaneState:
         self.window = Window(window, assigned.start, assigned.reach)
         # Records that an earlier run of the group delivered lie before the reach; if it is not known, within one window
         # of the start. How those deliveries ended is not known, so these records are possibly processed: before this
-        # position, and so many of them.
+        # position, and this many of them.
         known = assigned.start if assigned.first else assigned.reach
         self._flag_before = assigned.start + window.span if known is None else known
         self._flag_records = window.records if known is None else maxsize
@@ -151,7 +151,7 @@ class LaneState:
             self.window.reach = commit.reach
 
     def commit_done(self, commit: Commit, uncommitted: int) -> None:
-        """The broker has stored a commit, and with it so many records that were `uncommitted` when it was sent."""
+        """The broker has stored a commit, and with it this many records that were `uncommitted` when it was sent."""
         self.ledger.commit_done(commit)
         self.window.commit(commit.position, commit.reach)
         self.uncommitted -= uncommitted

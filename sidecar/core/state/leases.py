@@ -49,7 +49,7 @@ class SettledPart(NamedTuple):
     part: Part
     #: the worker singled these records out: the rest of the batch had another outcome
     blamed: bool
-    #: unsettled records covered by this statement: only if it is one is it known which record failed
+    #: unsettled records that the settlement covers: which record failed is known only if there is one
     covered: int
     #: it came late and is not final: its records go on waiting for their next delivery
     waits: bool = False
@@ -90,7 +90,7 @@ class Lease(Generic[Holder]):
         self.size = size(slices)
         self.phase = LeasePhase.HELD
         self.granted = now
-        #: it expires so many seconds after the delivery
+        #: it expires this many seconds after the delivery
         self.limit = limit
         #: the batch was written to the worker: its time runs
         self.written = False
@@ -285,7 +285,7 @@ class Leases(Generic[Holder]):
             self._set_deadline(lease, now + lease.limit)
 
     def extend(self, id_: bytes, seconds: float, longest: float, now: float) -> Extended:
-        """Move the deadline to so many seconds from now, if that is later; never past `longest` from the delivery."""
+        """Move the deadline to this many seconds from now, if that is later; never past `longest` from the delivery."""
         lease = self._held.get(id_)
         if lease is None:
             return Extended(id_, ExtendStatus.ENDED if id_ in self._finished else ExtendStatus.UNKNOWN)

@@ -59,7 +59,7 @@ class Memory:
         return full
 
     def next_fetch(self, records: int, size: int) -> tuple[int, int]:
-        """The records and bytes of the next fetch while so much is in memory: at least one record."""
+        """The records and bytes of the next fetch while this much is in memory: at least one record."""
         return (
             max(1, min(self._fetch[0], self._limits[0] - records)),
             max(1, min(self._fetch[1], self._limits[1] - size)),

@@ -45,7 +45,7 @@ class Ordering(ABC):
 
     @abstractmethod
     def take(self, records: int, size: int, limit: int, *, force: bool = True) -> list[RecordSlice]:
-        """Fresh records that may be delivered now: at most so many, of at most so many bytes, before position `limit`,
+        """Fresh records that may be delivered now: at most this many, of at most `size` bytes, before position `limit`,
         which never falls. They are out from then on.
 
         With `force` the first record may exceed `size`.

@@ -25,7 +25,7 @@ class DeliveryHistory(NamedTuple):
     possibly_processed: bool = False
     #: when they first failed, on the loop's clock
     first_failed: float | None = None
-    #: deliver in batches of at most so many records; 0: no limit. Survives parking, which groups do not.
+    #: deliver in batches of at most this many records; 0: no limit. Survives parking, which groups do not.
     max_batch_size: int = 0
 
 

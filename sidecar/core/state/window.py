@@ -13,7 +13,7 @@ _RESUME = 0.8
 class Window:
     """Limits what may be delivered past the committed position of one lane, in records, bytes and positions.
 
-    The first record past the committed position is always within the window, so that a lane cannot lock itself up.
+    The first record past the committed position is always within the window, so that a lane cannot block itself.
     Nothing is delivered at or beyond the reach that the broker has, if it has one: by that, the next owner of the lane
     knows what may have been delivered.
     The cost depends on what has arrived beyond the window, which is little, not on what is inside it.
@@ -142,7 +142,7 @@ class Window:
         return max(limit if outside is None else min(limit, outside), least)
 
     def _first_outside(self, records: int, size: int) -> int | None:
-        """The first record that is not within a window which begins so many records and bytes before the last one."""
+        """The first record that is not within a window which begins this many records and bytes before the last one."""
         if records <= self._settings.records and size <= self._settings.bytes:
             return None
         for chunk, first, _ in reversed(self._chunks):

@@ -99,7 +99,7 @@ class ConsumeStream(Consumer):
 
     async def _finish_writing(self, writing: Sequence[asyncio.Task[None]]) -> None:
         """gRPC drops a status that is sent while a write is under way, even if that is cancelled, and the client would
-        wait for ever. The wait is short if the client does not read."""
+        wait forever. The wait is short if the client does not read."""
         self._session.stop_deliveries()
         self._outbox.close()
         if writing:

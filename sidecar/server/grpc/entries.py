@@ -1,7 +1,7 @@
 """Refuses requests with more entries than may be handled at a time, before they are parsed.
 
 An entry takes two bytes on the wire and hundreds in memory, so a limit on bytes alone would not bound what a request
-costs. Requests that are too short to hold so many are not looked at.
+costs. Requests too short to have that many are not checked.
 """
 
 from collections.abc import MutableSequence

@@ -133,7 +133,7 @@ class GrpcListeners:
         await asyncio.gather(*(socket.watch() for socket in self._sockets))
 
     async def stop(self, grace: float | None) -> None:
-        """Accept no more calls; those under way get so many seconds."""
+        """Accept no more calls; those under way get this many seconds."""
         stopping = [socket.stop(grace) for socket in self._sockets]
         if self._tcp_server is not None:
             stopping.append(self._tcp_server.stop(grace))

@@ -1,7 +1,7 @@
 """The gRPC server of a unix socket, and another one whenever somebody removes or replaces the socket.
 
 A gRPC server that has started cannot bind again. So the new socket gets a new server, with the same guard and services;
-the one before tells its clients to connect anew, and ends with its last call.
+the one before tells its clients to reconnect, and ends with its last call.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class SocketServer:
             self.trouble = why
 
     async def stop(self, grace: float | None) -> None:
-        """Accept no more calls; those under way get so many seconds."""
+        """Accept no more calls; those under way get this many seconds."""
         self._stopped = True
         await asyncio.gather(*(server.stop(grace) for server in self._servers))
 

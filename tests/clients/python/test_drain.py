@@ -65,7 +65,7 @@ def take(process: "subprocess.Popen[str]") -> None:
 
 
 def finish(process: "subprocess.Popen[str]") -> str:
-    """Let the handler be done, and wait for the end of the process. Answers what it complained of."""
+    """Let the handler be done, and wait for the end of the process. Returns what it wrote to stderr."""
     _, complaints = process.communicate("\n", timeout=60)
     return complaints
 

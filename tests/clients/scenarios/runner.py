@@ -68,7 +68,7 @@ class Runner:
         self._process.wait(LINE_TIMEOUT)
 
     def passes(self) -> list[list[str]]:
-        """Waits for the verdict. Answers the lines before it that nobody has asked for, as lists of words."""
+        """Waits for the verdict. Returns the lines before it that were not read yet, as lists of words."""
         lines = []
         while (line := self._next_line()) is not None:
             lines.append(line)

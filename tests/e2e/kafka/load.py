@@ -48,7 +48,7 @@ class Load(SteadyLoad):
             self._producing.produce(None, self._value(kind), lane)
 
     def place(self, kind: Kind) -> Spot:
-        """One record, confirmed; answers where it is."""
+        """Produces one record. Returns its place once Kafka has confirmed it."""
         value = self._value(kind)
         self._producing.produce(None, value)
         self.flush()

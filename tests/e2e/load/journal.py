@@ -72,7 +72,7 @@ class Journal:
 
 
 class Reader:
-    """Reads a journal that may still grow: each call answers what came since the last."""
+    """Reads a journal that may still grow: each call returns what came since the last."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -47,7 +47,7 @@ def outcome_on_exit(error: BaseException | None) -> Outcome | None:
     """The outcome of batches in hand when a consumer's `with` block ends.
 
     Without an exception, or when no further batch comes, they were not tried. With one they have failed: called
-    untried, a poisoned record would come back for ever. Interrupted (Ctrl-C, a cancelled task), nobody knows: None.
+    untried, a poisoned record would come back forever. Interrupted (Ctrl-C, a cancelled task), nobody knows: None.
     """
     if error is None or isinstance(error, Drained):
         return RELEASE

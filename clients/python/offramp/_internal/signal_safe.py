@@ -1,7 +1,7 @@
 """Waiting in threads that stays correct when a signal handler raises at any moment (SystemExit, KeyboardInterrupt).
 
 The conditions and events of `threading` take their lock in a method written in Python. An exception raised there leaves
-the lock taken for ever, and the next thread that needs it hangs. Here no thread holds a lock that another may want.
+the lock taken forever, and the next thread that needs it hangs. Here no thread holds a lock that another may want.
 """
 
 import contextlib

@@ -91,7 +91,7 @@ class CommandQueue:
             self._wake.notify_all()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a command, at most so long."""
+        """Wait for a command, at most for this long."""
         with self._wake:
             if not self._commands:
                 self._wake.wait(seconds)
@@ -287,7 +287,7 @@ class PollThread:
         self._serve_core(0.0)
 
     def _serve_core(self, timeout: float) -> None:
-        """Run what the core asks for, and fetch if there is room; wait at most so many seconds."""
+        """Run what the core asks for, and fetch if there is room; wait at most this many seconds."""
         self._queue.run()
         self._positions.apply_seeks()
         self._waits = self._is_full()

@@ -42,7 +42,7 @@ class Rebalance:
         serve_core: Callable[[float], None],
     ) -> None:
         """`query_commit` asks Kafka whether it has a commit. `serve_core` runs what the core asks for and fetches other
-        lanes, and waits at most so many seconds."""
+        lanes, and waits at most this many seconds."""
         self._readers = readers
         self._commits = commits
         self._positions = positions

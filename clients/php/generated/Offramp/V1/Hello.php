@@ -42,7 +42,7 @@ class Hello extends \Google\Protobuf\Internal\Message
      */
     protected $lease_ms = 0;
     /**
-     * Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     * Asks for batches of at most this many records: 1 for one at a time. 0: as the subscription says, which is never
      * exceeded.
      *
      * Generated from protobuf field <code>uint32 max_batch_records = 6;</code>
@@ -66,7 +66,7 @@ class Hello extends \Google\Protobuf\Internal\Message
      *     @type int|string $lease_ms
      *           Asks for leases of this length. 0: as long as the session lives, up to the subscription's `lease.max`.
      *     @type int $max_batch_records
-     *           Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     *           Asks for batches of at most this many records: 1 for one at a time. 0: as the subscription says, which is never
      *           exceeded.
      * }
      */
@@ -222,7 +222,7 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     * Asks for batches of at most this many records: 1 for one at a time. 0: as the subscription says, which is never
      * exceeded.
      *
      * Generated from protobuf field <code>uint32 max_batch_records = 6;</code>
@@ -234,7 +234,7 @@ class Hello extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * Asks for batches of at most so many records: 1 for one at a time. 0: as the subscription says, which is never
+     * Asks for batches of at most this many records: 1 for one at a time. 0: as the subscription says, which is never
      * exceeded.
      *
      * Generated from protobuf field <code>uint32 max_batch_records = 6;</code>

@@ -100,7 +100,7 @@ public final class Consumer implements Iterable<Batch>, AutoCloseable {
 
     /**
      * Ends the session. Batches in hand are released: they are delivered again, without counting as an attempt. So nack
-     * a batch whose work has failed, or a poisoned record comes back for ever. Waits for the sidecar's last answers,
+     * a batch whose work has failed, or a poisoned record comes back forever. Waits for the sidecar's last answers,
      * for a few seconds at most.
      */
     @Override

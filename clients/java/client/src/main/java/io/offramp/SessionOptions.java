@@ -55,7 +55,7 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
     }
 
     /**
-     * Asks for batches of at most so many records: 1 for one at a time. Default: 0, as the subscription says, which is
+     * Asks for batches of at most this many records: 1 for one at a time. Default: 0, as the subscription says, which is
      * never exceeded.
      */
     public B maxBatchRecords(int records) {

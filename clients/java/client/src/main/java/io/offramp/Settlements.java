@@ -77,7 +77,7 @@ final class Settlements {
         return instead.build();
     }
 
-    /** The same as several settlements of at most about so many bytes and parts each; a single one if it is small. */
+    /** The same as several settlements of at most about this many bytes and parts each; a single one if it is small. */
     static List<Settlement> split(Settlement settlement, int records, int mostBytes, int mostParts) {
         if (settlement.getSerializedSize() <= mostBytes && settlement.getPartsCount() <= mostParts) {
             return List.of(settlement);
