@@ -1,4 +1,4 @@
-"""One round after the other, and what is shown of them."""
+"""Plays rounds, and shows how they end."""
 
 import json
 import os
@@ -18,9 +18,9 @@ from tests.chaos.faults import FaultKind
 from tests.chaos.plan import BrokerKind, Plan
 from tests.chaos.round import play
 
-#: seconds of a campaign that was not told how long it is to be
+#: seconds of a campaign by default
 SECONDS = 600.0
-#: histories of rounds that passed which are kept; those that failed all are
+#: how many histories of passed rounds are kept; those of failed rounds all are
 _KEPT = 50
 #: to the start of the line, and clears it
 _CLEAR = "\r\x1b[K"
@@ -28,13 +28,13 @@ _CLEAR = "\r\x1b[K"
 
 @dataclass(frozen=True)
 class Wish:
-    """What a campaign is to be."""
+    """The arguments of a campaign."""
 
     seed: int
     brokers: Sequence[BrokerKind]
     #: at the most; 0: as many as there is time for
     rounds: int = 0
-    #: no round begins after so many; 0: however long it takes
+    #: seconds after which no round begins; 0: no limit
     seconds: float = SECONDS
     #: the number of the first round
     first: int = 1
@@ -54,7 +54,7 @@ class Campaign:
         self._folder = wish.folder / time.strftime("%Y%m%d-%H%M%S")
 
     def run(self) -> int:
-        """How many rounds failed."""
+        """Returns how many rounds failed."""
         say(f"chaos: seed {self._wish.seed}, {', '.join(self._wish.brokers)}, {self._extent()}; in {self._folder}")
         missing = [] if clocks.library() else [clocks.MISSING]
         missing += [] if shutil.which("php") else ["no workers in PHP: php is not there"]
@@ -101,7 +101,7 @@ class Campaign:
             self._keep(planned, verdict, broker, folder)
 
     def _forget(self, folder: Path) -> None:
-        """Of a round that passed, its history stays for a while, and nothing else does."""
+        """Remove the files of a round that passed, except for its history, which is kept for a while."""
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -148,7 +148,7 @@ class Campaign:
         return f"{seconds // 60:.0f}:{seconds % 60:02.0f} so far"
 
     def _draw(self, text: str) -> None:
-        """What happens now: for somebody who watches."""
+        """Show what happens now."""
         if sys.stdout.isatty() and time.monotonic() - self._drawn > 0.2:
             self._drawn = time.monotonic()
             columns = shutil.get_terminal_size().columns
@@ -156,14 +156,14 @@ class Campaign:
 
 
 def plan_of(seed: int, number: int, kind: BrokerKind, broker: Broker) -> Plan:
-    """With what is to be had on this machine."""
+    """The plan of a round, with what this machine has."""
     ways = ["threads", "stream", "fetch", *(["php"] if shutil.which("php") else [])]
     without = {*broker.cannot, *(() if clocks.library() else (FaultKind.JUMP_CLOCK,))}
     return plan.make(seed, number, kind, ways=ways, without=without)
 
 
 def say(text: str) -> None:
-    """A line that stays."""
+    """Print a line that stays."""
     print((_CLEAR if sys.stdout.isatty() else "") + text, flush=True)
 
 
@@ -182,5 +182,5 @@ def _again(planned: Plan) -> str:
 
 
 def a_seed() -> int:
-    """One of one's own, for those who have none."""
+    """A random seed, if none is given."""
     return random.Random(os.urandom(8)).randrange(1, 1_000_000)

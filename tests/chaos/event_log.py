@@ -1,4 +1,4 @@
-"""What the harness did to whom, and when. One line for each, written at once."""
+"""What the harness did to which process, and when: one line for each event, written at once."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class EventLog:
             os.write(self._file, (told + "\n").encode())
 
     def complain(self, text: str) -> None:
-        """Something is wrong, whatever the records say."""
+        """Report a problem that does not show in the records."""
         self.note("complaint", text=text)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What faults there are."""
+"""The kinds of faults."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -11,7 +11,7 @@ class FaultKind(StrEnum):
     STOP_SIDECAR = "SIGTERM of a sidecar"
     #: SIGSTOP for a while: where a group has a session timeout, for longer than that
     FREEZE_SIDECAR = "a sidecar frozen"
-    #: the same within milliseconds of an assignment, and while a revoke waits; lanes are shared out anew for it
+    #: the same within milliseconds of an assignment, and while a revoke waits; a rebalance is caused for it
     FREEZE_ASSIGNED = "a sidecar frozen at an assignment"
     FREEZE_LEAVING = "a sidecar frozen within a revoke"
     #: one more
@@ -28,17 +28,17 @@ class FaultKind(StrEnum):
     FREEZE_BROKER = "the broker frozen"
     #: every connection to the broker is reset, now
     CUT_BROKER = "connections to the broker cut"
-    #: everything on its way to and from the broker is late
+    #: everything to and from the broker is delayed
     DELAY_BROKER = "connections to the broker slow"
-    #: nothing comes through, and nobody is told
+    #: nothing comes through, and no connection is closed
     HOLD_BROKER = "connections to the broker silent"
     #: the same between workers and a sidecar, where they talk over TCP
     CUT_APP = "connections to the app cut"
     DELAY_APP = "connections to the app slow"
     HOLD_APP = "connections to the app silent"
-    #: nothing more fits on the disk of the embedded broker
+    #: the disk of the embedded broker is full
     FILL_DISK = "the disk full"
-    #: the time of day of a sidecar jumps, forth or back
+    #: the wall clock of a sidecar jumps, forward or back
     JUMP_CLOCK = "a clock jumps"
 
 

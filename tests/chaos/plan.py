@@ -23,7 +23,7 @@ class BrokerKind(StrEnum):
 #: seconds of load
 LOAD = 8.0
 _DAY = 86_400.0
-#: seconds until Kafka takes a silent member for gone, in these rounds; and Pulsar one that did not answer a ping, after
+#: seconds until Kafka considers a silent member dead, in these rounds; and Pulsar one that did not answer a ping, after
 #: another such time
 SESSION = 3.0
 #: seconds of a lease, where leases end
@@ -46,11 +46,11 @@ _FLEET = {
     FaultKind.DELAY_BROKER: 2,
     FaultKind.HOLD_BROKER: 2,
 }
-#: where a group tells its members when they get lanes and when they must give them back
+#: brokers whose groups assign lanes to members and revoke them
 _GROUP = {FaultKind.FREEZE_ASSIGNED: 3, FaultKind.FREEZE_LEAVING: 3}
 _SERVER = {FaultKind.KILL_BROKER: 1, FaultKind.STOP_BROKER: 1, FaultKind.FREEZE_BROKER: 1}
 
-#: what a broker can be asked to do, and in which order records may then be chosen to come
+#: the variants of each broker, and the orders that each allows
 _VARIANTS: Mapping[BrokerKind, Mapping[str, tuple[str, ...]]] = {
     BrokerKind.LOCAL: {"": ("none", "key", "lane")},
     BrokerKind.KAFKA: {"consumer": ("none", "key", "lane"), "classic": ("none", "key", "lane")},
@@ -64,7 +64,7 @@ _VARIANTS: Mapping[BrokerKind, Mapping[str, tuple[str, ...]]] = {
 #: shares of one in a thousand; the rest does nothing special
 _IN_ORDER = {Kind.FLAKY: 40, Kind.SLOW: 10, Kind.BAD: 10}
 _ANY_ORDER = {**_IN_ORDER, Kind.LATER: 20}
-#: where leases end
+#: where leases expire
 _OVERDUE = {Kind.OVERDUE: 5}
 #: in some rounds, few
 _DEADLY = {Kind.POISON: 1, Kind.KILLER: 1}
@@ -89,7 +89,7 @@ class Plan:
     variant: str
     order: str
     lanes: int
-    #: the ways of the workers of each sidecar that is there from the start; those that join take them in turn
+    #: the kinds of workers of each sidecar at the start; sidecars that join take them in turn
     workers: tuple[tuple[str, ...], ...]
     #: workers and sidecars talk over TCP
     tcp: bool
@@ -134,7 +134,7 @@ def make(
     leases = Leases(_LEASE, chance.random() < 0.5) if chance.random() < 0.3 else Leases()
     if leases.seconds:
         shares |= _OVERDUE
-    # A record that is put aside until a time of day comes a day late if that is a day off: no loss, but a long round.
+    # A record that is parked until a time of day is a day late if the clock jumps by a day: no loss, but a long round.
     if any(fault.kind is FaultKind.JUMP_CLOCK and abs(fault.lasts) == _DAY for fault in faults):
         shares.pop(Kind.LATER, None)
     return Plan(
@@ -171,7 +171,7 @@ def _faults(
             del weights[FaultKind.JOIN], weights[FaultKind.LEAVE]
     weights = {kind: weight for kind, weight in weights.items() if kind not in without}
     kinds = chance.choices(tuple(weights), tuple(weights.values()), k=chance.randrange(3, 7))
-    # A server takes its time to come back: it goes once in a round, and not in every one.
+    # A server restarts slowly: at most once in a round, and not in every one.
     if broker is not BrokerKind.LOCAL and chance.random() < (0.4 if broker is BrokerKind.KAFKA else 0.15):
         servers = {kind: weight for kind, weight in _SERVER.items() if kind not in without}
         kinds.append(chance.choices(tuple(servers), tuple(servers.values()))[0])
@@ -189,12 +189,12 @@ def _lasts(chance: random.Random, kind: FaultKind, broker: BrokerKind) -> float:
         case (
             FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_ASSIGNED | FaultKind.FREEZE_LEAVING | FaultKind.FREEZE_BROKER
         ) if broker is BrokerKind.KAFKA:
-            # One that is taken for gone, and one that is just in time.
+            # One that is considered dead, and one that is just in time.
             return chance.choice((SESSION * 0.7, SESSION * 1.5))
         case FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_BROKER if broker is BrokerKind.PULSAR:
             return chance.choice((short, SESSION * 2.5))
         case FaultKind.FREEZE_WORKER:
-            # Longer than any lease that ends, and than whoever would ping it has patience.
+            # Longer than any lease, and than any ping timeout.
             return chance.choice((short, SESSION * 1.5))
         case FaultKind.JUMP_CLOCK:
             return chance.choice((-_DAY, -5.0, 5.0, _DAY))

@@ -16,7 +16,7 @@ import sys
 from asyncio import StreamReader, StreamWriter
 
 _PIECE = 1 << 16
-#: a close of the socket is a reset, and nothing that is under way is sent any more
+#: closing the socket resets the connection, and drops what is not sent yet
 _NO_GOODBYE = struct.pack("ii", 1, 0)
 
 
@@ -65,7 +65,7 @@ class Proxy:
                 await self._flowing.wait()
                 writer.write(piece)
                 await writer.drain()
-        # Whoever ends, the other end hears of it.
+        # The end of one side ends the other.
         writer.close()
 
     def _reset(self, writer: StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A proxy process, as a round has it. See `proxy`."""
+"""A proxy process of a round. See `proxy`."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from tests.servers.process import free_ports
 
 
 class ProxyProcess:
-    """Between whoever dials `address` and `upstream`, both host:port."""
+    """Forwards connections from `address` to `upstream`, both host:port."""
 
     def __init__(self, upstream: str, address: str = "") -> None:
         self.address = address or f"127.0.0.1:{free_ports(1)[0]}"

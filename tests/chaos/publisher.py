@@ -28,12 +28,12 @@ _KEYS = 40
 #: seconds between two bursts
 _BURST_INTERVAL = 0.04
 
-#: told where a value is, once the broker has said so
+#: called with the place of a value, once the broker has confirmed it
 Confirmed = Callable[[Spot, bytes], None]
 
 
 class Producing(Protocol):
-    """One broker's way. Records that it cannot get rid of it keeps trying."""
+    """Publishes to one broker, and retries until each record is confirmed."""
 
     def produce(self, key: bytes, value: bytes) -> None: ...
 

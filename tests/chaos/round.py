@@ -22,19 +22,19 @@ from tests.chaos.sidecars import Sidecars
 _SETTLE_TIMEOUT = 240.0
 #: seconds until the first record must have come to a worker
 _FIRST_RECORD_TIMEOUT = 60.0
-#: seconds between looks at how far the group is
+#: seconds between reads of the commits
 _COMMIT_POLL_INTERVAL = 1.0
 #: seconds in which a single record must be settled, before another is published
 _PROBE_INTERVAL = 3.0
-#: seconds that a publisher may need to get rid of what it has
+#: seconds that a publisher may need until everything is confirmed
 _PUBLISHER_TIMEOUT = 120.0
 
-#: told what happens, for whoever watches
+#: reports progress to people
 Tell = Callable[[str], None]
 
 
 def play(plan: Plan, broker: Broker, folder: Path, tell: Tell = lambda _: None) -> Verdict:
-    """One round, in a folder of its own, which has its history afterwards."""
+    """Play a round. Its history is in `folder` afterwards."""
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(plan.to_json())
     event_log = EventLog(folder / "events")
@@ -98,7 +98,7 @@ class Round:
     # Faults
 
     def _do_faults(self, publisher: "_Publisher") -> None:
-        """The load ends when it was to, however long a fault takes. It is over when its publisher says so."""
+        """Inject the faults. The load ends on time, however long a fault takes: when the publisher says so."""
         began = time.monotonic()
         loading = True
         doing: list[threading.Thread] = []
@@ -205,7 +205,7 @@ class Round:
         self._event_log.note("flows", pid=proxy.pid)
 
     def _restore_broker(self) -> None:
-        """Whatever the round came to, the next one finds the broker as it should be."""
+        """Restore the broker for the next round, however this one ended."""
         if self._broker.proxy is not None:
             self._broker.proxy.flow()
         server = self._broker.server
@@ -219,7 +219,7 @@ class Round:
     def _settle(self, publisher: "_Publisher") -> None:
         ends = time.monotonic() + _SETTLE_TIMEOUT
         while time.monotonic() < ends:
-            # Something that works goes on: failures alone would be an outage.
+            # Good records go on: failures alone would be an outage.
             publisher.tell("one")
             publisher.answer()
             soon = time.monotonic() + _PROBE_INTERVAL
@@ -240,7 +240,7 @@ class Round:
             time.sleep(0.05)
 
     def _look(self) -> None:
-        """How far the group is, again and again. What a broker that is away cannot tell is left out."""
+        """Reads the commits at intervals, except while the broker is away."""
         while not self._over.wait(_COMMIT_POLL_INTERVAL):
             try:
                 self._commits.extend(self._topic.commits())
@@ -248,7 +248,7 @@ class Round:
                 self._event_log.note("not seen", why=str(error))
 
     def _read_logs(self) -> None:
-        """A sidecar that says that something unforeseen happened is not well, whatever came of it."""
+        """An unexpected error in the log of a sidecar is a problem, even without consequences."""
         for log in sorted(self._folder.glob("s*/*.log")):
             text = log.read_text(errors="replace")
             if (at := text.find("Traceback (most recent call last)")) >= 0:
@@ -257,7 +257,7 @@ class Round:
 
 
 class _Publisher:
-    """The publisher process. It outlives everything that is done to the broker."""
+    """The publisher process. No fault ends it."""
 
     def __init__(self, plan: Plan, topic: RoundTopic, sidecars: Sidecars, folder: Path, event_log: EventLog) -> None:
         address = topic.publisher_address(str(sidecars.pods[0].sidecar.socket))

@@ -1,7 +1,7 @@
 """The sidecars of a round with their workers, and the faults that hit them.
 
-Faults come from several threads. One that takes its time holds the lock of the pod that it hits; another that would
-hit the same pod meanwhile is left out, and the event log says so.
+Faults come from several threads. One that lasts holds the lock of the pod that it hits; another fault for the same pod
+is skipped meanwhile, and the event log says so.
 """
 
 import signal
@@ -25,11 +25,11 @@ from tests.servers.process import free_ports
 _MAX_SIDECARS = 3
 #: seconds that a sidecar gets to drain
 _DRAIN_DEADLINE = 3
-#: how much longer than its lease a worker keeps what is overdue
+#: the factor by which a worker keeps overdue batches longer than their lease
 _OVERRUN = 1.5
-#: seconds within which a group has shared its lanes out anew, and between two looks at what its sidecars say of that
+#: seconds that a rebalance may take, and between checks whether a sidecar has logged it
 _SHARE_TIMEOUT, _LOG_INTERVAL = 20.0, 0.002
-#: seconds within which a sidecar that was told to stop is gone, with a broker that may be away
+#: seconds that a sidecar may take to stop; the broker may be away
 _STOP_TIMEOUT = 45.0
 
 
@@ -52,14 +52,14 @@ class Worker:
 
 
 class Pod:
-    """Where a sidecar runs, one process after the other, with its workers."""
+    """A sidecar, over its restarts, with its workers."""
 
     def __init__(self, number: int, folder: Path, socket: Path, plan: Plan, topic: RoundTopic, *, jumps: bool) -> None:
         self.who = f"sidecar {number}"
         self.ways = plan.workers[number % len(plan.workers)]
         self.workers: list[Worker] = []
         self.gone = False
-        #: held by a fault that takes its time
+        #: held by a fault that lasts
         self.busy = threading.Lock()
         folder.mkdir()
         self.clock = Clock(folder / "clock") if jumps else None
@@ -84,7 +84,7 @@ class Pod:
 
     @property
     def target(self) -> str:
-        """For its workers."""
+        """The address for its workers."""
         return self.proxy.address if self.proxy is not None else self.sidecar.target
 
 
@@ -94,22 +94,22 @@ class Sidecars:
         self._plan = plan
         self._topic = topic
         self._folder = folder
-        #: the path of a socket may be 107 bytes long: not every folder that a round may be played in is that short
+        #: the path of a socket may have 107 bytes, and folders of rounds may have longer ones
         self._sockets = tempfile.TemporaryDirectory(prefix="offramp-chaos-")
         self._event_log = event_log
         self._jumps = jumps
         self._journals = 0
         self._lock = threading.RLock()
-        #: processes whose end is to be looked for and written down, and whether it was ours
+        #: processes that the harness has told to end
         self._ordered: set[int] = set()
         self._over = False
 
     @property
     def here(self) -> list[Pod]:
-        """In the order in which they came."""
+        """Those that have not left, oldest first."""
         return [pod for pod in self.pods if not pod.gone]
 
-    # Coming
+    # Start
 
     def add(self) -> Pod | None:
         """One more sidecar with its workers, unless there are many."""
@@ -135,10 +135,10 @@ class Sidecars:
         pod.workers.append(worker)
         self._event_log.note("started", worker.who, worker.process.pid, journal=worker.journal.name)
 
-    # Being looked after
+    # Supervision
 
     def replace_ended(self) -> None:
-        """Replace workers that ended, and notice sidecars that did without having been told to."""
+        """Replace workers that ended, and restart sidecars that ended by themselves."""
         with self._lock:
             if self._over:
                 return
@@ -148,7 +148,7 @@ class Sidecars:
                         self._worker_ended(worker)
                         self._start_worker(pod, worker.way)
                 if pod.sidecar.process.poll() is not None and pod.busy.acquire(blocking=False):
-                    # Nobody did that.
+                    # No fault did that.
                     self._ended(pod.who, pod.sidecar.process)
                     self._start_sidecar(pod)
                     pod.busy.release()
@@ -156,7 +156,7 @@ class Sidecars:
     def _worker_ended(self, worker: Worker) -> None:
         worker.pod.workers.remove(worker)
         if worker.process.returncode == -signal.SIGKILL and worker.process.pid not in self._ordered:
-            # A record that kills its worker does it this way.
+            # A record that kills its worker sends SIGKILL.
             self._event_log.note("killed", worker.who, worker.process.pid, by="itself")
         self._ended(worker.who, worker.process)
 
@@ -187,7 +187,7 @@ class Sidecars:
         self._to(whom, lambda pod: self._freeze(pod.who, pod.sidecar.process, seconds))
 
     def freeze_when_told(self, message: str, whom: int, seconds: float) -> None:
-        """Make the group share its lanes out anew, and freeze the first sidecar whose log has this message then."""
+        """Cause a rebalance, and freeze the first sidecar that then logs this message."""
         logs = {pod: pod.sidecar.log_size for pod in self.here}
         if self.add() is None:
             self.leave(whom)
@@ -206,7 +206,7 @@ class Sidecars:
         self._event_log.note("left out", why=f"no sidecar said that {message}")
 
     def leave(self, whom: int) -> None:
-        """A pod goes: its sidecar and its workers."""
+        """Stop a pod for good: its sidecar and its workers."""
 
         def leave(pod: Pod) -> None:
             with self._lock:
@@ -240,7 +240,7 @@ class Sidecars:
         self._freeze(worker.who, worker.process, seconds)
 
     def proxy(self, whom: int) -> ProxyProcess:
-        """Between a sidecar and its workers."""
+        """The proxy between a sidecar and its workers."""
         found = self.here[whom % len(self.here)].proxy
         assert found is not None, "they do not talk over TCP"
         return found
@@ -272,17 +272,17 @@ class Sidecars:
         self._ordered.add(pid)
         self._event_log.note(word, who, pid)
 
-    # Going
+    # Stop
 
     def stop(self) -> None:
-        """In order: all sidecars, then all workers."""
+        """Stop each sidecar, then its workers."""
         self._over = True
         for pod in self.here:
             self._stop(pod)
             self._stop_workers(pod)
 
     def kill(self) -> None:
-        """Whatever is left."""
+        """Kill what is left."""
         self._over = True
         for pod in self.pods:
             for worker in pod.workers:
@@ -304,7 +304,7 @@ class Sidecars:
             pod.sidecar.kill()
         else:
             was_ready = any(event["message"] == "ready" for event in pod.sidecar.events())
-            # One that was only being loaded has nothing to end in order.
+            # A sidecar that is still starting has nothing to drain.
             if code != 0 and (was_ready or code != -signal.SIGTERM):
                 self._event_log.complain(f"{pod.who} ended with {code} after SIGTERM")
         self._ended(pod.who, pod.sidecar.process)

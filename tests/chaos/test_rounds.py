@@ -79,7 +79,7 @@ def test_a_short_round_keeps_every_promise(kind: BrokerKind, tmp_path: Path) -> 
     if kind is BrokerKind.KAFKA:
         told = history.read(folder / "round")
         assert {whose for owner in told.snapshot.owners for whose in owner.whose} == {"sidecar 0", "sidecar 1"}
-        assert [one for one in told.disturbances if one.kind is DisturbanceKind.FROZEN]
+        assert [one for one in told.disturbances if one.kind is DisturbanceKind.SIDECAR_FROZEN]
 
 
 def test_the_command_plays_a_round_in_a_relative_folder_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every broker is asked by a round."""
+"""What a round needs of a broker."""
 
 import secrets
 from abc import ABC, abstractmethod
@@ -39,7 +39,7 @@ class RoundTopic(ABC):
 
     @abstractmethod
     def commits(self) -> list[Commit]:
-        """How far the group is now. Empty where the broker itself keeps a record of that. May fail with `OSError`
+        """What the group has committed. Empty where the broker itself keeps a record of that. May fail with `OSError`
         while the broker is away."""
 
     @abstractmethod
@@ -51,7 +51,7 @@ class RoundTopic(ABC):
         """What the broker has, when the round is over and no sidecar runs any more."""
 
     def fill_disk(self) -> None:
-        """Nothing more fits on the disk."""
+        """Fill the disk of the broker."""
         raise NotImplementedError
 
     def free_disk(self) -> None:
@@ -78,7 +78,7 @@ class Broker(ABC):
         """For one round, in its folder."""
 
     def logs(self) -> Collection[Path]:
-        """What the server has to say, over all rounds."""
+        """The logs of the server, over all rounds."""
         return [self.server.log] if self.server is not None else []
 
     def close(self) -> None:

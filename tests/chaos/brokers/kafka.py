@@ -28,7 +28,7 @@ _READ_TIMEOUT = 20.0
 
 
 class KafkaBroker(Broker):
-    # Its threads spin once the time goes back, and take the machine from everybody else.
+    # Its threads spin once the time goes back, and use all of the machine.
     cannot: Mapping[FaultKind, str] = {FaultKind.JUMP_CLOCK: "libfaketime does not reach the waits of librdkafka"}
     server: KafkaServer
     proxy: ProxyProcess

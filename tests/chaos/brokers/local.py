@@ -1,4 +1,4 @@
-"""The embedded broker: it lives and dies with its sidecar."""
+"""The embedded broker: it starts and ends with its sidecar."""
 
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ class LocalBroker(Broker):
         super().__init__(folder)
         probe = folder / "probe"
         probe.mkdir(parents=True)
-        # Also root may not, in a container.
+        # In a container even root may lack the right.
         if _mount(probe):
             _unmount(probe)
         else:

@@ -11,17 +11,17 @@ from tests.chaos.checker.history import History
 from tests.chaos.checker.history_index import HistoryIndex
 from tests.chaos.checker.rules import RULES
 
-#: problems of one rule that are told; the rest is counted
+#: problems of one rule that are listed; the rest is counted
 _TOLD = 5
 
 
 @dataclass
 class Verdict:
-    """What came out of a history."""
+    """The result of checking a history."""
 
     #: by rule
     problems: dict[str, list[str]] = field(default_factory=dict)
-    #: how much of what there was
+    #: how many of each kind there were
     counts: dict[str, int] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""What was done to whom in a round, and for how long: the only reasons that a rule takes for a record that comes again.
+"""What was disturbed in a round, and for how long: the only reasons that a rule accepts for a redelivery.
 
 Pure: made of the lines of an event log.
 """
@@ -11,17 +11,17 @@ from tests.chaos.faults import FaultKind
 
 
 class DisturbanceKind(StrEnum):
-    #: a sidecar is away: from its end, or from when it was told to end, to its next start
-    DOWN = "a sidecar is down"
-    #: one more than there were at first
-    JOINED = "a sidecar joined"
-    FROZEN = "a sidecar is frozen"
+    #: from its end, or from when it was told to end, to its next start
+    SIDECAR_DOWN = "a sidecar is down"
+    #: beyond those of the start
+    SIDECAR_JOINED = "a sidecar joined"
+    SIDECAR_FROZEN = "a sidecar is frozen"
     #: a worker, from when it was told to end or was last heard of, to its end
-    GONE = "a worker is gone"
-    #: or everything between it and its sidecar is late
-    NUMB = "a worker is frozen"
+    WORKER_ENDED = "a worker is gone"
+    #: or everything between it and its sidecar is delayed
+    WORKER_FROZEN = "a worker is frozen"
     #: between workers and a sidecar
-    CUT = "connections to the app are cut"
+    APP_CUT = "connections to the app are cut"
     #: the broker, or connections to it
     BROKER = "the broker"
     CLOCK = "a clock jumped"
@@ -66,27 +66,29 @@ def _disturbances(event_log: list[Event], last_heard: Mapping[str, float]) -> It
             case "started" if pid in sidecars:
                 # The first of all is how a round begins; one that comes back was down before.
                 if begun and who not in begun:
-                    yield Disturbance(at, at, DisturbanceKind.JOINED, who)
+                    yield Disturbance(at, at, DisturbanceKind.SIDECAR_JOINED, who)
                 begun.add(who)
             case "killed" | "told to stop" | "ended" if pid in sidecars:
-                yield Disturbance(at, _next(later, "started", who=who), DisturbanceKind.DOWN, who)
+                yield Disturbance(at, _next(later, "started", who=who), DisturbanceKind.SIDECAR_DOWN, who)
             case "killed" | "told to stop" | "ended" if pid in journals:
                 # One that ended by itself is found later than that happened.
                 ours = event["word"] != "ended" and "by" not in event
                 since = at if ours else min(at, last_heard.get(journals[pid], at))
-                yield Disturbance(since, _next([event, *later], "ended", pid=pid), DisturbanceKind.GONE, journals[pid])
+                yield Disturbance(
+                    since, _next([event, *later], "ended", pid=pid), DisturbanceKind.WORKER_ENDED, journals[pid]
+                )
             case "frozen" if pid in sidecars:
-                yield Disturbance(at, _next(later, "thawed", pid=pid), DisturbanceKind.FROZEN, who)
+                yield Disturbance(at, _next(later, "thawed", pid=pid), DisturbanceKind.SIDECAR_FROZEN, who)
             case "frozen" if pid in journals:
-                yield Disturbance(at, _next(later, "thawed", pid=pid), DisturbanceKind.NUMB, journals[pid])
+                yield Disturbance(at, _next(later, "thawed", pid=pid), DisturbanceKind.WORKER_FROZEN, journals[pid])
             case "full":
                 yield Disturbance(at, _next(later, "free"), DisturbanceKind.DISK)
             case "jumped":
                 yield Disturbance(at, at, DisturbanceKind.CLOCK, who)
             case "fault" if event["kind"] == FaultKind.CUT_APP:
-                yield Disturbance(at, at, DisturbanceKind.CUT)
+                yield Disturbance(at, at, DisturbanceKind.APP_CUT)
             case "fault" if event["kind"] in _LATE:
-                yield Disturbance(at, at + event["lasts"], DisturbanceKind.NUMB)
+                yield Disturbance(at, at + event["lasts"], DisturbanceKind.WORKER_FROZEN)
             case "fault" if event["kind"] in _OF_LINE:
                 yield Disturbance(at, at + event["lasts"], DisturbanceKind.BROKER)
             case "fault" if event["kind"] in _OF_SERVER:

@@ -59,7 +59,7 @@ def good(order: str = "key") -> History:
         ],
     )
     processes = [ProcessRun("sidecar 0", 10, "", 0, True), ProcessRun("worker", 11, "w2", -9, True)]
-    disturbances = [Disturbance(1.5, 1.6, DisturbanceKind.GONE, "w2")]
+    disturbances = [Disturbance(1.5, 1.6, DisturbanceKind.WORKER_ENDED, "w2")]
     return History(order, dict(VALUES), notes, snapshot, processes, disturbances=disturbances)
 
 

@@ -38,7 +38,7 @@ class Delivery:
 
     @property
     def came_back(self) -> bool:
-        """It is to come again, said the worker."""
+        """The worker asked for it again."""
         return self.said is not None and self.said.word is Word.NACKED
 
 
@@ -52,9 +52,9 @@ class HistoryIndex:
         self.rejected: dict[Spot, float] = {}
         #: of each record: all lines that have it, by time
         self.told: dict[Spot, list[tuple[Note, Entry]]] = defaultdict(list)
-        #: of each record: who had it when
+        #: of each record, by time
         self.deliveries: dict[Spot, list[Delivery]] = defaultdict(list)
-        #: lines that nothing came before which they could be about
+        #: lines about something that no earlier line tells
         self.unfounded: list[tuple[Note, Entry]] = []
         for note in history.notes:
             for entry in note.entries:

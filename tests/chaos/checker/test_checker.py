@@ -1,4 +1,4 @@
-"""The checker finds what it is there for: a history that keeps every promise passes, and each that breaks one fails."""
+"""The checker finds problems: a history that keeps every promise passes, and each that breaks one fails."""
 
 import json
 import signal
@@ -105,7 +105,7 @@ def test_an_ack_that_counts_at_a_sidecar_whose_lane_is_at_another() -> None:
     passes(told)
 
 
-@pytest.mark.parametrize("kind", [DisturbanceKind.FROZEN, DisturbanceKind.BROKER])
+@pytest.mark.parametrize("kind", [DisturbanceKind.SIDECAR_FROZEN, DisturbanceKind.BROKER])
 def test_a_sidecar_that_was_out_of_touch_may_count_acks_of_a_lane_that_it_has_lost(kind: DisturbanceKind) -> None:
     told = at_two_sidecars(w1="sidecar 0")
     told.disturbances = sorted([*told.disturbances, Disturbance(0.6, 1.18, kind)])
@@ -207,7 +207,7 @@ def test_one_that_was_parked_because_its_worker_died_before_it_looked_at_it() ->
     told.snapshot.parked = [ParkedRecord(Spot(3, 0), X)]
     told.snapshot.commits.append(Commit(6.0, RETRY, 3, ((0, 1),)))
     assert "Nothing was committed that was not settled" in check(told).problems
-    passes(replace(told, disturbances=[Disturbance(1.0, 1.1, DisturbanceKind.GONE, "w2")]))
+    passes(replace(told, disturbances=[Disturbance(1.0, 1.1, DisturbanceKind.WORKER_ENDED, "w2")]))
 
 
 def test_a_stay_in_the_retry_topic_that_is_never_committed() -> None:
@@ -262,8 +262,8 @@ def test_a_record_that_three_workers_died_with_may_be_blamed_for_it() -> None:
     assert "Dead letters are complete, whole, and only for those that are to be" in check(told).problems
     told.notes.append(note(2.26, "w3", Word.TOOK, B3, attempt=3, flagged=True))
     told.disturbances += [
-        Disturbance(2.24, 2.25, DisturbanceKind.GONE, "w1"),
-        Disturbance(2.27, 2.28, DisturbanceKind.GONE, "w3"),
+        Disturbance(2.24, 2.25, DisturbanceKind.WORKER_ENDED, "w1"),
+        Disturbance(2.27, 2.28, DisturbanceKind.WORKER_ENDED, "w3"),
     ]
     told.notes.sort()
     passes(told)
@@ -284,7 +284,7 @@ def test_a_record_that_is_blamed_though_no_worker_died() -> None:
     )
     told.snapshot.dead_letters.append(DeadLetter(X, "a", "ok:1", "WORKER_DIED"))
     told.disturbances = [
-        Disturbance(1.0 + number, 1.5 + number, DisturbanceKind.DOWN, "sidecar 0") for number in range(3)
+        Disturbance(1.0 + number, 1.5 + number, DisturbanceKind.SIDECAR_DOWN, "sidecar 0") for number in range(3)
     ]
     found = check(told).problems
     assert "Dead letters are complete, whole, and only for those that are to be" in found
@@ -364,7 +364,7 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     ]
     assert read.complaints == ["it hung"]
     assert (read.broker, read.variant, read.lease) == ("pulsar", "shared", 1.5)
-    assert [(one.kind, one.whom) for one in read.disturbances if one.kind is DisturbanceKind.DOWN] == [
-        (DisturbanceKind.DOWN, "sidecar 0")
+    assert [(one.kind, one.whom) for one in read.disturbances if one.kind is DisturbanceKind.SIDECAR_DOWN] == [
+        (DisturbanceKind.SIDECAR_DOWN, "sidecar 0")
     ]
-    assert {one.whom for one in read.disturbances if one.kind is DisturbanceKind.GONE} == {"journal-1"}
+    assert {one.whom for one in read.disturbances if one.kind is DisturbanceKind.WORKER_ENDED} == {"journal-1"}

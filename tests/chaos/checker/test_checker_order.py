@@ -89,7 +89,7 @@ def replayed(*places: Spot) -> History:
         a1="ok:1",
         a2="ok:2",
     )
-    return replace(told, disturbances=[Disturbance(2.0, 4.0, DisturbanceKind.DOWN, "sidecar 0")])
+    return replace(told, disturbances=[Disturbance(2.0, 4.0, DisturbanceKind.SIDECAR_DOWN, "sidecar 0")])
 
 
 def test_records_that_come_again_out_of_order() -> None:

@@ -36,18 +36,30 @@ def test_a_record_that_was_settled_and_comes_again_without_a_reason() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [DisturbanceKind.GONE, DisturbanceKind.CUT, DisturbanceKind.DISK, DisturbanceKind.CLOCK, DisturbanceKind.FROZEN],
+    [
+        DisturbanceKind.WORKER_ENDED,
+        DisturbanceKind.APP_CUT,
+        DisturbanceKind.DISK,
+        DisturbanceKind.CLOCK,
+        DisturbanceKind.SIDECAR_FROZEN,
+    ],
 )
 def test_nothing_but_the_end_of_its_sidecar_brings_a_settled_record_of_the_embedded_broker_again(
     kind: DisturbanceKind,
 ) -> None:
     broken_by(NO_REASON, settled_and_again(Disturbance(3.0, 4.0, kind, "w1")))
-    passes(settled_and_again(Disturbance(3.0, 4.0, DisturbanceKind.DOWN, "sidecar 0")))
+    passes(settled_and_again(Disturbance(3.0, 4.0, DisturbanceKind.SIDECAR_DOWN, "sidecar 0")))
 
 
 @pytest.mark.parametrize("broker", ["kafka", "pulsar"])
 @pytest.mark.parametrize(
-    "kind", [DisturbanceKind.DOWN, DisturbanceKind.JOINED, DisturbanceKind.FROZEN, DisturbanceKind.BROKER]
+    "kind",
+    [
+        DisturbanceKind.SIDECAR_DOWN,
+        DisturbanceKind.SIDECAR_JOINED,
+        DisturbanceKind.SIDECAR_FROZEN,
+        DisturbanceKind.BROKER,
+    ],
 )
 def test_a_lane_that_may_have_moved_is_a_reason(broker: str, kind: DisturbanceKind) -> None:
     passes(settled_and_again(Disturbance(3.0, 4.0, kind), broker=broker))
@@ -68,9 +80,9 @@ def test_a_record_in_two_hands_at_once_without_a_reason() -> None:
         a1="ok:1",
     )
     broken_by(NO_REASON, told)
-    broken_by(NO_REASON, replace(told, disturbances=[Disturbance(1.05, 1.06, DisturbanceKind.GONE, "w3")]))
-    passes(replace(told, disturbances=[Disturbance(1.05, 1.06, DisturbanceKind.GONE, "w1")]))
-    passes(replace(told, disturbances=[Disturbance(1.05, 1.06, DisturbanceKind.CUT)]))
+    broken_by(NO_REASON, replace(told, disturbances=[Disturbance(1.05, 1.06, DisturbanceKind.WORKER_ENDED, "w3")]))
+    passes(replace(told, disturbances=[Disturbance(1.05, 1.06, DisturbanceKind.WORKER_ENDED, "w1")]))
+    passes(replace(told, disturbances=[Disturbance(1.05, 1.06, DisturbanceKind.APP_CUT)]))
 
 
 def test_a_record_whose_lease_ended_may_come_to_another() -> None:
@@ -85,7 +97,7 @@ def test_a_record_whose_lease_ended_may_come_to_another() -> None:
     passes(replace(told, lease=1.5))
     broken_by(NO_REASON, replace(told, lease=4.0))
     # It may have had it for long before it could write that down.
-    passes(replace(told, lease=4.0, disturbances=[Disturbance(0.1, 0.9, DisturbanceKind.NUMB, "w1")]))
+    passes(replace(told, lease=4.0, disturbances=[Disturbance(0.1, 0.9, DisturbanceKind.WORKER_FROZEN, "w1")]))
 
 
 def test_a_worker_that_gets_again_what_it_had_too_long_may_hear_that_its_second_ack_counts() -> None:
@@ -128,11 +140,11 @@ def test_what_a_frozen_worker_took_of_a_sidecar_that_ended_meanwhile_comes_again
         note(5.5, "w1", Word.ACKED, X),
         a1="ok:1",
     )
-    down = Disturbance(3.0, 3.5, DisturbanceKind.DOWN, "sidecar 0")
+    down = Disturbance(3.0, 3.5, DisturbanceKind.SIDECAR_DOWN, "sidecar 0")
     broken_by(NO_REASON, replace(told, disturbances=[down]))
-    broken_by(NO_REASON, replace(told, disturbances=[Disturbance(2.0, 4.9, DisturbanceKind.NUMB, "w2"), down]))
-    broken_by(NO_REASON, replace(told, disturbances=[Disturbance(4.2, 4.9, DisturbanceKind.NUMB, "w1"), down]))
-    passes(replace(told, disturbances=[Disturbance(2.0, 4.9, DisturbanceKind.NUMB, "w1"), down]))
+    broken_by(NO_REASON, replace(told, disturbances=[Disturbance(2.0, 4.9, DisturbanceKind.WORKER_FROZEN, "w2"), down]))
+    broken_by(NO_REASON, replace(told, disturbances=[Disturbance(4.2, 4.9, DisturbanceKind.WORKER_FROZEN, "w1"), down]))
+    passes(replace(told, disturbances=[Disturbance(2.0, 4.9, DisturbanceKind.WORKER_FROZEN, "w1"), down]))
 
 
 def test_a_copy_in_the_retry_topic_comes_when_it_is_due_however_long_ago_the_sidecar_was_killed() -> None:
@@ -149,7 +161,7 @@ def test_a_copy_in_the_retry_topic_comes_when_it_is_due_however_long_ago_the_sid
     )
     told.snapshot.parked.append(ParkedRecord(Spot(3, 0), X))
     told.snapshot.commits.append(Commit(10.0, RETRY, 3, ((0, 1),)))
-    passes(replace(told, disturbances=[Disturbance(1.2, 2.0, DisturbanceKind.DOWN, "sidecar 0")]))
+    passes(replace(told, disturbances=[Disturbance(1.2, 2.0, DisturbanceKind.SIDECAR_DOWN, "sidecar 0")]))
     assert NO_REASON in check(told).problems
 
 
@@ -165,7 +177,7 @@ def test_what_a_frozen_worker_had_before_another_one_acked_it_does_not_say_so() 
         a2="ok:2",
     )
     told = replace(told, lease=1.5)
-    frozen = Disturbance(1.0, 4.9, DisturbanceKind.NUMB, "w1")
+    frozen = Disturbance(1.0, 4.9, DisturbanceKind.WORKER_FROZEN, "w1")
     broken_by(UNFLAGGED, told)
     broken_by(UNFLAGGED, replace(told, disturbances=[frozen._replace(at=3.5)]))
     passes(replace(told, disturbances=[frozen]))
@@ -177,16 +189,16 @@ def test_what_a_frozen_worker_had_before_another_one_acked_it_does_not_say_so() 
 
 @pytest.mark.parametrize(("broker", "excused"), [("kafka", True), ("pulsar", True), ("local", False)])
 def test_a_sidecar_that_wakes_does_not_know_what_others_did_with_its_lanes(broker: str, excused: bool) -> None:
-    told = settled_and_again(Disturbance(1.05, 4.8, DisturbanceKind.FROZEN, "sidecar 0"), broker=broker)
+    told = settled_and_again(Disturbance(1.05, 4.8, DisturbanceKind.SIDECAR_FROZEN, "sidecar 0"), broker=broker)
     told.notes[3] = note(5.0, "w2", Word.TOOK, X)
-    late = replace(told, disturbances=[Disturbance(1.05, 3.9, DisturbanceKind.FROZEN, "sidecar 0")])
+    late = replace(told, disturbances=[Disturbance(1.05, 3.9, DisturbanceKind.SIDECAR_FROZEN, "sidecar 0")])
     assert (UNFLAGGED in check(told).problems) is not excused
     assert UNFLAGGED in check(late).problems
 
 
 def test_a_record_that_comes_again_after_its_ack_and_does_not_say_so() -> None:
     told = good("none")
-    told.disturbances.append(Disturbance(3.5, 3.6, DisturbanceKind.DOWN, "sidecar 0"))
+    told.disturbances.append(Disturbance(3.5, 3.6, DisturbanceKind.SIDECAR_DOWN, "sidecar 0"))
     told.notes.append(note(4.0, "w1", Word.TOOK, A1))
     told.notes.append(note(4.1, "w1", Word.ACKED, A1))
     broken_by(UNFLAGGED, told)
@@ -205,7 +217,7 @@ def test_a_record_that_comes_to_the_same_worker_after_the_sidecar_was_killed_and
         note(2.1, "w1", Word.ACKED, X),
         a1="ok:1",
     )
-    broken_by(UNFLAGGED, replace(told, disturbances=[Disturbance(1.2, 1.6, DisturbanceKind.DOWN, "sidecar 0")]))
+    broken_by(UNFLAGGED, replace(told, disturbances=[Disturbance(1.2, 1.6, DisturbanceKind.SIDECAR_DOWN, "sidecar 0")]))
 
 
 def flagged_first(*disturbances: Disturbance, broker: str = "local", variant: str = "") -> History:
@@ -218,7 +230,7 @@ def test_a_first_delivery_of_a_new_group_that_says_that_somebody_had_it() -> Non
     broken_by(OVERFLAGGED, flagged_first(broker="pulsar", variant="exclusive"))
 
 
-@pytest.mark.parametrize("kind", [DisturbanceKind.DOWN, DisturbanceKind.GONE, DisturbanceKind.CUT])
+@pytest.mark.parametrize("kind", [DisturbanceKind.SIDECAR_DOWN, DisturbanceKind.WORKER_ENDED, DisturbanceKind.APP_CUT])
 def test_after_a_restart_or_a_lost_session_a_first_delivery_may_say_so(kind: DisturbanceKind) -> None:
     passes(flagged_first(Disturbance(3.0, 4.0, kind)))
 
@@ -257,8 +269,8 @@ def test_an_attempt_that_never_was() -> None:
         replace(
             told,
             disturbances=[
-                Disturbance(0.1, 0.2, DisturbanceKind.GONE, "w8"),
-                Disturbance(0.3, 0.4, DisturbanceKind.GONE, "w9"),
+                Disturbance(0.1, 0.2, DisturbanceKind.WORKER_ENDED, "w8"),
+                Disturbance(0.3, 0.4, DisturbanceKind.WORKER_ENDED, "w9"),
             ],
         )
     )
@@ -280,4 +292,4 @@ def test_a_restart_may_forget_attempts() -> None:
         note(2.3, "w1", Word.ACKED, X),
         a1="flaky:1",
     )
-    passes(replace(told, disturbances=[Disturbance(1.2, 1.6, DisturbanceKind.DOWN, "sidecar 0")]))
+    passes(replace(told, disturbances=[Disturbance(1.2, 1.6, DisturbanceKind.SIDECAR_DOWN, "sidecar 0")]))

@@ -33,31 +33,33 @@ def test_a_sidecar_is_down_until_its_next_process_starts() -> None:
         event(2.0, "started", "sidecar 0", 12),
     )
     assert disturbances == [
-        Disturbance(1.0, 2.0, DisturbanceKind.DOWN, "sidecar 0"),
-        Disturbance(1.1, 2.0, DisturbanceKind.DOWN, "sidecar 0"),
+        Disturbance(1.0, 2.0, DisturbanceKind.SIDECAR_DOWN, "sidecar 0"),
+        Disturbance(1.1, 2.0, DisturbanceKind.SIDECAR_DOWN, "sidecar 0"),
     ]
 
 
 def test_one_that_leaves_never_comes_back() -> None:
     assert found(event(1.0, "told to stop", "sidecar 0", 10)) == [
-        Disturbance(1.0, NEVER, DisturbanceKind.DOWN, "sidecar 0")
+        Disturbance(1.0, NEVER, DisturbanceKind.SIDECAR_DOWN, "sidecar 0")
     ]
 
 
-def test_one_more_sidecar_is_an_upset_for_those_that_were_there() -> None:
-    assert found(event(1.0, "started", "sidecar 1", 12)) == [Disturbance(1.0, 1.0, DisturbanceKind.JOINED, "sidecar 1")]
+def test_one_more_sidecar_is_a_disturbance_for_those_that_were_there() -> None:
+    assert found(event(1.0, "started", "sidecar 1", 12)) == [
+        Disturbance(1.0, 1.0, DisturbanceKind.SIDECAR_JOINED, "sidecar 1")
+    ]
 
 
 def test_a_worker_is_gone_from_when_it_was_told_to_its_end() -> None:
     disturbances = found(event(1.0, "killed", "worker", 11), event(1.5, "ended", "worker", 11, code=-9), last_heard=1.2)
-    assert disturbances[0] == Disturbance(1.0, 1.5, DisturbanceKind.GONE, "journal-1")
+    assert disturbances[0] == Disturbance(1.0, 1.5, DisturbanceKind.WORKER_ENDED, "journal-1")
 
 
 def test_a_worker_that_killed_itself_was_gone_since_its_last_line() -> None:
     disturbances = found(
         event(1.0, "killed", "worker", 11, by="itself"), event(1.0, "ended", "worker", 11, code=-9), last_heard=0.7
     )
-    assert {*disturbances} == {Disturbance(0.7, 1.0, DisturbanceKind.GONE, "journal-1")}
+    assert {*disturbances} == {Disturbance(0.7, 1.0, DisturbanceKind.WORKER_ENDED, "journal-1")}
 
 
 def test_what_is_frozen_is_so_until_it_thaws() -> None:
@@ -68,8 +70,8 @@ def test_what_is_frozen_is_so_until_it_thaws() -> None:
         event(3.0, "thawed", "sidecar 0", 10),
     )
     assert disturbances == [
-        Disturbance(1.0, 3.0, DisturbanceKind.FROZEN, "sidecar 0"),
-        Disturbance(1.1, 2.0, DisturbanceKind.NUMB, "journal-1"),
+        Disturbance(1.0, 3.0, DisturbanceKind.SIDECAR_FROZEN, "sidecar 0"),
+        Disturbance(1.1, 2.0, DisturbanceKind.WORKER_FROZEN, "journal-1"),
     ]
 
 
@@ -95,8 +97,8 @@ def test_connections_the_disk_and_the_clock() -> None:
         event(4.0, "jumped", "sidecar 0", 10, seconds=5.0),
     )
     assert disturbances == [
-        Disturbance(1.0, 1.0, DisturbanceKind.CUT),
-        Disturbance(1.5, 1.7, DisturbanceKind.NUMB),
+        Disturbance(1.0, 1.0, DisturbanceKind.APP_CUT),
+        Disturbance(1.5, 1.7, DisturbanceKind.WORKER_FROZEN),
         Disturbance(2.0, 3.0, DisturbanceKind.DISK),
         Disturbance(4.0, 4.0, DisturbanceKind.CLOCK, "sidecar 0"),
     ]

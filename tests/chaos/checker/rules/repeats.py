@@ -53,7 +53,7 @@ def repeats_are_flagged(index: HistoryIndex) -> Iterator[str]:
 
 def flags_have_a_reason(index: HistoryIndex) -> Iterator[str]:
     """A record that nobody can have had before does not say that somebody may have."""
-    if index.reasons.all_are_doubtful:
+    if index.reasons.all_possibly_processed:
         return
     for spot, deliveries in index.all_deliveries():
         for number, one in enumerate(deliveries):
