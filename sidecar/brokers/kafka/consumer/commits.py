@@ -190,11 +190,11 @@ class Commits:
         if not lanes:
             self._on_sent(request)
             return
-        doubtful = [lane for lane in lanes if request.refused or self._readers[lane].phase is Phase.REVOKED]
-        if doubtful and not request.checked:
+        to_check = [lane for lane in lanes if request.refused or self._readers[lane].phase is Phase.REVOKED]
+        if to_check and not request.checked:
             if not request.checking:
                 request.checking = True
-                self._check(request, doubtful)
+                self._check(request, to_check)
             return
         request.sent_at, request.due, request.queried = time.monotonic(), 0.0, False
         request.sent = {
