@@ -3,7 +3,10 @@ address to it, so that TLS and a proof are asked of whoever calls."""
 
 import os
 import socket
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,19 @@ class Secured:
 
     def channel(self, sidecar: Sidecar, client: str = "", **more: Any) -> grpc.Channel:
         return offramp.open_channel(**self.access(sidecar, client, **more))
+
+
+@contextmanager
+def attacking(module: str, *args: object) -> Iterator[Callable[[], bytes]]:
+    """A program that attacks until the end of the context. The function yielded returns with its next line."""
+    command = [sys.executable, "-m", module, *map(str, args)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def secret_file(path: Path, content: str, mode: int = 0o600) -> Path:

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -17,7 +18,7 @@ import offramp
 from offramp.v1 import consumer_pb2, consumer_pb2_grpc, publish_pb2, publish_pb2_grpc, record_pb2
 from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually, refused
 from tests.security.bare import BareClient
-from tests.security.kit import Secured, fetch, tcp_address
+from tests.security.kit import Secured, attacking, fetch, tcp_address
 
 MIB = 1 << 20
 
@@ -108,17 +109,9 @@ def test_unfinished_requests_of_strangers_do_not_make_the_sidecar_fat(tmp_path: 
             assert fat(sidecar) - before < 40
 
 
-@contextlib.contextmanager
-def resetting(sidecar: Sidecar) -> Iterator[Callable[[], bytes]]:
+def resetting(sidecar: Sidecar) -> AbstractContextManager[Callable[[], bytes]]:
     """An app that resets its calls. The function yielded returns when it has reset a thousand more."""
-    command = [sys.executable, "-m", "tests.security.resetter", str(sidecar.socket)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline
-    finally:
-        process.kill()
-        process.communicate()
+    return attacking("tests.security.resetter", sidecar.socket)
 
 
 def test_rapid_resets_of_one_connection_leave_others_served(tmp_path: Path) -> None:

@@ -6,11 +6,9 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import grpc
@@ -21,7 +19,7 @@ from sidecar.model.errors import StartError
 from sidecar.server.unix_socket import UnixSocket
 from tests.e2e.harness import Sidecar, Worker, eventually
 from tests.e2e.test_listening import refusal
-from tests.security.kit import status
+from tests.security.kit import attacking, status
 from tests.security.swapper import private_folder
 
 #: starts of a listener while an app swaps names
@@ -142,17 +140,9 @@ def test_a_folder_of_the_sidecar_that_was_moved_to_the_name_of_the_private_one_i
     assert (moved / "offramp.db").read_text() == "precious"
 
 
-@contextmanager
-def swapping(shared: Path, victims: Path, user: int) -> Iterator[Callable[[], bytes]]:
+def swapping(shared: Path, victims: Path, user: int) -> AbstractContextManager[Callable[[], bytes]]:
     """An app that swaps names. The function yielded returns when it has swapped a hundred more."""
-    command = [sys.executable, "-m", "tests.security.swapper", str(shared), str(victims), "s", str(user)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline
-    finally:
-        process.kill()
-        process.communicate()
+    return attacking("tests.security.swapper", shared, victims, "s", user)
 
 
 def contents(folder: Path) -> dict[str, tuple[object, ...]]:

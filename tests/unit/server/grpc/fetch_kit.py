@@ -6,6 +6,9 @@ import grpc
 import pytest
 
 from offramp.v1 import consumer_pb2, record_pb2
+from sidecar.model.errors import ResourceExhausted
+from sidecar.model.reasons import Reason
+from sidecar.server.grpc.slow_clients import UnreadResponses
 from tests.unit.server.grpc.service_kit import Kit, error_info
 
 LONG = 10_000
@@ -50,3 +53,16 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
 
 def values(response: consumer_pb2.FetchResponse) -> list[bytes]:
     return [record.value for batch in response.batches for record in batch.records]
+
+
+def leave_unread_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller of the next Fetch has left too much unread by the time its batches are there."""
+    checks = 0
+
+    def check(_: UnreadResponses) -> None:
+        nonlocal checks
+        checks += 1
+        if checks == 2:
+            raise ResourceExhausted("read first", Reason.UNREAD_RESPONSES)
+
+    monkeypatch.setattr(UnreadResponses, "check", check)

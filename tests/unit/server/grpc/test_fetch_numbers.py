@@ -6,10 +6,7 @@ import grpc
 import pytest
 
 from offramp.v1 import consumer_pb2, record_pb2
-from sidecar.model.errors import ResourceExhausted
-from sidecar.model.reasons import Reason
-from sidecar.server.grpc.slow_clients import UnreadResponses
-from tests.unit.server.grpc.fetch_kit import Session, refused, values
+from tests.unit.server.grpc.fetch_kit import Session, leave_unread_while_waiting, refused, values
 from tests.unit.server.grpc.service_kit import ONE, SETTLED, Kit, in_loop, serving, settlement, with_sidecar
 
 
@@ -129,18 +126,7 @@ async def test_a_refused_call_has_settled_nothing_and_does_not_use_up_its_number
 async def test_a_call_that_may_have_no_answer_now_leaves_its_batch_to_the_call_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its caller left too much unread while the call waited."""
-
-    asked = 0
-
-    def check(_: UnreadResponses) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
-            raise ResourceExhausted("read first", Reason.UNREAD_RESPONSES)
-
-    monkeypatch.setattr(UnreadResponses, "check", check)
-
+    leave_unread_while_waiting(monkeypatch)
     async with serving(tmp_path, batch=ONE) as kit:
         await kit.publish([b"a", b"b"])
         session = await Session.open(kit)

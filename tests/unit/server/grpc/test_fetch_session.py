@@ -9,13 +9,10 @@ import grpc
 import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
-from sidecar.model.errors import ResourceExhausted
-from sidecar.model.reasons import Reason
 from sidecar.model.records import Notice, NoticeKind
 from sidecar.server.grpc.fetch_session import FetchSession, PendingNotices
-from sidecar.server.grpc.slow_clients import UnreadResponses
 from sidecar.settings import BatchSettings, Bytes, LeaseSettings, Seconds
-from tests.unit.server.grpc.fetch_kit import Session, alone, refused, values
+from tests.unit.server.grpc.fetch_kit import Session, alone, leave_unread_while_waiting, refused, values
 from tests.unit.server.grpc.service_kit import (
     ACK,
     NACK,
@@ -314,18 +311,7 @@ async def test_settle_and_extend_work_from_any_connection(kit: Kit) -> None:
 async def test_a_call_alone_that_may_have_no_answer_now_gives_its_batch_back_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its caller left too much unread while the call waited."""
-
-    asked = 0
-
-    def check(_: UnreadResponses) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
-            raise ResourceExhausted("read first", Reason.UNREAD_RESPONSES)
-
-    monkeypatch.setattr(UnreadResponses, "check", check)
-
+    leave_unread_while_waiting(monkeypatch)
     async with serving(tmp_path, batch=ONE) as kit:
         await kit.publish([b"a"])
         assert (await refused(alone(kit)))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
