@@ -63,7 +63,7 @@ def slice_of(
     sizes: Sequence[int] | None = None,
     history: DeliveryHistory = FRESH,
 ) -> RecordSlice:
-    """All of a new chunk: so many records from position 0 on, or those at the given positions."""
+    """All of a new chunk: this many records from position 0 on, or those at the given positions."""
     positions = list(range(records)) if isinstance(records, int) else list(records)
     state = state or lane_state()
     whole = chunk(positions, lane=state.lane, keys=keys, sizes=sizes)

@@ -1,4 +1,4 @@
-"""A sidecar whose broker is set up in some way, and what it says when that does not work."""
+"""A sidecar with some broker configuration, and the trouble that it reports when that does not work."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +11,7 @@ from tests.e2e.harness import Sidecar, eventually
 class BrokerCase:
     """A sidecar of one topic, with a folder of its own."""
 
-    #: what a line for people does not contain
+    #: what a line for people must not contain
     jargon = "Error"
 
     def __init__(self, folder: Path, topic: str, broker: dict[str, Any]) -> None:

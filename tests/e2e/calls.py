@@ -1,4 +1,4 @@
-"""Every call of the protocol, from the descriptors of its services: what tries them all has a new one by itself."""
+"""Every call of the protocol, from the descriptors of its services, so that tests of all calls include new ones."""
 
 from typing import Any
 

@@ -210,7 +210,7 @@ class Sidecar:
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def event(self, message: str) -> dict[str, Any]:
-        """Waits for an event of its log."""
+        """Waits for an event in its log."""
         return eventually(lambda: next((e for e in self.events() if e["message"] == message), None) or {}, message)
 
     @property
@@ -299,7 +299,7 @@ class Worker:
         return event
 
     def batch(self) -> dict[str, Any]:
-        """The next batch. What it does to get one is passed over."""
+        """The next batch. Skips events before it."""
         while (event := self._next())["event"] != "batch":
             assert event["event"] in ("welcome", "fetching"), event
         return event

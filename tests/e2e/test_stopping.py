@@ -1,4 +1,4 @@
-"""SIGTERM: workers settle what they hold, everything is committed, and then the sidecar goes."""
+"""SIGTERM: workers settle what they hold, everything is committed, and then the sidecar exits."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""Workers as processes of their own: what the sidecar notices of their life and death."""
+"""Worker processes: what the sidecar notices when they start and end."""
 
 import signal
 from pathlib import Path

@@ -26,14 +26,14 @@ from tests.fuzz.responses import Reader, Response
 TARGET = "target"
 #: seconds within which a call that does not ask to wait must return, on a busy machine
 _CALL_TIMEOUT = 20.0
-#: seconds that are spent on what need not be responded to, or never ends
+#: seconds that an attack waits for a response that need not come, or that never ends
 _READ_FOR = 0.3
-#: characters of what was sent that a problem tells
+#: characters of the sent bytes that a problem shows
 _SHOWN = 2000
-#: somebody's fault that is not the client's
+#: statuses that are not the client's fault
 _WRONG = frozenset((grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS))
 _WRONG_NUMBERS = frozenset(code.value[0] for code in _WRONG)
-#: what gRPC itself says, as it must, of bytes that are no HTTP/2 or that are not compressed as they say
+#: what gRPC itself rightly says about bytes that are not HTTP/2, or not compressed as they claim
 _BY_GRPC = ("Failed parsing HTTP/2", "Compression bit set", "Error parsing '")
 
 
@@ -45,9 +45,9 @@ class Findings:
     sessions: list[bytes] = field(default_factory=list)
     #: by status
     responses: Counter[str] = field(default_factory=Counter)
-    #: what is wrong
+    #: problems
     problems: list[str] = field(default_factory=list)
-    #: told what is about to be sent, so that it is known if the sidecar does not survive it
+    #: called with what is about to be sent, so that it is known if the sidecar does not survive it
     tell: Callable[[str], None] = lambda _: None
 
     def hints(self) -> Hints:
@@ -112,7 +112,7 @@ def _send(target: str, pieces: list[bytes], *, says_goodbye: bool, timeout: floa
         except TimeoutError:
             pass
         except OSError:
-            # It was reset: they do not want to hear the rest.
+            # It was reset: the other side does not take the rest.
             reader.response.closed = True
     return reader.response
 
@@ -144,13 +144,13 @@ _ENDLESS = frozenset(("Open", "WatchStatus"))
 
 
 def by_unary_calls(chance: random.Random, target: str, findings: Findings) -> None:
-    """In any order."""
+    """Sends random unary calls."""
     with _channel(target) as channel:
         for _ in range(chance.randrange(1, 20)):
             method = chance.choice(_UNARY)
             request: Any = fill(chance, request_class(method), findings.hints())
             if method == "Fetch":
-                # Whoever asks for a long wait gets it.
+                # A call that asks for a long wait gets it.
                 request.wait_ms = min(request.wait_ms, 50)
             findings.tell(_told(method, request))
             try:

@@ -1,4 +1,4 @@
-"""Attacks for so many seconds, and what came of them."""
+"""Attacks a sidecar for some time, and reports the findings."""
 
 import random
 import time
@@ -13,9 +13,9 @@ from tests.e2e.harness import Sidecar
 from tests.fuzz.attacks import ATTACKS, TARGET, Findings, publish_targets
 from tests.fuzz.control_client import OWN, ControlClient
 
-#: bytes of memory that a sidecar may have after all this
+#: bytes of memory that a sidecar may use after a campaign
 _MOST_MEMORY = 600 << 20
-#: characters of what was sent that a problem tells; all of it is in the file
+#: characters of the sent bytes that a problem shows; the file has all of them
 _SHOWN = 2000
 #: attacks between two that publish records, so that there is something to attack
 _PUBLISH_EVERY = 20
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def sidecar_for(folder: Path) -> Sidecar:
-    """With a subscription to attack, and one to leave alone."""
+    """A sidecar with a subscription to attack, and one to leave alone."""
     quick = {"retry": {"first": "10ms", "max": "100ms"}, "batch": {"records": 5}}
     return Sidecar(
         folder,

@@ -1,4 +1,4 @@
-"""A client that behaves, through the same sidecar, all the while: what it publishes comes to it, and soon."""
+"""A correct client of the attacked sidecar: what it publishes must reach it, and soon."""
 
 import threading
 import time
@@ -42,7 +42,7 @@ class ControlClient:
 
     @property
     def slowest(self) -> float:
-        """Seconds, of those that came."""
+        """The longest time from publishing to delivery, in seconds."""
         return max((self._came[value] - self._sent[value] for value in self._came), default=0.0)
 
     @property
@@ -50,7 +50,7 @@ class ControlClient:
         return len(self._came)
 
     def problems(self) -> Iterator[str]:
-        """When it is over."""
+        """The problems, after the campaign."""
         yield from self._failed
         if lost := self._sent.keys() - self._came.keys():
             yield f"{len(lost)} records of the control client never came"

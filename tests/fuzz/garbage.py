@@ -1,4 +1,4 @@
-"""Bytes for a socket that speaks HTTP/2. Pure: a chance makes them."""
+"""Random bytes for a socket that speaks HTTP/2. Pure."""
 
 import random
 import struct
@@ -25,12 +25,12 @@ METHODS = (
 
 
 def noise(chance: random.Random) -> Iterator[bytes]:
-    """Whatever."""
+    """Random bytes."""
     yield chance.randbytes(chance.randrange(1, 5000))
 
 
 def other_protocols(chance: random.Random) -> Iterator[bytes]:
-    """Somebody who took the wrong door."""
+    """The beginning of another protocol."""
     yield chance.choice(
         (
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -43,7 +43,7 @@ def other_protocols(chance: random.Random) -> Iterator[bytes]:
 
 
 def cut_short(chance: random.Random) -> Iterator[bytes]:
-    """A good beginning that ends in the middle."""
+    """Valid bytes that end in the middle."""
     whole = b"".join(_call(chance, message(chance.randbytes(chance.randrange(200)))))
     yield whole[: chance.randrange(1, len(whole))]
 
@@ -58,7 +58,7 @@ def odd_frames(chance: random.Random) -> Iterator[bytes]:
 
 
 def huge_headers(chance: random.Random) -> Iterator[bytes]:
-    """Headers that are larger than anybody takes, and some that never end."""
+    """Headers that are larger than any server accepts, and some that never end."""
     yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
     block = call_headers(chance.choice(METHODS)) + literal("x-much", "y" * 16_000)
     yield frame(http2.HEADERS, 0, 1, block[:16_000])
@@ -69,7 +69,7 @@ def huge_headers(chance: random.Random) -> Iterator[bytes]:
 
 
 def many_streams(chance: random.Random) -> Iterator[bytes]:
-    """Calls that are begun and taken back at once, again and again."""
+    """Calls that are begun and reset at once, many times."""
     yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
     for stream in range(1, 2 * chance.randrange(2, 200), 2):
         yield frame(http2.HEADERS, http2.END_HEADERS, stream, call_headers(chance.choice(METHODS)))
@@ -77,7 +77,7 @@ def many_streams(chance: random.Random) -> Iterator[bytes]:
 
 
 def bad_messages(chance: random.Random) -> Iterator[bytes]:
-    """A good call with a message that is none: of random bytes, of a wrong length, said to be compressed."""
+    """A valid call with an invalid message: of random bytes, of a wrong length, said to be compressed."""
     body = chance.randbytes(chance.randrange(300))
     yield from _call(
         chance,
@@ -95,7 +95,7 @@ def bad_messages(chance: random.Random) -> Iterator[bytes]:
 
 
 def odd_headers(chance: random.Random) -> Iterator[bytes]:
-    """A call whose headers are not what they should be."""
+    """A call with invalid headers."""
     yield http2.PREFACE + frame(http2.SETTINGS, 0, 0)
     block = chance.choice(
         (

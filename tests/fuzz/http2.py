@@ -14,7 +14,7 @@ def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
 
 
 def message(body: bytes, *, compressed: bool = False, claimed: int | None = None) -> bytes:
-    """As gRPC has messages in a stream."""
+    """A message with gRPC's prefix."""
     return struct.pack(">BI", compressed, len(body) if claimed is None else claimed) + body
 
 
@@ -33,7 +33,7 @@ def call_headers(path: str, more: Mapping[str, str] | None = None) -> bytes:
 
 
 def literal(name: str, value: str) -> bytes:
-    """A header as HPACK has it when nothing is looked up or squeezed."""
+    """A header in HPACK, neither indexed nor compressed."""
     return b"\0" + _sized(name.encode()) + _sized(value.encode())
 
 

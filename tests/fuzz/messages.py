@@ -1,4 +1,4 @@
-"""Valid messages of the protocol with values of all sorts. Pure: a chance makes them."""
+"""Valid messages of the protocol with random values of all sorts. Pure."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from tests.fuzz.http2 import CONTINUATION, END_HEADERS, GOAWAY, HEADERS, RST
 _PADDED, _PRIORITY = 0x8, 0x20
 #: entries that every connection begins with
 _STATIC = 61
-#: what nobody here needs to read: looked up in the table that is not kept, or squeezed
+#: stands for headers that are not decoded: indexed in a table that is not kept, or compressed
 _UNREAD = b"?"
 
 
@@ -34,12 +34,12 @@ class Response:
 
     @property
     def is_clear(self) -> bool:
-        """Whoever asked knows where they stand."""
+        """The call has a result, or has been given up."""
         return bool(self.statuses) or self.refused or self.closed
 
 
 class Reader:
-    """Fed with whatever comes."""
+    """Reads the bytes that arrive."""
 
     def __init__(self) -> None:
         self.response = Response()

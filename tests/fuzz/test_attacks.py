@@ -19,7 +19,7 @@ SECONDS = 300.0 if os.environ.get("OFFRAMP_TEST_LONG") else 8.0
 def test_a_sidecar_under_attack_goes_on_and_serves_others(tmp_path: Path) -> None:
     outcome = run(tmp_path, seed=1, seconds=SECONDS)
     assert not outcome.problems, "\n".join([*outcome.problems, f"see {tmp_path}"])[:5000]
-    # It was attacked by all means.
+    # All kinds of attacks were used.
     assert {response.partition(":")[0] for response in outcome.responses} >= {"socket", "Fetch", "Settle", "Consume"}
 
 

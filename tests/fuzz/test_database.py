@@ -48,7 +48,7 @@ DAMAGES: tuple[Callable[[random.Random, bytearray], None], ...] = (flip, zero, s
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a database that is well."""
+    """A folder with an undamaged database."""
     folder = tmp_path_factory.mktemp("whole")
 
     async def body() -> None:

@@ -1,4 +1,4 @@
-"""What a bare socket is answered with is understood, as a server of gRPC says it."""
+"""The reader understands the responses of a gRPC server."""
 
 import struct
 

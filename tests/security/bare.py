@@ -1,4 +1,4 @@
-"""A client as bad as HTTP/2 allows: it leaves requests unfinished and responses unread while it lives.
+"""A client as bad as HTTP/2 allows: it leaves requests unfinished and responses unread.
 
 It keeps to the rules of flow control, since whoever breaks them loses the connection and does no harm.
 """
@@ -57,7 +57,7 @@ class BareClient:
         return stream
 
     def call(self, path: str, message: bytes, headers: Mapping[str, str] | None = None, *, whole: bool = True) -> int:
-        """Begins a call; `pump` sends the message. If it is not whole, its last byte is kept back for ever."""
+        """Begins a call; `pump` sends the message. If it is not whole, its last byte is never sent."""
         stream, body = self.begin(path, headers), http2.message(message)
         self._unsent[stream] = (body if whole else body[:-1], whole)
         return stream
@@ -118,7 +118,7 @@ class BareClient:
         return moved
 
     def _listen(self, seconds: float) -> bool:
-        """Receive from the other side; returns whether anything arrived within so many seconds."""
+        """Receive from the other side; returns whether anything arrived within this many seconds."""
         pending = self._connection.pending() if isinstance(self._connection, ssl.SSLSocket) else 0
         if not pending and not select.select([self._connection], [], [], seconds)[0]:
             return False

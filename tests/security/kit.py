@@ -22,7 +22,7 @@ TOKENS = {name: f"{name}-token-0123456789abcdef" for name in ("app", "spark", "o
 
 
 def machine() -> str:
-    """A name that is not loopback's, at which nobody else can reach us if this can be helped."""
+    """A name of this machine that is not loopback, at which others can reach it as little as possible."""
     try:
         socket.getaddrinfo(socket.gethostname(), 0, socket.AF_INET)
     except OSError:

@@ -1,4 +1,4 @@
-"""Names and reasons that apps and operators choose, with what a terminal would obey in them."""
+"""Names and reasons that apps and operators choose, with control characters of terminals in them."""
 
 from pathlib import Path
 

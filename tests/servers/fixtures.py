@@ -1,4 +1,4 @@
-"""What tests ask for."""
+"""Fixtures of servers."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -28,11 +28,11 @@ class Fleet(AnyFleet[KafkaSnapshot]):
         return self.read().acked
 
     def taken(self) -> set[Spot]:
-        """What was ever given to a worker."""
+        """Records that any worker has taken."""
         return self.read().taken
 
     def left(self) -> dict[int, int]:
-        """How many positions of each lane the group has before it."""
+        """The lag of the group in each lane."""
         snapshot = progress(self._kafka, self.group, self.topic, self.lanes)
         return {lane: end - snapshot.positions[lane] for lane, end in snapshot.ends.items()}
 

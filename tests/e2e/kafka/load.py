@@ -14,7 +14,7 @@ _FLUSH_TIMEOUT = 60.0
 
 
 class Producing:
-    """Tells where each value is, once Kafka has said so. What it cannot get rid of it keeps trying, for minutes."""
+    """Reports where each value is, once it is confirmed. Retries what is not confirmed, for minutes."""
 
     def __init__(self, bootstrap: str, topic: str, confirmed: Callable[[Spot, bytes], None]) -> None:
         self._topic = topic

@@ -1,4 +1,4 @@
-"""What Kafka has, read by a plain client. Nothing here is the sidecar's code: it is what the sidecar is checked by."""
+"""What Kafka has, read by a plain client. Shares no code with the sidecar, which is checked by it."""
 
 import base64
 import zlib
@@ -29,7 +29,7 @@ class KafkaSnapshot(BrokerSnapshot):
 
 
 def progress(kafka: KafkaServer, group: str, topic: str, lanes: int) -> KafkaSnapshot:
-    """Only how far the group is."""
+    """The commits of the group alone."""
     snapshot = KafkaSnapshot()
     for lane, (offset, metadata) in kafka.committed(group, topic, range(lanes)).items():
         snapshot.positions[lane] = 0 if offset == _NOTHING else offset
@@ -42,7 +42,7 @@ def progress(kafka: KafkaServer, group: str, topic: str, lanes: int) -> KafkaSna
 
 
 def take_snapshot(kafka: KafkaServer, group: str, topic: str, lanes: int) -> KafkaSnapshot:
-    """All of it. How far the group is is read first: what was acked for that is in the journals afterwards."""
+    """Records and commits. The commits are read first: then the acks for them are in the journals."""
     snapshot = progress(kafka, group, topic, lanes)
     for message in read(kafka, topic):
         spot = Spot(message.partition() or 0, message.offset() or 0)
@@ -85,7 +85,7 @@ def read(kafka: KafkaServer, topic: str, since: Mapping[int, int] | None = None)
 
 
 def runs_beyond(offset: int, metadata: str | None) -> list[tuple[int, int]]:
-    """What a commit says to be settled beyond its offset, as docs/brokers/kafka.md describes it."""
+    """The runs beyond its offset that a commit has as settled, as docs/brokers/kafka.md describes it."""
     if not metadata:
         return []
     mark, version, text = metadata.split(":")

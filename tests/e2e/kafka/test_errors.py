@@ -1,4 +1,4 @@
-"""What can be wrong with a Kafka: each trouble has its own line, in the status and in the log."""
+"""Problems with Kafka: each has a sentence of its own, in the status and in the log."""
 
 import contextlib
 from collections.abc import Iterator

@@ -58,7 +58,7 @@ def test_a_sidecar_is_stopped_under_load_while_a_worker_is_slow(
         fleet.works(leaving, 100)
         assert leaving.terminate() == 0
         assert leaving.event("drained")["seconds"] > 2.5
-        # All that it said to count is committed, and what the slow worker holds is not.
+        # What it answered SETTLED is committed, and what the slow worker holds is not.
         snapshot = fleet.check()
         lost = fleet.audit.settled_and_not_committed(snapshot)
         assert not lost, lost[:10]

@@ -1,4 +1,4 @@
-"""The journals of the workers, held against what a broker has. Each check says what is wrong as sentences."""
+"""Compares the journals of the workers with what a broker has. Each check returns problems as sentences."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ class BrokerSnapshot:
     """What a broker has of one topic, and of the group that consumes it."""
 
     records: dict[Spot, Stored] = field(default_factory=dict)
-    #: what the group would not get again if a sidecar started now
+    #: the runs that would not be redelivered if a sidecar started now
     committed: set[Spot] = field(default_factory=set)
     #: reasons by origin
     dead: dict[Spot, str] = field(default_factory=dict)
-    #: origins of what was ever put into the retry topic
+    #: origins of all records in the retry topic
     parked: set[Spot] = field(default_factory=set)
 
 
@@ -66,12 +66,12 @@ class JournalAudit:
 
     @property
     def surprises(self) -> list[Entry]:
-        """Those among them that were not flagged."""
+        """Those of them that were not flagged."""
         return [entry for entry in self._repeated(Word.ACKED) if not entry.possibly_processed]
 
     @property
     def broken(self) -> list[Entry]:
-        """Those among them that came although the sidecar had said that the ack counts."""
+        """Those of them whose ack the sidecar had answered SETTLED."""
         return self._repeated(Word.SETTLED)
 
     def _repeated(self, after: Word) -> list[Entry]:
@@ -98,7 +98,7 @@ class JournalAudit:
         last: dict[str, int] = {}
         for entry, journal in self._by_time():
             if entry.word is Word.TOOK and entry.spot.lane == spot.lane:
-                # A worker that goes back is one whose lane was assigned again.
+                # If a worker goes back, its lane was assigned again.
                 if entry.spot.position < last.get(journal, -1) - 20 or journal not in last:
                     began[f"{journal} at {entry.at:.3f}"] = (entry.at, entry.spot.position)
                 last[journal] = entry.spot.position
@@ -106,7 +106,7 @@ class JournalAudit:
         return f"{spot}: " + "; ".join(told) + f". Its lane was read by {starts}"
 
     def committed_too_early(self, snapshot: BrokerSnapshot) -> list[str]:
-        """What the group would never get again, though nobody acked it and it is not durably aside."""
+        """Records that are committed, though nobody acked them and they are not durable in a side topic."""
         return [
             f"{spot} {snapshot.records[spot]} is committed"
             for spot in snapshot.committed
@@ -114,11 +114,11 @@ class JournalAudit:
         ]
 
     def settled_and_not_committed(self, snapshot: BrokerSnapshot) -> list[str]:
-        """What would be replayed though the sidecar said that it counts: nothing after an orderly stop."""
+        """Records that were answered SETTLED and are not committed: none after an orderly stop."""
         return [f"{spot} {snapshot.records[spot]}" for spot in self.settled - snapshot.committed - snapshot.parked]
 
     def unaccounted(self, snapshot: BrokerSnapshot) -> list[str]:
-        """What is neither acked nor a dead letter, or is what it should not be."""
+        """Records that are neither acked nor dead letters, and those that ended differently than they should."""
         problems = []
         for spot, (_, value) in snapshot.records.items():
             reason, letter = DEADLY.get(kind_of(value)), snapshot.dead.get(spot)

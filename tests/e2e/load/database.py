@@ -1,4 +1,4 @@
-"""The file of the embedded broker, read as what it is: a SQLite database. Nothing here is the sidecar's code.
+"""Reads the SQLite file of the embedded broker. Shares no code with the sidecar.
 
 May be read at any time, also while a sidecar writes.
 """
@@ -14,7 +14,7 @@ from offramp.v1 import record_pb2
 
 
 class Cursor(NamedTuple):
-    """How far a group is in a lane: runs of positions that it would not get again, the first from 0 on."""
+    """The position of a group in a lane: runs of settled positions, the first from 0 on."""
 
     topic: str
     lane: int

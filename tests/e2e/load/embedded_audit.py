@@ -18,7 +18,7 @@ class EmbeddedSnapshot(audit.BrokerSnapshot):
 
 
 class EmbeddedAudit(audit.JournalAudit):
-    """Journals, held against the file."""
+    """Compares journals with the file."""
 
     def __init__(self, data: Path) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class EmbeddedAudit(audit.JournalAudit):
 
     def check(self, workers: Workers) -> None:
         """Nothing is committed that no worker acked. May be asked at any time."""
-        # The file first: what was acked for that is in the journals afterwards.
+        # The file first: then the acks for its commits are in the journals.
         self.snapshot = _take_snapshot(self._data)
         self.read(workers.journals)
         early = self.committed_too_early(self.snapshot)
@@ -39,7 +39,7 @@ class EmbeddedAudit(audit.JournalAudit):
         assert not early, early[:10]
 
     def not_committed(self) -> list[str]:
-        """What would be replayed though the sidecar said that it counts, of what was checked last."""
+        """Records that were answered SETTLED and were not committed at the latest check."""
         waiting = (spot for spot, stays in self.snapshot.stays.items() if spot in self.settled and not stays[-1])
         return [*self.settled_and_not_committed(self.snapshot), *(f"{spot}, which is parked" for spot in waiting)]
 

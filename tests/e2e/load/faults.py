@@ -33,7 +33,7 @@ def kill_one_sidecar_and_add_one(fleet: Fleet[S], load: SteadyLoad, chance: rand
     fleet.works(fleet.add())
     fleet.check()
     snapshot = finish(fleet, load)
-    # It was a load worth the name.
+    # The load was not trivial.
     assert len(snapshot.records) > 500
     assert {spot.lane for spot in snapshot.records} == set(range(fleet.lanes))
     return snapshot

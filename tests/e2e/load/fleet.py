@@ -1,4 +1,4 @@
-"""Sidecars of one group, each a process with worker processes of its own. A broker says what is its own."""
+"""Sidecars of one group, each a process with worker processes of its own. Subclasses are for one broker."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _WAYS = (("threads",), ("stream", "fetch"))
 
 
 class Fleet(ABC, Generic[S]):
-    """Numbered in the order in which they came."""
+    """Sidecars, numbered in the order of their start."""
 
     #: what the broker is called in the configuration
     broker: str
@@ -76,13 +76,13 @@ class Fleet(ABC, Generic[S]):
         )
 
     def read(self) -> JournalAudit:
-        """What the workers noted until now."""
+        """Reads what the workers have noted so far."""
         self.audit.read([journal for workers in self.workers for journal in workers.journals])
         return self.audit
 
     def check(self) -> S:
         """Nothing is committed that no worker acked. May be asked at any time."""
-        # The broker first: what was acked for that is in the journals afterwards.
+        # The broker first: then the acks for its commits are in the journals.
         snapshot = self._take_snapshot()
         early = self.read().committed_too_early(snapshot)
         assert not early, early[:10]

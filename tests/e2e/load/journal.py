@@ -14,9 +14,9 @@ from typing import NamedTuple
 class Word(StrEnum):
     TOOK = "took"
     ACKED = "acked"
-    #: it is to come again
+    #: asked for it again
     NACKED = "nacked"
-    #: it is to be a dead letter
+    #: rejected it
     REJECTED = "rejected"
     #: the sidecar says that an ack counts
     SETTLED = "settled"

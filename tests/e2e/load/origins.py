@@ -1,6 +1,6 @@
 """How Offramp's own headers say where a record comes from, as docs/semantics.md and the proto describe it.
 
-Values do not tell: a producer that did not hear whether a broker had a message writes it again.
+Values do not identify records: a producer that got no confirmation writes a value again.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The worker processes and the publisher, as a test has them."""
+"""The worker processes and the publisher of a test."""
 
 import random
 import signal
@@ -58,7 +58,7 @@ class Workers:
             process.wait(WAIT_TIMEOUT)
 
     def replace_killed(self) -> None:
-        """Replace whoever died."""
+        """Replace workers that have died."""
         for number, process in enumerate(self._processes):
             if process.poll() is not None:
                 assert process.returncode == -signal.SIGKILL, f"a worker ended with {process.returncode}"
@@ -85,7 +85,7 @@ def start_worker(
     lease: float = 0.0,
     log: Path | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """A worker process; see `worker` for its ways. `php` is one in PHP. `log`: where it says what it has to say."""
+    """A worker process; see `worker` for its ways. `php` is one in PHP. `log`: the file for its output."""
     journal.touch()
     if way == "php":
         command = ["php", str(Path(__file__).with_name("worker.php"))]
@@ -102,7 +102,7 @@ def start_worker(
 
 
 def settle_everything(workers: Workers, publisher: "Publisher") -> None:
-    """Waits until nothing is left to do. Something that works goes on meanwhile: failures alone would be an outage."""
+    """Waits until nothing is left to do. Good records go on meanwhile: failures alone would be an outage."""
 
     def is_settled() -> bool:
         workers.replace_killed()
@@ -120,7 +120,7 @@ class Publisher:
     """Publishes records of all kinds, and only believes what the sidecar confirmed."""
 
     def __init__(self, sidecar: Sidecar, chance: random.Random, shares: Mapping[Kind, float]) -> None:
-        #: values that are on disk, says the sidecar
+        #: values whose publishing the sidecar has confirmed
         self.confirmed: set[bytes] = set()
         self._sidecar = sidecar
         self._chance = chance

@@ -1,4 +1,4 @@
-"""The audit of the load tests is right also when they are read while the journals grow."""
+"""The audit of the load tests is right also while the journals grow."""
 
 from pathlib import Path
 

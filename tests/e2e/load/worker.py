@@ -32,7 +32,7 @@ _WORDS = {
 
 
 class LoadWorker:
-    """Decides, and notes what it decided. Both ways of getting batches share it."""
+    """Decides on outcomes, and notes them first. Shared by all kinds of workers."""
 
     def __init__(self, journal: Journal, slow: float, stuck: float, overdue: float, lease: float) -> None:
         self.lease = lease

@@ -16,7 +16,7 @@ from tests.servers.pulsar import PulsarServer
 
 
 class Producing:
-    """Tells where each value is, once Pulsar has said so. What it cannot get rid of it keeps trying.
+    """Reports where each value is, once it is confirmed. Retries what is not confirmed.
 
     It batches by key unless told otherwise: a batch goes to one consumer whatever is in it.
     """

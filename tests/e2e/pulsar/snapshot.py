@@ -1,4 +1,4 @@
-"""What Pulsar has, read by a plain client. Nothing here is the sidecar's code: it is what the sidecar is checked by."""
+"""What Pulsar has, read by a plain client. Shares no code with the sidecar, which is checked by it."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What can be wrong with a Pulsar: each trouble has its own line, in the status and in the log."""
+"""Problems with Pulsar: each has a sentence of its own, in the status and in the log."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""SIGTERM while Pulsar keeps its connections and says nothing: the sidecar goes all the same."""
+"""SIGTERM while Pulsar keeps its connections and does not respond: the sidecar still exits."""
 
 import random
 import signal
@@ -15,7 +15,7 @@ from tests.e2e.pulsar.load import Load
 from tests.servers.pulsar import PulsarServer
 
 LANES = 4
-#: seconds: what workers get, and what all goodbyes together may take; a call of the admin API may take 10
+#: seconds: the deadline of the drain, and how long closing may take after it; a call of the admin API may take 10
 DEADLINE, GOODBYES = 2, 40.0
 SHARES = {Kind.OK: 0.9, Kind.FLAKY: 0.05, Kind.LATER: 0.04, Kind.BAD: 0.01}
 
