@@ -10,9 +10,10 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from offramp.v1 import consumer_pb2, error_pb2, log_pb2, log_pb2_grpc, publish_pb2, record_pb2
 from sidecar.model import errors
 from sidecar.model.reasons import Reason
+from sidecar.model.records import Lane
 from sidecar.server.grpc.entries import MAX_ENTRIES
 from sidecar.server.grpc.rpc import answer_errors
-from sidecar.server.grpc.statuses import DETAILS, abort
+from sidecar.server.grpc.statuses import DETAILS, abort, code_of
 from tests.unit.server.grpc.fetch_kit import Session, alone
 from tests.unit.server.grpc.service_kit import ACK, Kit, Stream, error_info, error_of, in_loop, with_sidecar
 
@@ -167,3 +168,22 @@ async def test_as_many_as_are_allowed_are_answered_while_others_are_served(kit: 
         assert (await stream.result()).status == record_pb2.SETTLE_STATUS_UNKNOWN
     await stream.send(credit=consumer_pb2.Credit(batches=1))
     await stream.batch()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.Unavailable("x"), grpc.StatusCode.UNAVAILABLE),
+        (errors.OutOfRoom("x"), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (errors.TooLarge("x"), grpc.StatusCode.INVALID_ARGUMENT),
+        (errors.Refused("x"), grpc.StatusCode.FAILED_PRECONDITION),
+        (errors.NotFound("x"), grpc.StatusCode.NOT_FOUND),
+        (errors.LaneGone([Lane("t", 0)]), grpc.StatusCode.ABORTED),
+        (errors.Corrupt("x"), grpc.StatusCode.DATA_LOSS),
+        (errors.OutOfTurn("x"), grpc.StatusCode.FAILED_PRECONDITION),
+        (errors.Superseded("x"), grpc.StatusCode.ABORTED),
+        (errors.Stopping("x"), grpc.StatusCode.UNAVAILABLE),
+    ],
+)
+def test_every_error_has_its_status(error: errors.OfframpError, code: grpc.StatusCode) -> None:
+    assert code_of(error) == code
