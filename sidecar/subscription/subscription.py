@@ -53,6 +53,8 @@ log = Log("subscription")
 
 #: seconds for the last commit of a drain, however little time is left: it spares the next run of the group a replay
 LAST_COMMIT_TIMEOUT = 1.0
+#: between retries of calls of the broker: seconds of the first wait, factor, longest wait, and the share that is random
+_RETRY_BACKOFF = (0.1, 2.0, 10.0, 0.2)
 
 #: troubles during an outage: with workers, and without
 _HANDLER_FAILS = "the handler fails for everything: single probes until one succeeds, nothing is dead-lettered"
@@ -87,7 +89,7 @@ class Subscription(SubscriptionEvents):
         self.budget = Budget(settings.budget)
         own_topics = {settings.retry_topic: settings.parking.lanes}
         self._source = broker.subscribe(SourceSpec(settings.group_name, settings.topics, settings.start, own_topics))
-        backoff = Backoff(0.1, 2.0, 10.0, 0.2, rng)
+        backoff = Backoff(*_RETRY_BACKOFF, rng)
         side_topics = {
             SideTopic.RETRY: (settings.retry_topic, settings.parking.lanes),
             SideTopic.DEAD_LETTERS: (settings.dead_letter_topic, 1),
