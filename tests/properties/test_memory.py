@@ -77,7 +77,7 @@ class MemoryIsSharedFairly(RuleBasedStateMachine):
 
     @invariant()
     def looking_twice_changes_nothing(self) -> None:
-        """Otherwise lanes would be paused and resumed for ever."""
+        """Otherwise lanes would be paused and resumed forever."""
         self.regulate()
         once = self.full
         self.regulate()

@@ -72,7 +72,7 @@ def campaign(
     """Run so many histories with the seeds from `seed` on, up to the first for which `until` is true.
 
     More than one job forks: only for a process that has no threads. A test must not ask for it: others that ran in its
-    process have left threads of gRPC, and a lock that one of them holds is held in the child for ever.
+    process have left threads of gRPC, and a lock that one of them holds is held in the child forever.
     """
     findings = Findings()
     began = time.monotonic()

@@ -1,5 +1,5 @@
 """A proxy between two unix sockets that answers the first calls of Fetch itself with these statuses, except for OK:
-`python -m tests.clients.php.failing_proxy LISTEN TARGET STATUS...`. One with a plus, as ABORTED+, is repeated for ever.
+`python -m tests.clients.php.failing_proxy LISTEN TARGET STATUS...`. One with a plus, as ABORTED+, is repeated forever.
 """
 
 import asyncio

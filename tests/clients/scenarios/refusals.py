@@ -1,4 +1,4 @@
-"""What the sidecar refuses, a client reports in its own words, and does not try again for ever."""
+"""What the sidecar refuses, a client reports in its own words, and does not try again forever."""
 
 from tests.clients.scenarios.environment import ScenarioEnvironment
 from tests.clients.scenarios.registry import scenario

@@ -81,7 +81,7 @@ class Reader:
     def news(self) -> Iterator[Entry]:
         with self.path.open("rb") as file:
             file.seek(self._offset)
-            # The last line may be half written for ever: its writer was killed before it could act on it.
+            # The last line may be half written forever: its writer was killed before it could act on it.
             *lines, _ = file.read().split(b"\n")
         for line in lines:
             self._offset += len(line) + 1

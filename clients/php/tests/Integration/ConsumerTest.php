@@ -203,7 +203,7 @@ final class ConsumerTest extends SidecarTestCase
             posix_kill(getmypid(), SIGKILL);
         }
         try {
-            // Without the signal it would wait for ever.
+            // Without the signal it would wait forever.
             $consumer->take();
             self::fail('it returned');
         } catch (Drained $error) {

@@ -78,7 +78,7 @@ def test_a_handler_may_ask_for_another_delay() -> None:
     assert back(nacked(a_policy(), failed(slice_of(1)), retry_after=0.0)).after == 0.0
 
 
-def test_a_record_that_is_held_comes_back_after_the_longest_wait_for_ever() -> None:
+def test_a_record_that_is_held_comes_back_after_the_longest_wait_forever() -> None:
     past = DeliveryHistory(failures=2, counted_failures=2, first_failed=NOW - 10.0)
     assert back(nacked(a_policy(exhausted=Exhausted.HOLD), failed(slice_of(1, history=past)))).after == 60.0
 

@@ -29,7 +29,7 @@ def test_gaps_count_in_positions_and_not_in_records() -> None:
 
 
 def test_a_record_larger_than_the_window_goes_all_the_same() -> None:
-    """Otherwise the lane would wait for ever for a commit that only this record makes possible."""
+    """Otherwise the lane would wait forever for a commit that only this record makes possible."""
     lane = window(size=1_024)
     lane.track(chunk([0, 1], sizes=[5_000, 1]), 0.0)
     assert lane.delivery_limit() == 1
