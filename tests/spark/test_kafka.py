@@ -80,7 +80,7 @@ def test_what_retention_removed_ends_a_query_or_is_skipped(
     assert sink.values == [0, 1, 2, 3, 4, 8, 9]
 
 
-def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_record(
+def test_a_topic_that_was_recreated_ends_a_query_or_is_read_from_its_first_record(
     spark: SparkSession, environment: SparkEnvironment, tmp_path: Path, kafka: KafkaServer, topic: str
 ) -> None:
     publish(kafka, topic, 0, 10)

@@ -124,7 +124,7 @@ def test_a_loss_that_is_told_behind_what_was_read_is_named_or_read_on_from_there
     assert log.asked == [0, 0, 2, 4, 6]
 
 
-def test_a_lane_that_was_made_anew_is_named_as_such_or_skipped() -> None:
+def test_a_lane_that_was_recreated_is_named_as_such_or_skipped() -> None:
     with serving(Log(0, 4)) as address:
         said = r"clicks/0 was recreated: it ends at 4, and 10 to 19 were to be read"
         with pytest.raises(DataLoss, match=said):

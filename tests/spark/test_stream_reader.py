@@ -199,7 +199,7 @@ def test_a_driver_that_was_replaced_can_neither_start_nor_commit(environment: Sp
     new.commit(end)
 
 
-def test_a_topic_that_was_made_anew_ends_a_query_or_is_read_from_its_first_record(
+def test_a_topic_that_was_recreated_ends_a_query_or_is_read_from_its_first_record(
     environment: SparkEnvironment,
 ) -> None:
     environment.numbers(0, 20)

@@ -96,7 +96,7 @@ def test_one_that_was_written_twice_is_listed_once_as_it_was_written_last() -> N
     asyncio.run(story())
 
 
-def test_records_at_the_same_place_of_a_topic_that_was_made_anew_are_two() -> None:
+def test_records_at_the_same_place_of_a_topic_that_was_recreated_are_two() -> None:
     async def story() -> None:
         broker = MemoryBroker()
         for timestamp_ms in (1, 2, 2):

@@ -238,7 +238,7 @@ def test_a_batch_that_is_all_a_worker_asks_for_does_not_linger() -> None:
     assert setup.dispatcher.select(ANY, 100.0) is None
 
 
-def test_records_of_a_topic_that_was_made_anew_do_not_share_a_batch_with_parked_ones_of_the_old() -> None:
+def test_records_of_a_topic_that_was_recreated_do_not_share_a_batch_with_parked_ones_of_the_old() -> None:
     setup = Setup()
     new, parked = setup.lane(0), lane_state(1, topic="retry", parked=True)
     new.topic_id = "new"
