@@ -6,19 +6,19 @@ import sys
 
 import pytest
 
-from tests.simulation.campaign import SEED, campaign
-from tests.simulation.coverage import EXPECTED
+from tests.simulation.campaign import SEED
 from tests.simulation.history import run
 
 LONG = bool(os.environ.get("OFFRAMP_TEST_LONG"))
 HISTORIES = 20_000 if LONG else 2_000
 
 
-@pytest.mark.timeout(6 * 3600 if LONG else 600)
+@pytest.mark.timeout(6 * 3600 if LONG else 3600)
 def test_no_history_breaks_a_promise_and_every_fault_and_promise_is_exercised() -> None:
-    findings = campaign(HISTORIES, seed=SEED)
-    assert not findings.failures, _explain(findings.failures[0].seed, findings.failures[0].violation)
-    assert findings.neglected(EXPECTED) == []
+    # In a process of its own, which has no threads of gRPC and so may fork for each core.
+    command = [sys.executable, "-m", "tests.simulation", "--histories", str(HISTORIES), "--seed", str(SEED)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_seed_reproduces_its_history_exactly() -> None:
@@ -38,7 +38,3 @@ def test_a_history_does_not_depend_on_how_python_hashes() -> None:
         )
         prints.add(done.stdout)
     assert len(prints) == 1
-
-
-def _explain(seed: int, violation: str) -> str:
-    return f"{violation}\nonce more: python -m tests.simulation --seed {seed}"
