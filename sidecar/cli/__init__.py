@@ -6,6 +6,7 @@ parser        arguments that several commands share; help and usage errors
 connection    calls to a running sidecar; gRPC errors as sentences
 cleaned       its messages as a terminal may show them
 json_lines    records and messages as lines of JSON
+dead_letter_choice  which dead letters are meant
 status_text   a status as text: the report of `status`, the screen and the lines of `top`
 terminal      colours, and a screen that is drawn in place
 
@@ -37,6 +38,7 @@ COMMANDS = {
     "consume": "write records to a pipe and ack what its reader took",
     "dead-letters": "list dead letters, or show one",
     "redrive": "send dead letters back to their group",
+    "delete-dead-letters": "delete dead letters",
     "pause": "stop the deliveries of a subscription",
     "resume": "resume the deliveries of a subscription",
     "seek": "move a subscription to another position",

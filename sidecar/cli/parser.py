@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+from datetime import UTC, datetime
 from typing import NoReturn
 
 from sidecar.model.units import FormatError, parse_duration
@@ -80,3 +81,12 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 16 and int(text)):
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
     return int(text)
+
+
+def timestamp(text: str) -> int:
+    """Milliseconds since 1970, for a time in ISO 8601. Without a zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a time such as 2025-06-01T12:00:00Z') from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

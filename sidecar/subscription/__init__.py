@@ -13,7 +13,8 @@
 | `committer` | commits what is settled, and moves lanes |
 | `troubles` | the current problems, for operators |
 | `status_report` | the status |
-| `dead_letters` | lists dead letters and sends them back, for operators |
+| `dead_letters` | lists dead letters, sends them back and deletes them, for operators |
+| `dead_letter_reader` | reads the dead-letter topic: what is in it, and what was done with it |
 
 The walk of a batch: `fetcher` -> `assignment` -> `delivery` -> a session's consumer; its settlement: `subscription` ->
 `settlement` -> `committer`.

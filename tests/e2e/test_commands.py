@@ -90,6 +90,10 @@ def test_a_dead_letter_is_listed_shown_and_sent_back(sidecar: Sidecar) -> None:
     offramp(sidecar, "resume", "failing")
     (line,) = offramp(sidecar, "consume", "failing", "--count", "1").splitlines()
     assert (json.loads(line)["topic"], json.loads(line)["value"]) == ("failing", "bad")
+    assert "(redriven)" in offramp(sidecar, "dead-letters", "failing")
+    assert offramp(sidecar, "redrive", "failing", "--all").startswith("0 dead letters of failing sent back (1 left out")
+    assert offramp(sidecar, "delete-dead-letters", "failing", "--all") == "1 dead letter of failing deleted\n"
+    assert offramp(sidecar, "dead-letters", "failing") == "failing has no dead letters\n"
 
 
 def test_a_pause_is_seen_with_its_reason_and_ends(sidecar: Sidecar) -> None:

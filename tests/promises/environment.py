@@ -211,7 +211,7 @@ class Environment:
         await until(lambda: calls.count("poll") > polls + 2)
 
     async def dead_letters(self, subscription: Subscription) -> list[DeadLetterEntry]:
-        return await dead_letters.list_dead_letters(self.broker, subscription.settings)
+        return (await dead_letters.list_dead_letters(self.broker, subscription.settings)).letters
 
     async def close(self) -> None:
         for subscription in self.subscriptions:

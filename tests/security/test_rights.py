@@ -46,6 +46,7 @@ CALLS = {
     "Seek": Case("admin", {"start": admin_pb2.SeekStart()}),
     "ListDeadLetters": Case("admin"),
     "Redrive": Case("admin", {"all": True}),
+    "DeleteDeadLetters": Case("admin", {"all": True}),
     "DeleteGroup": Case("admin", {"broker": "local", "group": "orders"}, whole=True),
     **dict.fromkeys(("Attach", "ResolveStart", "Locate", "Plan", "ReadRange", "CommitUpTo"), Case("ranges")),
 }

@@ -116,7 +116,7 @@ def fail_in_every_way(sidecar: Sidecar, secured: Secured, channel: grpc.Channel)
     eventually(lambda: sidecar.status().counters.dead_lettered)
     admin.Pause(admin_pb2.PauseRequest(subscription="orders"), timeout=WAIT_TIMEOUT)
     admin.Resume(admin_pb2.ResumeRequest(subscription="orders"), timeout=WAIT_TIMEOUT)
-    admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True), timeout=WAIT_TIMEOUT)
+    list(admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True), timeout=WAIT_TIMEOUT))
 
 
 def everything_said(sidecar: Sidecar, channel: grpc.Channel, config: Path) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ HAPPENINGS = (
     "possibly processed",
     "records are removed by retention",
     "redrive",
+    "redrive leaves out what was redriven before",
     "seek",
     "the handler is down",
     "the sidecar crashes",

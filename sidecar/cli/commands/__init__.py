@@ -12,6 +12,7 @@ publish         lines of a file or pipe to messages
 consume         records to a pipe, acked once written
 dead_letters    list dead letters
 redrive         send dead letters back to their group
+delete_dead_letters  delete dead letters
 pause, resume   stop and start deliveries
 seek            move a subscription to another position
 delete_group    delete a group of the local broker

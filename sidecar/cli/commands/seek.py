@@ -11,12 +11,11 @@ Move a subscription, or one topic or lane of it, to another position. Leases of 
 import argparse
 import sys
 import time
-from datetime import UTC, datetime
 
 from offramp.v1 import admin_pb2
 from sidecar.cli.cleaned import cleaned
 from sidecar.cli.connection import CALL_TIMEOUT, connect
-from sidecar.cli.parser import add_address, duration
+from sidecar.cli.parser import add_address, duration, timestamp
 from sidecar.model.text import columns
 
 
@@ -26,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--start", action="store_true", help="the first record that the broker still has")
     to.add_argument("--end", action="store_true", help="after the last record")
     to.add_argument("--position", type=_position, metavar="N", help="this position, or the nearest that the lane has")
-    to.add_argument("--time", type=_timestamp, metavar="TIME", help="ISO 8601; without a zone it is UTC")
+    to.add_argument("--time", type=timestamp, metavar="TIME", help="ISO 8601; without a zone it is UTC")
     to.add_argument("--ago", type=duration, metavar="DURATION", help="this long ago, such as 90s or 1h")
     parser.add_argument("--topic", default="", help="only this topic")
     parser.add_argument("--lane", type=_position, metavar="N", help="only this lane")
@@ -64,11 +63,3 @@ def _position(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number')
     return int(text)
-
-
-def _timestamp(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a time such as 2025-06-01T12:00:00Z') from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

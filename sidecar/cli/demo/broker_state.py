@@ -48,7 +48,7 @@ async def read_broker_state(folder: Folder) -> BrokerState:
         await _read_orders(state, broker)
         await _read_cursors(state, broker, settings)
         await _read_parked(state, broker, settings.retry_topic)
-        for entry in await dead_letters.list_dead_letters(broker, settings):
+        for entry in (await dead_letters.list_dead_letters(broker, settings)).letters:
             state.dead[Lane(entry.topic, entry.record.lane), entry.record.position] = entry
         return state
     finally:

@@ -8,5 +8,6 @@
 | `backoff` | waits after failures |
 | `retry_topic` | the format of parked records |
 | `dead_letter_topic` | the format of dead letters |
+| `dead_letter_notes` | the format of notes on what operators did with them |
 | `reason_counts` | records by the reason for which they were dead-lettered or parked |
 """

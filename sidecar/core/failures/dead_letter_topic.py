@@ -44,6 +44,8 @@ class DeadLetterEntry:
     attempts: int
     worker: str
     dead_lettered_ms: int
+    #: it was sent back, and has not died again since
+    redriven: bool = False
 
     @property
     def identity(self) -> Identity:

@@ -61,7 +61,10 @@ class AdminService:
             "Resume": unary("Resume", pb.ResumeRequest, self._resume),
             "Seek": unary("Seek", pb.SeekRequest, self._seek),
             "ListDeadLetters": server_stream("ListDeadLetters", pb.ListDeadLettersRequest, self._list_dead_letters),
-            "Redrive": unary("Redrive", pb.RedriveRequest, self._redrive),
+            "Redrive": server_stream("Redrive", pb.RedriveRequest, self._redrive),
+            "DeleteDeadLetters": server_stream(
+                "DeleteDeadLetters", pb.DeleteDeadLettersRequest, self._delete_dead_letters
+            ),
             "DeleteGroup": unary("DeleteGroup", pb.DeleteGroupRequest, self._delete_group),
         }
 
@@ -118,17 +121,18 @@ class AdminService:
 
     async def _list_dead_letters(self, request: pb.ListDeadLettersRequest, context: Context) -> None:
         settings = self._registry.get(request.subscription, Right.ADMIN).settings
-        entries = await dead_letters.list_dead_letters(
+        page = await dead_letters.list_dead_letters(
             self._brokers.usable(settings.broker),
             settings,
             limit=request.limit or _DEFAULT_DEAD_LETTERS,
-            ids=(request.id,) if request.id else (),
+            which=_read_filter(request.filter, (request.id,) if request.id else ()),
+            page=request.page,
             payloads=not request.without_payload,
         )
         response = pb.ListDeadLettersResponse()
         room = _DEAD_LETTERS_BYTES
         with StreamWriter(context, self._write_timeout) as writer:
-            for entry in entries:
+            for entry in page.letters:
                 message = to_dead_letter(entry, without_payload=request.without_payload)
                 room -= message.ByteSize()
                 if room < 0 and response.dead_letters:
@@ -137,24 +141,42 @@ class AdminService:
                     room = _DEAD_LETTERS_BYTES - message.ByteSize()
                 response.dead_letters.append(message)
             if response.dead_letters:
+                response.next_page = page.next
                 await writer.write(response.SerializeToString())
 
-    async def _redrive(self, request: pb.RedriveRequest) -> bytes:
+    async def _redrive(self, request: pb.RedriveRequest, context: Context) -> None:
         settings = self._registry.get_leased(request.subscription, Right.ADMIN).settings
-        if not request.ids and not request.all:
-            raise InvalidRequest("ids or all must be given: which dead letters to send back")
-        if request.ids and request.all:
-            raise InvalidRequest("give either ids or all, not both")
-        redriven = await dead_letters.redrive(
-            self._brokers.usable(settings.broker), settings, ids=set(request.ids), wall_ms=self._clock.wall_ms()
+        which = _read_which(request)
+        steps = dead_letters.redrive(
+            self._brokers.usable(settings.broker),
+            settings,
+            which=which,
+            again=request.again or bool(which.ids),
+            wall_ms=self._clock.wall_ms(),
         )
-        log.info(
-            "dead letters were sent back",
-            caller=who(),
-            subscription=request.subscription,
-            records=len(redriven),
+        redriven = 0
+        try:
+            with StreamWriter(context, self._write_timeout) as writer:
+                async for step in steps:
+                    redriven += len(step.ids)
+                    response = pb.RedriveResponse(redriven=redriven, skipped=step.skipped)
+                    await writer.write(response.SerializeToString())
+        finally:
+            _log_dead_letters("dead letters were sent back", request.subscription, redriven)
+
+    async def _delete_dead_letters(self, request: pb.DeleteDeadLettersRequest, context: Context) -> None:
+        settings = self._registry.get_leased(request.subscription, Right.ADMIN).settings
+        steps = dead_letters.delete(
+            self._brokers.usable(settings.broker), settings, which=_read_which(request), wall_ms=self._clock.wall_ms()
         )
-        return pb.RedriveResponse(redriven=len(redriven)).SerializeToString()
+        deleted = 0
+        try:
+            with StreamWriter(context, self._write_timeout) as writer:
+                async for step in steps:
+                    deleted += len(step.ids)
+                    await writer.write(pb.DeleteDeadLettersResponse(deleted=deleted).SerializeToString())
+        finally:
+            _log_dead_letters("dead letters were deleted", request.subscription, deleted)
 
     async def _delete_group(self, request: pb.DeleteGroupRequest) -> bytes:
         current().require(Right.ADMIN, ALL_SUBSCRIPTIONS)
@@ -179,6 +201,27 @@ class AdminService:
             return [self._registry.get(name, Right.ADMIN)]
         current().require(Right.ADMIN, ALL_SUBSCRIPTIONS)
         return list(self._registry)
+
+
+def _read_which(request: pb.RedriveRequest | pb.DeleteDeadLettersRequest) -> dead_letters.Filter:
+    """The dead letters that are meant."""
+    filtered = request.HasField("filter")
+    if not (request.ids or request.all or filtered):
+        raise InvalidRequest("ids, all or filter must be given: which dead letters are meant")
+    if request.ids and (request.all or filtered):
+        raise InvalidRequest("give either ids, or all or filter, not both")
+    return _read_filter(request.filter, request.ids)
+
+
+def _read_filter(message: pb.DeadLetterFilter, ids: Iterable[str]) -> dead_letters.Filter:
+    for name, number in (("since_ms", message.since_ms), ("until_ms", message.until_ms)):
+        if number < 0:
+            raise InvalidRequest(f"filter.{name}: {number} is negative; it counts milliseconds since 1970")
+    return dead_letters.Filter(frozenset(ids), message.reason, message.since_ms, message.until_ms)
+
+
+def _log_dead_letters(text: str, subscription: str, records: int) -> None:
+    log.info(text, caller=who(), subscription=subscription, records=records)
 
 
 def _read_target(request: pb.SeekRequest) -> SeekTarget:
@@ -250,6 +293,7 @@ def to_dead_letter(entry: DeadLetterEntry, *, without_payload: bool) -> pb.DeadL
         worker=entry.worker,
         dead_lettered_ms=entry.dead_lettered_ms,
         record=_to_record(entry.record, without_payload=without_payload),
+        redriven=entry.redriven,
     )
 
 

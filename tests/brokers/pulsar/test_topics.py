@@ -73,6 +73,7 @@ async def test_a_subscription_opens_and_rejects_where_the_broker_creates_no_topi
         await broker.publish(topic, [Message(None, b"bad")])
         Worker(subscription, Audit(), handler=lambda batch: batch.reject())
         await until(lambda: subscription.tracker.counters.dead_lettered == 1, "it is dead-lettered")
-        assert [letter.record.value for letter in await dead_letters.list_dead_letters(broker, settings)] == [b"bad"]
+        page = await dead_letters.list_dead_letters(broker, settings)
+        assert [letter.record.value for letter in page.letters] == [b"bad"]
         assert subscriptions(pulsar, namespace, settings.dead_letter_topic) == [KEEPER]
         await subscription.close()

@@ -4,6 +4,8 @@ import math
 import random
 
 from sidecar.model.records import Lane, Order, Outcome, Part
+from sidecar.settings import OutageSettings
+from sidecar.subscription import dead_letters
 from tests.promises.adjustable_time import fast_forward, until
 from tests.promises.environment import Environment, batches_of, numbered, promise, retry
 from tests.promises.worker import Batch
@@ -79,6 +81,39 @@ class PoisonIsIsolated:
             await env.wait_committed(topic, positions[7] + 1)
         assert env.audit.dead == {(Lane(topic, 0), positions[5])}
         assert all(all(batch.possibly_processed_flags) for batch in worker.batches[1:])
+
+    @promise
+    async def test_what_was_done_with_dead_letters_is_remembered_in_their_topic(self, env: Environment) -> None:
+        topic, subscription = await env.consuming(batch=batches_of(1), outage=OutageSettings(reject_share=1.0))
+        await env.publish(topic, *numbered(3))
+        env.worker(subscription, lambda b: b.reject("bad"))
+        counters, wall_ms = subscription.counters, subscription.clock.wall_ms()
+        await until(lambda: counters.dead_lettered == 3)
+
+        async def left() -> list[str]:
+            return [letter.id for letter in await env.dead_letters(subscription)]
+
+        async def redriven() -> list[str]:
+            steps = dead_letters.redrive(env.broker, subscription.settings, wall_ms=wall_ms)
+            return [id_ async for step in steps for id_ in step.ids]
+
+        async def deleted(*ids: str) -> list[str]:
+            which = dead_letters.Filter(frozenset(ids))
+            steps = dead_letters.delete(env.broker, subscription.settings, which=which, wall_ms=wall_ms)
+            return [id_ async for step in steps for id_ in step.ids]
+
+        first, *others = await left()
+        assert await deleted(first) == [first]
+        assert await left() == others
+        subscription.pause("so that none dies again yet")
+        assert sorted(await redriven()) == sorted(others)
+        assert await redriven() == [], "not twice"
+        subscription.resume()
+        await until(lambda: counters.dead_lettered == 5)
+        assert sorted(await redriven()) == sorted(others), "they died again"
+        await until(lambda: counters.dead_lettered == 7)
+        assert sorted(await deleted()) == sorted(others)
+        assert await left() == []
 
 
 async def _is_isolated(

@@ -52,7 +52,9 @@ class TraceGoesThrough:
         assert letter.record.headers == HEADERS
         (newest,), _ = await dead_letters.newest(env.broker, subscription.settings, limit=10)
         assert newest == letter
-        await dead_letters.redrive(env.broker, subscription.settings, ids=(), wall_ms=subscription.clock.wall_ms())
+        wall_ms = subscription.clock.wall_ms()
+        (step,) = [step async for step in dead_letters.redrive(env.broker, subscription.settings, wall_ms=wall_ms)]
+        assert step.ids == [letter.id]
         async with asyncio.timeout(20):
             back = await worker.next()
         assert (back.values, back.records[0].headers) == ([b"value"], HEADERS)

@@ -170,4 +170,13 @@ class Redriver(SimulatedBroker):
         self.__dict__ = broker.__dict__
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
-        return await self._publish(topic, messages, redriven=True)
+        if topic == self.retry_topic:
+            return await self._publish(topic, messages, redriven=True)
+        return [self._note(topic, message) for message in messages]
+
+    def _note(self, topic: str, message: Message) -> Place:
+        """What was redriven is noted in the dead-letter topic."""
+        if self.faults.occurs("dead letter fails"):
+            raise Unavailable("the note fails")
+        lane = self.storage.topics[topic][message.lane or 0].lane
+        return Place(lane.number, self.storage.lanes[lane].append(message, None, self.gap()).position)

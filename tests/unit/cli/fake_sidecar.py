@@ -56,14 +56,24 @@ class FakeAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     def ListDeadLetters(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         self._take(request, context)
-        for letter in self.dead_letters[: request.limit]:
+        first = int(request.page or 0)
+        for letter in self.dead_letters[first : first + request.limit]:
             if request.id in ("", letter.id):
-                yield admin.ListDeadLettersResponse(dead_letters=[letter])
+                more = first + request.limit < len(self.dead_letters)
+                page = str(first + request.limit) if more else ""
+                yield admin.ListDeadLettersResponse(dead_letters=[letter], next_page=page)
 
-    def Redrive(self, request: Any, context: Any) -> Any:  # noqa: N802
+    def Redrive(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        self._take(request, context)
+        known = {letter.id for letter in self.dead_letters if request.ids or request.again or not letter.redriven}
+        chosen = known & set(request.ids) if request.ids else known
+        yield admin.RedriveResponse()
+        yield admin.RedriveResponse(redriven=len(chosen), skipped=len(self.dead_letters) - len(known))
+
+    def DeleteDeadLetters(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         self._take(request, context)
         known = {letter.id for letter in self.dead_letters}
-        return admin.RedriveResponse(redriven=len(known if request.all else known & set(request.ids)))
+        yield admin.DeleteDeadLettersResponse(deleted=len(known & set(request.ids) if request.ids else known))
 
     def DeleteGroup(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._take(request, context)

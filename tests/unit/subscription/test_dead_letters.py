@@ -1,18 +1,23 @@
-"""Dead letters: their format, listing them, and sending them back."""
+"""Dead letters: their format, listing them, sending them back, and deleting them."""
 
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sidecar.core.failures import dead_letter_topic, retry_topic
+from sidecar.core.failures import dead_letter_notes, dead_letter_topic, retry_topic
+from sidecar.core.failures.dead_letter_notes import Done, Note
 from sidecar.core.state.record_slices import DeliveryHistory, RecordSlice
+from sidecar.model.errors import InvalidRequest
 from sidecar.model.records import Chunk, Header, Lane, Message, Place, Record, Run
 from sidecar.model.wire import decode_frame, encode_frame
-from sidecar.subscription import dead_letters
+from sidecar.settings import DeadLetterSettings
+from sidecar.subscription import dead_letter_reader, dead_letters
+from sidecar.subscription.dead_letters import Filter, list_dead_letters
 from tests.kit import lane_state, slice_of, subscription_settings
 from tests.memory_broker import MemoryBroker
 
@@ -37,7 +42,18 @@ async def bury(
 
 
 async def listed(broker: MemoryBroker, *, limit: int = 0, ids: tuple[str, ...] = ()) -> list[str]:
-    return [letter.id for letter in await dead_letters.list_dead_letters(broker, SETTINGS, limit=limit, ids=ids)]
+    which = Filter(frozenset(ids))
+    return [letter.id for letter in (await list_dead_letters(broker, SETTINGS, limit=limit, which=which)).letters]
+
+
+async def redriven(broker: MemoryBroker, *ids: str, again: bool = True) -> list[str]:
+    """The ids of those that are sent back."""
+    steps = dead_letters.redrive(broker, SETTINGS, which=Filter(frozenset(ids)), again=again, wall_ms=WALL)
+    return [one async for step in steps for one in step.ids]
+
+
+async def deleted(broker: MemoryBroker, which: Filter) -> list[str]:
+    return [one async for step in dead_letters.delete(broker, SETTINGS, which=which, wall_ms=WALL) for one in step.ids]
 
 
 def test_a_dead_letter_says_from_where_why_how_often_by_whom_and_when() -> None:
@@ -89,7 +105,7 @@ def test_one_that_was_written_twice_is_listed_once_as_it_was_written_last() -> N
         await bury(broker, 3, reason="first")
         await bury(broker, 4, wall_ms=WALL + 1)
         await bury(broker, 3, reason="second", wall_ms=WALL + 5)
-        first, _ = await dead_letters.list_dead_letters(broker, SETTINGS)
+        first, _ = (await list_dead_letters(broker, SETTINGS)).letters
         assert (first.id, first.reason, first.dead_lettered_ms) == ("orders/2/3", "second", WALL + 5)
         assert await listed(broker, limit=1) == ["orders/2/3"], "its place is that of its first death"
 
@@ -106,7 +122,7 @@ def test_records_at_the_same_place_of_a_topic_that_was_recreated_are_two() -> No
             await broker.publish(SETTINGS.dead_letter_topic, [message])
         assert await listed(broker) == ["orders/2/3"] * 2
         assert (await latest(broker, 9))[0] == ["orders/2/3"] * 2
-        assert await dead_letters.redrive(broker, SETTINGS, ids=["orders/2/3"], wall_ms=WALL) == ["orders/2/3"] * 2
+        assert await redriven(broker, "orders/2/3") == ["orders/2/3"] * 2
 
     asyncio.run(story())
 
@@ -130,7 +146,7 @@ def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
     async def story() -> None:
         broker = MemoryBroker()
         await bury(broker, 3, 7)
-        assert await dead_letters.redrive(broker, SETTINGS, ids=["orders/2/7"], wall_ms=WALL) == ["orders/2/7"]
+        assert await redriven(broker, "orders/2/7") == ["orders/2/7"]
         (chunk,) = [chunk async for chunk in broker.read(Lane(SETTINGS.retry_topic, 0), Run(0, 10), 1 << 20)]
         back = retry_topic.unpark(chunk, 0, now=0.0, wall_ms=WALL, possibly_processed=False)
         record = decode_frame(back.chunk.frames[0])
@@ -141,18 +157,135 @@ def test_redrive_sends_dead_letters_to_the_groups_own_retry_topic() -> None:
 
 
 def test_redrive_of_everything_brings_everything_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "_REDRIVE_BATCH", 2)
+    monkeypatch.setattr(dead_letters, "_BATCH", 2)
 
     async def story() -> None:
         broker = MemoryBroker()
         await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
         await bury(broker, *range(5), 3)
-        redriven = await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)
-        assert redriven == [f"orders/2/{position}" for position in range(5)]
+        assert await redriven(broker) == [f"orders/2/{position}" for position in range(5)]
         (end,) = [end for lane, end in (await broker.lane_ends(SETTINGS.retry_topic)).items() if lane.number == 0]
         assert end.end == 5
 
     asyncio.run(story())
+
+
+def test_what_was_redriven_is_left_out_until_it_dies_again() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 3, 7)
+        assert await redriven(broker, "orders/2/3") == ["orders/2/3"]
+        first, second = (await list_dead_letters(broker, SETTINGS)).letters
+        assert (first.redriven, second.redriven) == (True, False)
+        (step,) = [step async for step in dead_letters.redrive(broker, SETTINGS, wall_ms=WALL)]
+        assert step == (["orders/2/7"], 1)
+        assert await redriven(broker, again=False) == []
+        await bury(broker, 3, wall_ms=WALL + 1)
+        assert await redriven(broker, again=False) == ["orders/2/3"]
+        assert await redriven(broker) == ["orders/2/3", "orders/2/7"], "unless they are asked for again"
+
+    asyncio.run(story())
+
+
+def test_a_redrive_that_was_interrupted_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "_BATCH", 2)
+
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(5))
+        steps = dead_letters.redrive(broker, SETTINGS, wall_ms=WALL)
+        assert (await anext(steps)).ids == ["orders/2/0", "orders/2/1"]
+        await steps.aclose()  # type: ignore[attr-defined]
+        assert await redriven(broker, again=False) == ["orders/2/2", "orders/2/3", "orders/2/4"]
+
+    asyncio.run(story())
+
+
+def test_what_is_deleted_is_neither_listed_nor_redriven_until_it_dies_again() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, 3, 5, 7)
+        await bury(broker, 3, group="billing")
+        await bury(broker, 3, wall_ms=WALL + 1)
+        assert await deleted(broker, Filter(frozenset({"orders/2/3"}))) == ["orders/2/3"]
+        assert await listed(broker) == ["orders/2/5", "orders/2/7"]
+        assert (await latest(broker, 9))[0] == ["orders/2/7", "orders/2/5"]
+        assert await redriven(broker) == ["orders/2/5", "orders/2/7"]
+        assert await deleted(broker, Filter()) == ["orders/2/5", "orders/2/7"]
+        assert (await listed(broker), (await latest(broker, 9))[0]) == ([], [])
+        other = replace(SETTINGS, group="billing", dead_letter=DeadLetterSettings(topic=SETTINGS.dead_letter_topic))
+        assert len((await list_dead_letters(broker, other)).letters) == 1, "another group has its own"
+        await bury(broker, 5, wall_ms=WALL + 2)
+        assert await listed(broker) == ["orders/2/5"]
+
+    asyncio.run(story())
+
+
+def test_dead_letters_are_chosen_by_reason_and_time() -> None:
+    async def story() -> None:
+        broker = MemoryBroker()
+        await bury(broker, 1, reason="REJECTED: no such customer")
+        await bury(broker, 2, reason="timeout", wall_ms=WALL + 10)
+        await bury(broker, 3, reason="a timeout", wall_ms=WALL + 20)
+
+        async def chosen(which: Filter) -> list[int]:
+            return [each.record.position for each in (await list_dead_letters(broker, SETTINGS, which=which)).letters]
+
+        assert await chosen(Filter(reason="timeout")) == [2, 3]
+        assert await chosen(Filter(since_ms=WALL + 10, until_ms=WALL + 20)) == [2]
+        assert await deleted(broker, Filter(reason="timeout", since_ms=WALL + 11)) == ["orders/2/3"]
+        assert await chosen(Filter()) == [1, 2]
+
+    asyncio.run(story())
+
+
+def test_pages_hold_every_dead_letter_once_also_those_that_died_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dead_letters, "_READ_AHEAD", 0)
+
+    async def story() -> None:
+        broker = MemoryBroker()
+        await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
+        await bury(broker, *range(7), wall_ms=WALL + 1)
+        await bury(broker, 9)
+        pages, page = [], ""
+        while True:
+            letters, page = await list_dead_letters(broker, SETTINGS, limit=3, page=page)
+            pages.append([letter.record.position for letter in letters])
+            if not page:
+                break
+            await bury(broker, 0, wall_ms=WALL + 50)
+        assert pages == [[9, 0, 1], [2, 3, 4], [5, 6]]
+        with pytest.raises(InvalidRequest, match="not one that a listing has returned"):
+            await list_dead_letters(broker, SETTINGS, page="x")
+
+    asyncio.run(story())
+
+
+def test_a_note_tells_only_of_what_is_before_it_and_what_is_damaged_tells_nothing() -> None:
+    """Anyone with the right to publish to the topic can write one."""
+    note = Note("orders", Done.DELETED, (Run(0, 3), Run(5, 900)), WALL)
+    message = dead_letter_notes.write(note, 0)
+
+    def as_read(value: bytes | None, *headers: Header) -> Note | None:
+        return dead_letter_notes.read(Record(None, value, headers or message.headers, 0, 9))
+
+    assert as_read(message.value) == replace(note, runs=(Run(0, 3), Run(5, 9)))
+    assert as_read(message.value, Header("h", b"1")) is None
+    assert as_read(message.value, Header(dead_letter_notes.HEADER, b"burnt")) is None
+    for value in (
+        None,
+        b"{}",
+        b"[]",
+        b'{"group": 1, "at_ms": 1, "runs": []}',
+        b'{"group": "g", "at_ms": 1, "runs": 1}',
+    ):
+        assert as_read(value) is None
+    assert as_read(b'{"group": "g", "at_ms": 1, "runs": [["a", 2]]}') is None
+    assert dead_letter_topic.read(Record(None, message.value, message.headers, 0, 9)) is None
 
 
 @pytest.mark.parametrize("wanted", [{"limit": 2}, {"limit": 100, "payloads": False}])
@@ -162,7 +295,7 @@ def test_large_dead_letters_are_listed_without_having_all_of_them_in_memory(want
         await broker.ensure_topic(SETTINGS.dead_letter_topic, 1)
         await bury(broker, *range(40), size=1 << 20)
         with measured() as peak:
-            letters = await dead_letters.list_dead_letters(broker, SETTINGS, **wanted)
+            letters = (await list_dead_letters(broker, SETTINGS, **wanted)).letters
         assert [letter.record.position for letter in letters] == sorted(range(40), key=str)[: wanted["limit"]]
         assert all(bool(letter.record.value) is wanted.get("payloads", True) for letter in letters)
         assert peak() < 16 << 20
@@ -182,7 +315,7 @@ def test_large_dead_letters_are_redriven_a_few_megabytes_at_a_time() -> None:
             return await publish(topic, messages)
 
         broker.publish = watched  # type: ignore[method-assign]
-        assert len(await dead_letters.redrive(broker, SETTINGS, ids=[], wall_ms=WALL)) == 40
+        assert len(await redriven(broker)) == 40
         assert max(together) < 3 << 20
 
     asyncio.run(story())
@@ -230,8 +363,8 @@ def test_a_look_goes_further_back_where_other_groups_write_to_the_topic_too() ->
 
 
 def test_a_look_into_a_topic_full_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "_TAIL_RECORDS", 50)
-    monkeypatch.setattr(dead_letters, "_READ_BYTES", 1)
+    monkeypatch.setattr(dead_letter_reader, "_TAIL_RECORDS", 50)
+    monkeypatch.setattr(dead_letter_reader, "_READ_BYTES", 1)
 
     async def body() -> None:
         broker = Counting()

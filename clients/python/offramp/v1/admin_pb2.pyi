@@ -340,26 +340,42 @@ class SoughtLane(_message.Message):
     position: int
     def __init__(self, topic: _Optional[str] = ..., lane: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
 
+class DeadLetterFilter(_message.Message):
+    __slots__ = ("reason", "since_ms", "until_ms")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    since_ms: int
+    until_ms: int
+    def __init__(self, reason: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ...) -> None: ...
+
 class ListDeadLettersRequest(_message.Message):
-    __slots__ = ("subscription", "limit", "id", "without_payload")
+    __slots__ = ("subscription", "limit", "id", "without_payload", "filter", "page")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     limit: int
     id: str
     without_payload: bool
-    def __init__(self, subscription: _Optional[str] = ..., limit: _Optional[int] = ..., id: _Optional[str] = ..., without_payload: bool = ...) -> None: ...
+    filter: DeadLetterFilter
+    page: str
+    def __init__(self, subscription: _Optional[str] = ..., limit: _Optional[int] = ..., id: _Optional[str] = ..., without_payload: bool = ..., filter: _Optional[_Union[DeadLetterFilter, _Mapping]] = ..., page: _Optional[str] = ...) -> None: ...
 
 class ListDeadLettersResponse(_message.Message):
-    __slots__ = ("dead_letters",)
+    __slots__ = ("dead_letters", "next_page")
     DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
-    def __init__(self, dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
+    next_page: str
+    def __init__(self, dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., next_page: _Optional[str] = ...) -> None: ...
 
 class DeadLetter(_message.Message):
-    __slots__ = ("id", "topic", "lane", "position", "reason", "attempts", "worker", "dead_lettered_ms", "record")
+    __slots__ = ("id", "topic", "lane", "position", "reason", "attempts", "worker", "dead_lettered_ms", "record", "redriven")
     ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +385,7 @@ class DeadLetter(_message.Message):
     WORKER_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTERED_MS_FIELD_NUMBER: _ClassVar[int]
     RECORD_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
     id: str
     topic: str
     lane: int
@@ -378,23 +395,48 @@ class DeadLetter(_message.Message):
     worker: str
     dead_lettered_ms: int
     record: _record_pb2.Record
-    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., lane: _Optional[int] = ..., position: _Optional[int] = ..., reason: _Optional[str] = ..., attempts: _Optional[int] = ..., worker: _Optional[str] = ..., dead_lettered_ms: _Optional[int] = ..., record: _Optional[_Union[_record_pb2.Record, _Mapping]] = ...) -> None: ...
+    redriven: bool
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., lane: _Optional[int] = ..., position: _Optional[int] = ..., reason: _Optional[str] = ..., attempts: _Optional[int] = ..., worker: _Optional[str] = ..., dead_lettered_ms: _Optional[int] = ..., record: _Optional[_Union[_record_pb2.Record, _Mapping]] = ..., redriven: bool = ...) -> None: ...
 
 class RedriveRequest(_message.Message):
-    __slots__ = ("subscription", "ids", "all")
+    __slots__ = ("subscription", "ids", "all", "filter", "again")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     ids: _containers.RepeatedScalarFieldContainer[str]
     all: bool
-    def __init__(self, subscription: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., all: bool = ...) -> None: ...
+    filter: DeadLetterFilter
+    again: bool
+    def __init__(self, subscription: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., all: bool = ..., filter: _Optional[_Union[DeadLetterFilter, _Mapping]] = ..., again: bool = ...) -> None: ...
 
 class RedriveResponse(_message.Message):
-    __slots__ = ("redriven",)
+    __slots__ = ("redriven", "skipped")
     REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     redriven: int
-    def __init__(self, redriven: _Optional[int] = ...) -> None: ...
+    skipped: int
+    def __init__(self, redriven: _Optional[int] = ..., skipped: _Optional[int] = ...) -> None: ...
+
+class DeleteDeadLettersRequest(_message.Message):
+    __slots__ = ("subscription", "ids", "all", "filter")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    subscription: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    all: bool
+    filter: DeadLetterFilter
+    def __init__(self, subscription: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., all: bool = ..., filter: _Optional[_Union[DeadLetterFilter, _Mapping]] = ...) -> None: ...
+
+class DeleteDeadLettersResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: int
+    def __init__(self, deleted: _Optional[int] = ...) -> None: ...
 
 class DeleteGroupRequest(_message.Message):
     __slots__ = ("broker", "group")

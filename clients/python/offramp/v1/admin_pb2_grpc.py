@@ -66,10 +66,15 @@ class AdminServiceStub(object):
                 request_serializer=offramp_dot_v1_dot_admin__pb2.ListDeadLettersRequest.SerializeToString,
                 response_deserializer=offramp_dot_v1_dot_admin__pb2.ListDeadLettersResponse.FromString,
                 _registered_method=True)
-        self.Redrive = channel.unary_unary(
+        self.Redrive = channel.unary_stream(
                 '/offramp.v1.AdminService/Redrive',
                 request_serializer=offramp_dot_v1_dot_admin__pb2.RedriveRequest.SerializeToString,
                 response_deserializer=offramp_dot_v1_dot_admin__pb2.RedriveResponse.FromString,
+                _registered_method=True)
+        self.DeleteDeadLetters = channel.unary_stream(
+                '/offramp.v1.AdminService/DeleteDeadLetters',
+                request_serializer=offramp_dot_v1_dot_admin__pb2.DeleteDeadLettersRequest.SerializeToString,
+                response_deserializer=offramp_dot_v1_dot_admin__pb2.DeleteDeadLettersResponse.FromString,
                 _registered_method=True)
         self.DeleteGroup = channel.unary_unary(
                 '/offramp.v1.AdminService/DeleteGroup',
@@ -119,15 +124,25 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadLetters(self, request, context):
-        """Dead letters of the subscription, oldest first.
+        """Dead letters of the subscription, oldest first, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Redrive(self, request, context):
-        """Sends dead letters back to this subscription's group, and to no other, through its retry topic. A dead letter stays
-        in its topic; redriving it again delivers it again.
+        """Sends dead letters back to this subscription's group, and to no other, through its retry topic. They stay in their
+        topic, and are marked there as redriven: redriving all leaves them out until they die again. So a call that was
+        interrupted can be repeated; only what its last response did not yet count may be delivered twice. Responds after
+        each step, and ends when the client cancels.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteDeadLetters(self, request, context):
+        """Deletes dead letters: they are no longer listed nor redriven, unless their records die again. In the topic they are
+        marked as deleted; their bytes stay until the broker's retention removes them. Responds after each step.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,10 +189,15 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=offramp_dot_v1_dot_admin__pb2.ListDeadLettersRequest.FromString,
                     response_serializer=offramp_dot_v1_dot_admin__pb2.ListDeadLettersResponse.SerializeToString,
             ),
-            'Redrive': grpc.unary_unary_rpc_method_handler(
+            'Redrive': grpc.unary_stream_rpc_method_handler(
                     servicer.Redrive,
                     request_deserializer=offramp_dot_v1_dot_admin__pb2.RedriveRequest.FromString,
                     response_serializer=offramp_dot_v1_dot_admin__pb2.RedriveResponse.SerializeToString,
+            ),
+            'DeleteDeadLetters': grpc.unary_stream_rpc_method_handler(
+                    servicer.DeleteDeadLetters,
+                    request_deserializer=offramp_dot_v1_dot_admin__pb2.DeleteDeadLettersRequest.FromString,
+                    response_serializer=offramp_dot_v1_dot_admin__pb2.DeleteDeadLettersResponse.SerializeToString,
             ),
             'DeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroup,
@@ -370,12 +390,39 @@ class AdminService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/offramp.v1.AdminService/Redrive',
             offramp_dot_v1_dot_admin__pb2.RedriveRequest.SerializeToString,
             offramp_dot_v1_dot_admin__pb2.RedriveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/offramp.v1.AdminService/DeleteDeadLetters',
+            offramp_dot_v1_dot_admin__pb2.DeleteDeadLettersRequest.SerializeToString,
+            offramp_dot_v1_dot_admin__pb2.DeleteDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

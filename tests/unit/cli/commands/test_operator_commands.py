@@ -210,9 +210,21 @@ def test_dead_letters_are_listed_one_a_line(sidecar: FakeSidecar, capsys: pytest
         "id          when                  attempts  worker  reason",
         "orders/0/1  2023-11-14T22:13:20Z         5  web-1   no such customer",
         "orders/0/2  2023-11-14T22:13:20Z         5  web-1   no such customer",
-        "(the first 2 dead letters; --limit shows more)",
+        "(there are more: --limit shows them at once, --page 2 the next ones)",
     ]
     assert sidecar.admin.requests[0].without_payload
+    assert cli.main(["dead-letters", "orders", "--limit", "2", "--page", "2", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert (json.loads(captured.out)["id"], captured.err) == ("orders/0/3", "")
+
+
+def test_dead_letters_are_chosen_by_reason_and_time(sidecar: FakeSidecar) -> None:
+    chosen = ["--reason", "timeout", "--since", "2023-11-14T22:13:20Z", "--until", "2023-11-15"]
+    assert cli.main(["dead-letters", "orders", *chosen]) == 0
+    assert cli.main(["redrive", "orders", "--all", *chosen]) == 0
+    assert cli.main(["delete-dead-letters", "orders", "--all", *chosen]) == 0
+    expected = admin.DeadLetterFilter(reason="timeout", since_ms=1_700_000_000_000, until_ms=1_700_006_400_000)
+    assert [request.filter for request in sidecar.admin.requests] == [expected] * 3
 
 
 def test_a_dead_letter_is_shown_as_a_whole(sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,6 +260,29 @@ def test_redrive_sends_back_those_that_are_named_or_all(
     assert cli.main(["redrive", "orders", "--id", "orders/0/1", "--id", "orders/0/1"]) == 0
     assert cli.main(["redrive", "orders", "--all"]) == 0
     assert capsys.readouterr().out == "1 dead letter of orders sent back\n2 dead letters of orders sent back\n"
+
+
+def test_redrive_says_how_many_it_left_out(sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]) -> None:
+    before = letter(1)
+    before.redriven = True
+    sidecar.admin.dead_letters = [before, letter(2)]
+    assert cli.main(["redrive", "orders", "--all"]) == 0
+    assert cli.main(["redrive", "orders", "--all", "--again"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "1 dead letter of orders sent back (1 left out that were sent back before: --again)",
+        "2 dead letters of orders sent back",
+    ]
+    assert cli.main(["dead-letters", "orders"]) == 0
+    assert "web-1   (redriven) no such customer" in capsys.readouterr().out
+
+
+def test_dead_letters_are_deleted_by_id_or_all(sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]) -> None:
+    sidecar.admin.dead_letters = [letter(1), letter(2)]
+    assert cli.main(["delete-dead-letters", "orders", "--all"]) == 0
+    assert cli.main(["delete-dead-letters", "orders", "--id", "orders/0/9"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "2 dead letters of orders deleted\n0 dead letters of orders deleted\n"
+    assert "orders/0/9 is not among its dead letters" in captured.err
 
 
 def test_redrive_of_one_that_is_not_there_fails(sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]) -> None:

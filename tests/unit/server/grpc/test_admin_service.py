@@ -36,6 +36,12 @@ async def dead_letters(kit: Kit, **request: Any) -> list[admin_pb2.DeadLetter]:
     return [letter async for response in call for letter in response.dead_letters]
 
 
+async def redriven(kit: Kit, **request: Any) -> tuple[int, int]:
+    """How many were redriven, and how many left out."""
+    steps = [step async for step in kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", **request))]
+    return steps[-1].redriven, steps[-1].skipped
+
+
 async def rejected(kit: Kit, values: list[bytes]) -> None:
     """Publishes records and has a worker reject them."""
     await kit.publish(values)
@@ -110,6 +116,26 @@ WRONG: dict[str, tuple[str, Any, grpc.StatusCode]] = {
         admin_pb2.RedriveRequest(subscription="orders", ids=["x"], all=True),
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
+    "a redrive of some by reason": (
+        "Redrive",
+        admin_pb2.RedriveRequest(subscription="orders", ids=["x"], filter=admin_pb2.DeadLetterFilter(reason="r")),
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "deleting no dead letter": (
+        "DeleteDeadLetters",
+        admin_pb2.DeleteDeadLettersRequest(subscription="orders"),
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "dead letters before 1970": (
+        "ListDeadLetters",
+        admin_pb2.ListDeadLettersRequest(subscription="orders", filter=admin_pb2.DeadLetterFilter(since_ms=-1)),
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "a page that is none": (
+        "ListDeadLetters",
+        admin_pb2.ListDeadLettersRequest(subscription="orders", page="x"),
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
     "deleting a group of an unknown broker": (
         "DeleteGroup",
         admin_pb2.DeleteGroupRequest(broker="kafka", group="g"),
@@ -139,7 +165,8 @@ async def test_what_cannot_be_done_is_refused_with_a_reason(
     kit: Kit, method: str, request_: Any, code: grpc.StatusCode
 ) -> None:
     await kit.until(lambda status: status.lanes)
-    found, details = await refused(getattr(kit.admin, method)(request_))
+    call = getattr(kit.admin, method)(request_)
+    found, details = await refused(call if hasattr(call, "__await__") else call.read())
     assert (found, bool(details)) == (code, True)
 
 
@@ -208,15 +235,47 @@ async def test_a_subscription_without_dead_letters_lists_none(kit: Kit) -> None:
 @with_sidecar(batch=ONE, outage=FEARLESS)
 async def test_a_redriven_dead_letter_is_delivered_again(kit: Kit) -> None:
     await rejected(kit, [b"a", b"b", b"c"])
-    one = await kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", ids=["orders/0/1"]))
-    assert one.redriven == 1
+    assert await redriven(kit, ids=["orders/0/1"]) == (1, 0)
     stream = await kit.stream()
     batch = await stream.batch()
     record = batch.records[0]
     assert (batch.topic, record.lane, record.position, record.value) == ("orders", 0, 1, b"b")
     await stream.settle(settlement(batch))
-    rest = await kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True))
-    assert rest.redriven == 3
+    assert [letter.redriven for letter in await dead_letters(kit)] == [False, True, False]
+    assert await redriven(kit, all=True) == (2, 1)
+    assert await redriven(kit, all=True, again=True) == (3, 0)
+
+
+@with_sidecar(batch=ONE, outage=FEARLESS)
+async def test_dead_letters_come_in_pages_and_by_reason_and_time(kit: Kit) -> None:
+    await rejected(kit, [b"a", b"b", b"c"])
+    request = admin_pb2.ListDeadLettersRequest(subscription="orders", limit=2)
+    pages = [[response async for response in kit.admin.ListDeadLetters(request)]]
+    request.page = pages[0][-1].next_page
+    pages.append([response async for response in kit.admin.ListDeadLetters(request)])
+    ids = [[letter.id for response in page for letter in response.dead_letters] for page in pages]
+    assert ids == [["orders/0/0", "orders/0/1"], ["orders/0/2"]]
+    assert not pages[1][-1].next_page
+    died = (await dead_letters(kit))[0].dead_lettered_ms
+    for filter_, count in (
+        (admin_pb2.DeadLetterFilter(reason="my taste"), 3),
+        (admin_pb2.DeadLetterFilter(reason="your taste"), 0),
+        (admin_pb2.DeadLetterFilter(since_ms=died), 3),
+        (admin_pb2.DeadLetterFilter(until_ms=died), 0),
+    ):
+        assert len(await dead_letters(kit, filter=filter_)) == count
+
+
+@with_sidecar(batch=ONE, outage=FEARLESS)
+async def test_a_deleted_dead_letter_is_gone(kit: Kit) -> None:
+    await rejected(kit, [b"a", b"b", b"c"])
+    request = admin_pb2.DeleteDeadLettersRequest(subscription="orders", ids=["orders/0/1"])
+    assert [step.deleted async for step in kit.admin.DeleteDeadLetters(request)] == [1]
+    assert [letter.id for letter in await dead_letters(kit)] == ["orders/0/0", "orders/0/2"]
+    assert await redriven(kit, all=True) == (2, 0)
+    request = admin_pb2.DeleteDeadLettersRequest(subscription="orders", all=True)
+    assert [step.deleted async for step in kit.admin.DeleteDeadLetters(request)] == [2]
+    assert await dead_letters(kit) == []
 
 
 @in_loop

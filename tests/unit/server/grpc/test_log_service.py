@@ -188,7 +188,7 @@ async def test_a_ranged_subscription_gives_out_no_leases(kit: Kit) -> None:
         kit.consumer.Fetch(consumer_pb2.FetchRequest(subscription="orders")),
         opened.read(),
         consumed.read(),
-        kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True)),
+        kit.admin.Redrive(admin_pb2.RedriveRequest(subscription="orders", all=True)).read(),
     ):
         async with refused(UNMET, "`mode: ranges`", "LogService"):
             await call

@@ -51,6 +51,12 @@ class DeadLetter extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>.offramp.v1.Record record = 9;</code>
      */
     protected $record = null;
+    /**
+     * It was redriven, and has not died again since.
+     *
+     * Generated from protobuf field <code>bool redriven = 10;</code>
+     */
+    protected $redriven = false;
 
     /**
      * Constructor.
@@ -68,6 +74,8 @@ class DeadLetter extends \Google\Protobuf\Internal\Message
      *     @type string $worker
      *     @type int|string $dead_lettered_ms
      *     @type \Offramp\V1\Record $record
+     *     @type bool $redriven
+     *           It was redriven, and has not died again since.
      * }
      */
     public function __construct($data = NULL) {
@@ -283,6 +291,32 @@ class DeadLetter extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkMessage($var, \Offramp\V1\Record::class);
         $this->record = $var;
+
+        return $this;
+    }
+
+    /**
+     * It was redriven, and has not died again since.
+     *
+     * Generated from protobuf field <code>bool redriven = 10;</code>
+     * @return bool
+     */
+    public function getRedriven()
+    {
+        return $this->redriven;
+    }
+
+    /**
+     * It was redriven, and has not died again since.
+     *
+     * Generated from protobuf field <code>bool redriven = 10;</code>
+     * @param bool $var
+     * @return $this
+     */
+    public function setRedriven($var)
+    {
+        GPBUtil::checkBool($var);
+        $this->redriven = $var;
 
         return $this;
     }

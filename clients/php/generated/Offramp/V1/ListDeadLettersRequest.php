@@ -18,7 +18,7 @@ class ListDeadLettersRequest extends \Google\Protobuf\Internal\Message
      */
     protected $subscription = '';
     /**
-     * 0: 100.
+     * The most of one page. 0: 100.
      *
      * Generated from protobuf field <code>uint32 limit = 2;</code>
      */
@@ -35,6 +35,16 @@ class ListDeadLettersRequest extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>bool without_payload = 4;</code>
      */
     protected $without_payload = false;
+    /**
+     * Generated from protobuf field <code>.offramp.v1.DeadLetterFilter filter = 5;</code>
+     */
+    protected $filter = null;
+    /**
+     * `next_page` of the page before, with the same filter. Empty: the first page.
+     *
+     * Generated from protobuf field <code>string page = 6;</code>
+     */
+    protected $page = '';
 
     /**
      * Constructor.
@@ -44,11 +54,14 @@ class ListDeadLettersRequest extends \Google\Protobuf\Internal\Message
      *
      *     @type string $subscription
      *     @type int $limit
-     *           0: 100.
+     *           The most of one page. 0: 100.
      *     @type string $id
      *           Only the dead letter with this id.
      *     @type bool $without_payload
      *           Leave out keys, values and headers.
+     *     @type \Offramp\V1\DeadLetterFilter $filter
+     *     @type string $page
+     *           `next_page` of the page before, with the same filter. Empty: the first page.
      * }
      */
     public function __construct($data = NULL) {
@@ -79,7 +92,7 @@ class ListDeadLettersRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * 0: 100.
+     * The most of one page. 0: 100.
      *
      * Generated from protobuf field <code>uint32 limit = 2;</code>
      * @return int
@@ -90,7 +103,7 @@ class ListDeadLettersRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * 0: 100.
+     * The most of one page. 0: 100.
      *
      * Generated from protobuf field <code>uint32 limit = 2;</code>
      * @param int $var
@@ -152,6 +165,64 @@ class ListDeadLettersRequest extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkBool($var);
         $this->without_payload = $var;
+
+        return $this;
+    }
+
+    /**
+     * Generated from protobuf field <code>.offramp.v1.DeadLetterFilter filter = 5;</code>
+     * @return \Offramp\V1\DeadLetterFilter|null
+     */
+    public function getFilter()
+    {
+        return $this->filter;
+    }
+
+    public function hasFilter()
+    {
+        return isset($this->filter);
+    }
+
+    public function clearFilter()
+    {
+        unset($this->filter);
+    }
+
+    /**
+     * Generated from protobuf field <code>.offramp.v1.DeadLetterFilter filter = 5;</code>
+     * @param \Offramp\V1\DeadLetterFilter $var
+     * @return $this
+     */
+    public function setFilter($var)
+    {
+        GPBUtil::checkMessage($var, \Offramp\V1\DeadLetterFilter::class);
+        $this->filter = $var;
+
+        return $this;
+    }
+
+    /**
+     * `next_page` of the page before, with the same filter. Empty: the first page.
+     *
+     * Generated from protobuf field <code>string page = 6;</code>
+     * @return string
+     */
+    public function getPage()
+    {
+        return $this->page;
+    }
+
+    /**
+     * `next_page` of the page before, with the same filter. Empty: the first page.
+     *
+     * Generated from protobuf field <code>string page = 6;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setPage($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->page = $var;
 
         return $this;
     }

@@ -17,6 +17,12 @@ class ListDeadLettersResponse extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>repeated .offramp.v1.DeadLetter dead_letters = 1;</code>
      */
     private $dead_letters;
+    /**
+     * In the last response of a page: where the next one begins. Empty: there are no more.
+     *
+     * Generated from protobuf field <code>string next_page = 2;</code>
+     */
+    protected $next_page = '';
 
     /**
      * Constructor.
@@ -25,6 +31,8 @@ class ListDeadLettersResponse extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type array<\Offramp\V1\DeadLetter>|\Google\Protobuf\Internal\RepeatedField $dead_letters
+     *     @type string $next_page
+     *           In the last response of a page: where the next one begins. Empty: there are no more.
      * }
      */
     public function __construct($data = NULL) {
@@ -50,6 +58,32 @@ class ListDeadLettersResponse extends \Google\Protobuf\Internal\Message
     {
         $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::MESSAGE, \Offramp\V1\DeadLetter::class);
         $this->dead_letters = $arr;
+
+        return $this;
+    }
+
+    /**
+     * In the last response of a page: where the next one begins. Empty: there are no more.
+     *
+     * Generated from protobuf field <code>string next_page = 2;</code>
+     * @return string
+     */
+    public function getNextPage()
+    {
+        return $this->next_page;
+    }
+
+    /**
+     * In the last response of a page: where the next one begins. Empty: there are no more.
+     *
+     * Generated from protobuf field <code>string next_page = 2;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setNextPage($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->next_page = $var;
 
         return $this;
     }

@@ -18,7 +18,8 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
      */
     protected $subscription = '';
     /**
-     * The dead letters to redrive. Both empty: INVALID_ARGUMENT.
+     * The dead letters to redrive, also if they were redriven before. Without any, `all` must be set, or `filter` given:
+     * otherwise INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>repeated string ids = 2;</code>
      */
@@ -27,6 +28,18 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>bool all = 3;</code>
      */
     protected $all = false;
+    /**
+     * Only those of all.
+     *
+     * Generated from protobuf field <code>.offramp.v1.DeadLetterFilter filter = 4;</code>
+     */
+    protected $filter = null;
+    /**
+     * With `all` or `filter`: also those that were redriven before.
+     *
+     * Generated from protobuf field <code>bool again = 5;</code>
+     */
+    protected $again = false;
 
     /**
      * Constructor.
@@ -36,8 +49,13 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
      *
      *     @type string $subscription
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $ids
-     *           The dead letters to redrive. Both empty: INVALID_ARGUMENT.
+     *           The dead letters to redrive, also if they were redriven before. Without any, `all` must be set, or `filter` given:
+     *           otherwise INVALID_ARGUMENT.
      *     @type bool $all
+     *     @type \Offramp\V1\DeadLetterFilter $filter
+     *           Only those of all.
+     *     @type bool $again
+     *           With `all` or `filter`: also those that were redriven before.
      * }
      */
     public function __construct($data = NULL) {
@@ -68,7 +86,8 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The dead letters to redrive. Both empty: INVALID_ARGUMENT.
+     * The dead letters to redrive, also if they were redriven before. Without any, `all` must be set, or `filter` given:
+     * otherwise INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>repeated string ids = 2;</code>
      * @return \Google\Protobuf\Internal\RepeatedField
@@ -79,7 +98,8 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * The dead letters to redrive. Both empty: INVALID_ARGUMENT.
+     * The dead letters to redrive, also if they were redriven before. Without any, `all` must be set, or `filter` given:
+     * otherwise INVALID_ARGUMENT.
      *
      * Generated from protobuf field <code>repeated string ids = 2;</code>
      * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var
@@ -111,6 +131,68 @@ class RedriveRequest extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkBool($var);
         $this->all = $var;
+
+        return $this;
+    }
+
+    /**
+     * Only those of all.
+     *
+     * Generated from protobuf field <code>.offramp.v1.DeadLetterFilter filter = 4;</code>
+     * @return \Offramp\V1\DeadLetterFilter|null
+     */
+    public function getFilter()
+    {
+        return $this->filter;
+    }
+
+    public function hasFilter()
+    {
+        return isset($this->filter);
+    }
+
+    public function clearFilter()
+    {
+        unset($this->filter);
+    }
+
+    /**
+     * Only those of all.
+     *
+     * Generated from protobuf field <code>.offramp.v1.DeadLetterFilter filter = 4;</code>
+     * @param \Offramp\V1\DeadLetterFilter $var
+     * @return $this
+     */
+    public function setFilter($var)
+    {
+        GPBUtil::checkMessage($var, \Offramp\V1\DeadLetterFilter::class);
+        $this->filter = $var;
+
+        return $this;
+    }
+
+    /**
+     * With `all` or `filter`: also those that were redriven before.
+     *
+     * Generated from protobuf field <code>bool again = 5;</code>
+     * @return bool
+     */
+    public function getAgain()
+    {
+        return $this->again;
+    }
+
+    /**
+     * With `all` or `filter`: also those that were redriven before.
+     *
+     * Generated from protobuf field <code>bool again = 5;</code>
+     * @param bool $var
+     * @return $this
+     */
+    public function setAgain($var)
+    {
+        GPBUtil::checkBool($var);
+        $this->again = $var;
 
         return $this;
     }

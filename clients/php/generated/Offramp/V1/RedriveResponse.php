@@ -9,14 +9,24 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
+ * How far it has come.
+ *
  * Generated from protobuf message <code>offramp.v1.RedriveResponse</code>
  */
 class RedriveResponse extends \Google\Protobuf\Internal\Message
 {
     /**
+     * Sent back so far.
+     *
      * Generated from protobuf field <code>uint64 redriven = 1;</code>
      */
     protected $redriven = 0;
+    /**
+     * Left out so far, because they were redriven before.
+     *
+     * Generated from protobuf field <code>uint64 skipped = 2;</code>
+     */
+    protected $skipped = 0;
 
     /**
      * Constructor.
@@ -25,6 +35,9 @@ class RedriveResponse extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type int|string $redriven
+     *           Sent back so far.
+     *     @type int|string $skipped
+     *           Left out so far, because they were redriven before.
      * }
      */
     public function __construct($data = NULL) {
@@ -33,6 +46,8 @@ class RedriveResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * Sent back so far.
+     *
      * Generated from protobuf field <code>uint64 redriven = 1;</code>
      * @return int|string
      */
@@ -42,6 +57,8 @@ class RedriveResponse extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * Sent back so far.
+     *
      * Generated from protobuf field <code>uint64 redriven = 1;</code>
      * @param int|string $var
      * @return $this
@@ -50,6 +67,32 @@ class RedriveResponse extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->redriven = $var;
+
+        return $this;
+    }
+
+    /**
+     * Left out so far, because they were redriven before.
+     *
+     * Generated from protobuf field <code>uint64 skipped = 2;</code>
+     * @return int|string
+     */
+    public function getSkipped()
+    {
+        return $this->skipped;
+    }
+
+    /**
+     * Left out so far, because they were redriven before.
+     *
+     * Generated from protobuf field <code>uint64 skipped = 2;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setSkipped($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->skipped = $var;
 
         return $this;
     }
