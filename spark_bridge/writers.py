@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from offramp import Message, Publisher
 from offramp._internal.backoff import Backoff
 from offramp.channel import Access
-from offramp.errors import OutOfRoom, Unavailable
+from offramp.errors import OutOfRoom, PartlyPublished, Unavailable
 from spark_bridge.errors import BadOption, did_you_mean
 from spark_bridge.options import WRITING, Options
 
@@ -125,8 +125,10 @@ class RowPublisher:
                 return
             except OutOfRoom:
                 raise
-            except Unavailable:
-                # The broker may have some of them. Their ids are the same the next time.
+            except (PartlyPublished, Unavailable) as error:
+                if isinstance(error, PartlyPublished) and not error.retryable:
+                    raise
+                # The broker may have some of them. Their ids are the same the next time, and so is their order.
                 pause = backoff.next()
                 if time.monotonic() + pause >= ends:
                     raise

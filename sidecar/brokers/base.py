@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.range_cursor import Cursor, PositionEstimate, RangeEstimate
-from sidecar.model.errors import NotFound, Refused
+from sidecar.model.errors import BrokerError, NotFound, Refused
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Message, Place, Run, Start
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class Traits:
     acks_are_final: bool = False
     #: the difference of two positions is the number of records between them, apart from gaps
     positions_count_records: bool = True
+    #: `Message.deliver_after` works
+    delays: bool = False
+    #: `Message.deduplication_id` works
+    deduplicates: bool = False
     #: the broker tells which records no sidecar has had before; otherwise all are `possibly_processed` (promise 2)
     tells_first_deliveries: bool = True
 
@@ -244,6 +248,13 @@ class Broker(ABC):
         `Unavailable`. After an error, some messages may have been written.
         """
 
+    async def publish_each(self, topic: str, messages: Sequence[Message]) -> Sequence[Place | BrokerError]:
+        """Returns what became of each message, in order. Raises what `publish` raises for all of them alike.
+
+        For brokers that may write some of them and not others; where a publish is one transaction, this is enough.
+        """
+        return await self.publish(topic, messages)
+
     @abstractmethod
     async def ensure_topic(self, topic: str, lanes: int) -> None:
         """Create the topic if it is missing, and make sure that the broker keeps what is written to it. An existing
@@ -305,6 +316,14 @@ class SourceSpec:
     start: Start = Start.EARLIEST
     #: topics that belong to the group itself (its retry topic): created with this many lanes if missing
     own_topics: Mapping[str, int] = field(default_factory=dict)
+
+
+def all_placed(outcomes: Sequence[Place | BrokerError]) -> Sequence[Place]:
+    """The places of messages. Raises the first error."""
+    places = [outcome for outcome in outcomes if isinstance(outcome, Place)]
+    if len(places) < len(outcomes):
+        raise next(outcome for outcome in outcomes if isinstance(outcome, BrokerError))
+    return places
 
 
 def is_pattern(topic: str) -> bool:

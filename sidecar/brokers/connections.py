@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from sidecar.brokers.base import Broker
+from sidecar.brokers.base import Broker, Traits
 from sidecar.model.errors import BrokerError, Corrupt, InvalidRequest, OfframpError, StartError, Unavailable, Unknown
 from sidecar.model.reasons import Reason
 from sidecar.observability.logs import Log
@@ -81,16 +81,24 @@ class Connections:
         return self._connections[name]
 
     def usable(self, name: str) -> Broker:
-        """The broker of that name. Raises `InvalidRequest` if it is empty, `Unknown`, `Unavailable` if not open."""
+        """The broker of that name. Raises what `traits` raises, and `Unavailable` if it is not open."""
+        connection = self._find(name)
+        if not connection.opened.is_set():
+            raise Unavailable(f"broker {name}: {connection.trouble}")
+        return connection.broker
+
+    def traits(self, name: str) -> Traits:
+        """What the broker of that name can do. Raises `InvalidRequest` if the name is empty, and `Unknown`."""
+        return self._find(name).broker.traits
+
+    def _find(self, name: str) -> Connection:
         connection = self._connections.get(name)
         if connection is None:
             known = ", ".join(sorted(self._connections)) or "none"
             if not name:
                 raise InvalidRequest(f"broker must be given; there are: {known}")
             raise Unknown(f'there is no broker "{name}"; there are: {known}', Reason.BROKER_NOT_FOUND)
-        if not connection.opened.is_set():
-            raise Unavailable(f"broker {name}: {connection.trouble}")
-        return connection.broker
+        return connection
 
     async def open(self, timeout: float) -> None:
         """Wait at most `timeout` seconds for the first attempts; brokers that take longer are opened in the background.

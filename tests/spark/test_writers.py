@@ -7,7 +7,9 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from offramp import Message, Place
 from offramp.channel import Access
+from offramp.errors import PartlyPublished, Refused, Unavailable
 from spark_bridge.writers import ID_HEADER, RowPublisher, _rows
 from tests.e2e.harness import eventually
 from tests.spark.environment import SparkEnvironment
@@ -42,6 +44,30 @@ def test_rows_go_to_topics_with_keys_headers_and_ids(spark: SparkSession, enviro
     assert (empty.topic, empty.lane, bytes(empty.key)) == ("clicks", 0, b"")
     assert len({row.headers[-1].value for row in by_value.values()}) == 3
     assert {row.headers[-1].name for row in by_value.values()} == {ID_HEADER}
+
+
+class Partial:
+    """A publisher that publishes only the first message at first."""
+
+    def __init__(self, error: type[Refused] | type[Unavailable]) -> None:
+        self.error = error
+        self.calls: list[list[Message]] = []
+
+    def publish_many(self, topic: str, messages: list[Message]) -> list[Place]:
+        self.calls.append(messages)
+        if len(self.calls) == 1:
+            raise PartlyPublished("1 of 2", [Place(0, 0), self.error("no")])
+        return [Place(0, 1)] * len(messages)
+
+
+def test_a_request_of_which_the_broker_took_a_part_is_sent_again_unless_the_rest_is_refused() -> None:
+    rows = RowPublisher(Access(), "clicks", None, "clicks", 7, 1 << 20, 60.0)
+    messages = [Message(b"1"), Message(b"2")]
+    later = Partial(Unavailable)
+    rows._send(later, "clicks", messages)  # type: ignore[arg-type]
+    assert later.calls == [messages] * 2
+    with pytest.raises(PartlyPublished):
+        rows._send(Partial(Refused), "clicks", messages)  # type: ignore[arg-type]
 
 
 def test_a_task_that_is_tried_again_gives_its_rows_the_same_ids(

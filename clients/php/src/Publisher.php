@@ -15,6 +15,7 @@ use Offramp\Grpc\ErrorStatus;
 use Offramp\Grpc\Credentials;
 use Offramp\Internal\Backoff;
 use Offramp\Internal\Log;
+use Offramp\Internal\PublishResults;
 use Offramp\Internal\Requirements;
 use Offramp\V1\GetLimitsRequest;
 use Offramp\V1\GetLimitsResponse;
@@ -87,7 +88,7 @@ final class Publisher
      *
      * @param iterable<Message> $messages
      * @return list<Place>
-     * @throws OfframpException
+     * @throws OfframpException `PartlyPublished` if only some are published
      */
     public function publishMany(string $topic, iterable $messages): array
     {
@@ -103,11 +104,7 @@ final class Publisher
         $this->checkSize(strlen($bytes), count($encoded), $ends);
         $response = new PublishResponse();
         $response->mergeFromString($this->call('Publish', $bytes, $ends));
-        $places = [];
-        foreach ($response->getPublished() as $one) {
-            $places[] = new Place($one->getLane(), (int) $one->getPosition());
-        }
-        return $places;
+        return PublishResults::places($response, $this->channel->address->text);
     }
 
     public function close(): void
@@ -207,6 +204,8 @@ final class Publisher
             $encoded->setLane($message->lane);
         }
         $encoded->setTimestampMs($message->timestampMs);
+        $encoded->setDeliverAfterMs((int) round($message->deliverAfter * 1_000));
+        $encoded->setDeduplicationId($message->deduplicationId);
         $headers = [];
         foreach ($message->headers as $name => $header) {
             [$name, $value] = $header instanceof Header ? [$header->name, $header->value] : [(string) $name, $header];
@@ -217,7 +216,20 @@ final class Publisher
             }
             $headers[] = $one;
         }
+        if ($message->eventTime !== null) {
+            $headers[] = new WireHeader(['name' => Message::EVENT_TIME, 'value' => self::time($message->eventTime)]);
+        }
+        if ($message->contentType !== '') {
+            $headers[] = new WireHeader(['name' => Message::CONTENT_TYPE, 'value' => $message->contentType]);
+        }
         $encoded->setHeaders($headers);
         return $encoded;
+    }
+
+    /** As RFC 3339, in UTC. */
+    private static function time(\DateTimeInterface $time): string
+    {
+        $moment = \DateTimeImmutable::createFromInterface($time)->setTimezone(new \DateTimeZone('UTC'));
+        return $moment->format((int) $moment->format('u') === 0 ? 'Y-m-d\TH:i:s\Z' : 'Y-m-d\TH:i:s.u\Z');
     }
 }

@@ -75,6 +75,27 @@ final class Record
         return \DateTimeImmutable::createFromFormat('U.v', $text, new \DateTimeZone('UTC')) ?: null;
     }
 
+    /** When what it tells of happened: the header `ce_time`. Null if there is none. */
+    public function eventTime(): ?\DateTimeImmutable
+    {
+        $text = $this->header(Message::EVENT_TIME);
+        // Nothing but RFC 3339: PHP would take many other texts for a time.
+        if ($text === null || preg_match('/^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/D', $text) !== 1) {
+            return null;
+        }
+        try {
+            return (new \DateTimeImmutable($text))->setTimezone(new \DateTimeZone('UTC'));
+        } catch (\Exception) {
+            return null;
+        }
+    }
+
+    /** How the value is encoded: the header `content-type`. Null if there is none. */
+    public function contentType(): ?string
+    {
+        return $this->header(Message::CONTENT_TYPE);
+    }
+
     /** Processed. */
     public function ack(): void
     {

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol, overload
 
 from offramp._internal import settlements
+from offramp._internal.event_headers import CONTENT_TYPE, EVENT_TIME, parse_time
 from offramp.answers import Answer, SettleResult
 from offramp.errors import AlreadySettled
 from offramp.outcomes import ACK, RELEASE, Outcome
@@ -62,6 +63,17 @@ class Record:
     def _headers(self) -> Iterator[Header]:
         for header in self._message.headers:
             yield Header(header.name, header.value if header.HasField("value") else None)
+
+    @property
+    def event_time(self) -> datetime | None:
+        """When what it tells of happened, in UTC: the header `ce_time`. None if there is none."""
+        return parse_time(self.header(EVENT_TIME))
+
+    @property
+    def content_type(self) -> str | None:
+        """How the value is encoded: the header `content-type`. None if there is none."""
+        value = self.header(CONTENT_TYPE)
+        return None if value is None else value.decode(errors="replace")
 
     @property
     def topic(self) -> str:

@@ -8,6 +8,7 @@ OfframpError
 │   └── Forbidden        missing or wrong credentials, or a missing right
 ├── Unavailable          not now; a retry may help
 │   └── OutOfRoom        the broker has no space for what is published
+├── PartlyPublished      some messages of a call are published and others are not; has the result of each
 ├── AlreadySettled       a batch or a record was settled a second time
 ├── Drained              a batch was asked for after `drain` or SIGTERM: none will come
 ├── Closed               used after it was closed
@@ -19,14 +20,17 @@ of the iteration does. `Retry`, `Reject` and the other exceptions by which a han
 see `offramp.outcomes`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import DecodeError
 from grpc import RpcError, StatusCode
 
-from offramp.v1 import error_pb2
+from offramp.v1 import error_pb2, publish_pb2
+
+if TYPE_CHECKING:
+    from offramp.publisher import Place
 
 
 class OfframpError(Exception):
@@ -63,6 +67,20 @@ class Unavailable(OfframpError):
 
 class OutOfRoom(Unavailable):
     pass
+
+
+class PartlyPublished(OfframpError):
+    """Publishing all of them again duplicates those that are published; publishing the others loses nothing."""
+
+    def __init__(self, text: str, results: "Sequence[Place | Refused | Unavailable]") -> None:
+        super().__init__(text)
+        #: of each message, in order: where it was published, or the error, `Refused` or `Unavailable`
+        self.results = results
+
+    @property
+    def retryable(self) -> bool:
+        """No message is refused: all of those that failed may succeed if they are published again."""
+        return not any(isinstance(result, Refused) for result in self.results)
 
 
 class AlreadySettled(OfframpError):
@@ -112,6 +130,19 @@ _REFUSALS_BY_CODE: dict[StatusCode, type[Refused]] = {
     StatusCode.UNAUTHENTICATED: Forbidden,
     StatusCode.PERMISSION_DENIED: Forbidden,
 }
+
+
+def of_message(result: publish_pb2.Published, text: str) -> Refused | Unavailable:
+    """The error of a message that was not published, or may not have been."""
+    known = error_pb2.ErrorReason.DESCRIPTOR.values_by_number.get(result.reason)
+    reason = known.name.removeprefix("ERROR_REASON_") if known is not None and result.reason else ""
+    error: Refused | Unavailable
+    if result.retryable or result.status != publish_pb2.PUBLISH_STATUS_REFUSED:
+        error = OutOfRoom(text) if reason == "BROKER_FULL" else Unavailable(text)
+    else:
+        error = _REFUSALS.get(reason, Refused)(text)
+    error.reason = reason
+    return error
 
 
 E = TypeVar("E", bound=OfframpError)

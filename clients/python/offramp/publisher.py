@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
 
@@ -11,6 +12,7 @@ import grpc
 
 from offramp import errors
 from offramp._internal import fork_safety
+from offramp._internal.event_headers import CONTENT_TYPE, EVENT_TIME, format_time
 from offramp.channel import Access, AccessOptions
 from offramp.v1 import publish_pb2 as pb
 from offramp.v1 import record_pb2
@@ -36,6 +38,15 @@ class Message:
     lane: int | None = None
     #: milliseconds since 1970; 0: now
     timestamp_ms: int = 0
+    #: seconds until the broker may deliver it; `Refused` where it cannot wait (Pulsar with shared subscriptions can)
+    deliver_after: float = 0.0
+    #: of several messages with this id the topic gets the first; `Refused` where the broker cannot tell (the embedded
+    #: broker can)
+    deduplication_id: str = ""
+    #: when what it tells of happened; the header `ce_time`, as in CloudEvents. Without a zone it is UTC
+    event_time: datetime | None = None
+    #: how the value is encoded, such as application/json; the header `content-type`
+    content_type: str = ""
 
 
 class Place(NamedTuple):
@@ -83,7 +94,8 @@ class Publisher:
         return self.publish_many(topic, [Message(value, key, headers, lane)])[0]
 
     def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
-        """Publish messages to one topic in one call. Returns their lanes and positions, in their order."""
+        """Publish messages to one topic in one call. Returns their lanes and positions, in their order. Raises
+        `PartlyPublished` if only some are published."""
         fork_safety.check_opened_here(self._pid)
         request = self._target.request(topic, messages)
         ends = time.monotonic() + self._timeout
@@ -97,7 +109,7 @@ class Publisher:
             response = self._publish(request, timeout=left, wait_for_ready=True)
         except grpc.RpcError as error:
             raise self._limits.failure(error) from error
-        return read_places(response)
+        return self._limits.places(response)
 
     def close(self) -> None:
         self._channel.close()
@@ -160,6 +172,23 @@ class RequestLimits:
                     "fewer or smaller messages at a time"
                 )
 
+    def places(self, response: pb.PublishResponse) -> list[Place]:
+        """Raises `PartlyPublished`, or the error of a single message."""
+        results = [self._result(one) for one in response.published]
+        places = [result for result in results if isinstance(result, Place)]
+        if len(places) == len(results):
+            return places
+        failed = [result for result in results if not isinstance(result, Place)]
+        if len(results) == 1:
+            raise failed[0]
+        text = f"{len(failed):,} of {len(results):,} messages are not published, or may not be; the first: {failed[0]}"
+        raise errors.PartlyPublished(text, results)
+
+    def _result(self, one: pb.Published) -> "Place | errors.Refused | errors.Unavailable":
+        if one.status == pb.PUBLISH_STATUS_PUBLISHED:
+            return Place(one.lane, one.position)
+        return errors.of_message(one, f"{self._address}: {one.detail or 'the message is not published'}")
+
     def failure(self, error: grpc.RpcError) -> errors.OfframpError:
         """The error for a failed call. It may be another sidecar by the next one, with other limits."""
         self.known = None
@@ -173,18 +202,20 @@ class RequestLimits:
         return errors.with_reason(errors.Unavailable(f"{text}; some of it may have been published"), failure)
 
 
-def read_places(response: pb.PublishResponse) -> list[Place]:
-    return [Place(one.lane, one.position) for one in response.published]
-
-
 def _encode(message: Message) -> pb.Message:
-    headers = message.headers.items() if isinstance(message.headers, Mapping) else message.headers
+    headers = [*(message.headers.items() if isinstance(message.headers, Mapping) else message.headers)]
+    if message.event_time is not None:
+        headers.append((EVENT_TIME, format_time(message.event_time)))
+    if message.content_type:
+        headers.append((CONTENT_TYPE, message.content_type))
     return pb.Message(
         key=_bytes(message.key),
         value=_bytes(message.value),
         headers=[record_pb2.Header(name=name, value=_bytes(value)) for name, value in headers],
         lane=message.lane,
         timestamp_ms=message.timestamp_ms,
+        deliver_after_ms=round(message.deliver_after * 1_000),
+        deduplication_id=message.deduplication_id,
     )
 
 

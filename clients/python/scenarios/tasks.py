@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -428,6 +429,23 @@ async def record_identity() -> None:
             await (batch.nack() if record.attempt == 1 else batch.reject("no"))
 
 
+async def event_headers() -> None:
+    async with connect(SUBSCRIPTION) as consumer, offramp.aio.Publisher(subscription=SUBSCRIPTION) as publisher:
+        batch = await take(consumer)
+        record = one(batch)
+        happened = datetime(2025, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+        equal([record.event_time, record.content_type], [happened, "application/json"])
+        first, again = [
+            await publisher.publish_many(
+                REPLY_TOPIC,
+                [offramp.Message(value, event_time=happened, content_type="application/json", deduplication_id="once")],
+            )
+            for value in ("reply", "again")
+        ]
+        equal(again, first)
+        await batch.ack()
+
+
 PLAYS = {
     **{
         play.__name__: play
@@ -436,7 +454,7 @@ PLAYS = {
             poison_isolated, lease_expiry, lease_extended, blocked, sidecar_comes_later, sidecar_killed,
             sidecar_drained, drain, drain_while_polling, record_too_large, publish_and_reply, order_by_key,
             two_subscriptions, unknown_subscription, version_mismatch, refused_settlement,
-            one_at_a_time, record_identity,
+            one_at_a_time, record_identity, event_headers,
         )
     },
     "killed_while_holding": partial(_hold_until_killed, child=False),

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 from talk import (
@@ -434,6 +435,23 @@ def record_identity() -> None:
             (batch.nack() if record.attempt == 1 else batch.reject("no")).result(SOON)
 
 
+def event_headers() -> None:
+    with connect(SUBSCRIPTION) as consumer, offramp.Publisher(subscription=SUBSCRIPTION) as publisher:
+        batch = take(consumer)
+        record = one(batch)
+        happened = datetime(2025, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+        equal([record.event_time, record.content_type], [happened, "application/json"])
+        first, again = [
+            publisher.publish_many(
+                REPLY_TOPIC,
+                [offramp.Message(value, event_time=happened, content_type="application/json", deduplication_id="once")],
+            )
+            for value in ("reply", "again")
+        ]
+        equal(again, first)
+        batch.ack().result(SOON)
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     **{
         play.__name__: play
@@ -443,7 +461,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
             sidecar_comes_later, sidecar_killed, sidecar_drained, drain, drain_while_polling, large_records,
             record_too_large, publish_and_reply, order_by_key, two_subscriptions, unknown_subscription,
             version_mismatch, refused_settlement,
-            one_at_a_time, record_identity,
+            one_at_a_time, record_identity, event_headers,
         )
     },
     "null_empty_and_binary": _echo,

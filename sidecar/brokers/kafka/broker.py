@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import confluent_kafka
 
-from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SourceSpec, is_pattern
+from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SourceSpec, all_placed, is_pattern
 from sidecar.brokers.kafka.admin import Admin, Topic
 from sidecar.brokers.kafka.consumer.source import KafkaSource
 from sidecar.brokers.kafka.library_logs import LibraryClients
@@ -18,7 +18,7 @@ from sidecar.brokers.kafka.producer import Publisher
 from sidecar.brokers.kafka.range_cursor import KafkaCursor
 from sidecar.brokers.kafka.ranges import RangeReader
 from sidecar.brokers.kafka.records import add_instance
-from sidecar.model.errors import NotFound, Refused, Unavailable
+from sidecar.model.errors import BrokerError, NotFound, Refused, Unavailable
 from sidecar.model.records import Chunk, Lane, Message, Place, Run
 
 #: seconds for which a topic counts as existing before it is looked up again
@@ -86,6 +86,9 @@ class KafkaBroker(Broker):
         self.facts["group_protocol"] = protocol.value
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+        return all_placed(await self.publish_each(topic, messages))
+
+    async def publish_each(self, topic: str, messages: Sequence[Message]) -> Sequence[Place | BrokerError]:
         if self._publisher is None:
             raise Unavailable("The Kafka broker is not open.")
         if not messages:
@@ -96,11 +99,10 @@ class KafkaBroker(Broker):
                 raise Refused(f"Topic {topic!r} has no lane {message.lane}: it has {lanes}, counted from 0.")
         if topic in self._broadcast_retry_topics:
             messages = add_instance(messages, self.options.instance_name)
-        try:
-            return await self._publisher.publish(topic, messages)
-        except NotFound:
+        outcomes = await self._publisher.publish(topic, messages)
+        if any(isinstance(outcome, NotFound) for outcome in outcomes):
             self._topics.pop(topic, None)
-            raise
+        return outcomes
 
     async def ensure_topic(self, topic: str, lanes: int) -> None:
         if topic not in self._topics:

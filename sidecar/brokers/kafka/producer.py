@@ -17,7 +17,6 @@ from sidecar.brokers.kafka.options import PRODUCER_QUEUE_BYTES, producer_propert
 from sidecar.model.errors import BrokerError, TooLarge
 from sidecar.model.records import Message, Place
 
-_NOWHERE = Place(-1, -1)
 #: seconds between polls of the thread, while messages are in flight and otherwise
 _POLL_INTERVAL, _IDLE_INTERVAL = 0.05, 0.5
 #: seconds before the next try when the queue of the library is full
@@ -33,23 +32,19 @@ class _Call:
         #: reports the outcome of all of them, also when it is replaced meanwhile
         self.producer = producer
         self.topic = topic
-        self.places: list[Place] = [_NOWHERE] * count
-        self.error: KafkaError | None = None
+        self.outcomes: list[Place | KafkaError | TooLarge | None] = [None] * count
         self._pending = count
         self._done = done
 
     def delivered(self, index: int, error: KafkaError | None, message: KafkaMessage) -> None:
         """On the producer's thread."""
-        if error is not None:
-            self.error = self.error or error
-        else:
-            lane, position = message.partition(), message.offset()
-            self.places[index] = Place(-1 if lane is None else lane, -1 if position is None else position)
-        self.resolve(1)
+        lane, position = message.partition(), message.offset()
+        self.resolve(index, error or Place(-1 if lane is None else lane, -1 if position is None else position))
 
-    def resolve(self, count: int) -> None:
-        """This many messages are no longer pending."""
-        self._pending -= count
+    def resolve(self, index: int, outcome: Place | KafkaError | TooLarge | None) -> None:
+        """A message is no longer pending."""
+        self.outcomes[index] = outcome
+        self._pending -= 1
         if self._pending == 0:
             self._done()
 
@@ -72,12 +67,8 @@ class Publisher:
         self._thread = threading.Thread(target=self._run, name="offramp-kafka-publish", daemon=True)
         self._thread.start()
 
-    async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
-        """As `Broker.publish`, to a topic that is known to exist."""
-        largest = max(len(message.value or b"") for message in messages)
-        if largest > PRODUCER_QUEUE_BYTES:
-            text = f"a value has {largest:,} bytes, more than {PRODUCER_QUEUE_BYTES:,}"
-            raise TooLarge(f"Kafka: cannot publish to {topic}: {text}")
+    async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place | BrokerError]:
+        """As `Broker.publish_each`, to a topic that is known to exist."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if self._producer is self._forgetful:
@@ -86,31 +77,39 @@ class Publisher:
         self._calls_in_flight += 1
         try:
             for index, message in enumerate(messages):
+                size = len(message.value or b"")
+                if size > PRODUCER_QUEUE_BYTES:
+                    text = f"a value has {size:,} bytes, more than {PRODUCER_QUEUE_BYTES:,}"
+                    call.resolve(index, TooLarge(f"Kafka: cannot publish to {topic}: {text}"))
+                    continue
                 try:
                     await self._produce(call, index, message)
                 except KafkaException as error:
-                    call.error = call.error or kafka_error(error)
-                    call.resolve(len(messages) - index)
-                    break
+                    call.resolve(index, kafka_error(error))
                 except BaseException:
-                    call.resolve(len(messages) - index)
+                    for rest in range(index, len(messages)):
+                        call.resolve(rest, None)
                     raise
             self._wake.set()
             await done
         finally:
             self._calls_in_flight -= 1
-        if call.error is None:
-            return call.places
-        if call.error.code() == KafkaError.MSG_SIZE_TOO_LARGE and len(messages) > 1:
-            return await self._publish_alone(topic, messages, call.places)
-        raise self._translated(call, call.error)
+        return [
+            outcome if isinstance(outcome, Place) else await self._failed_one(call, message, outcome)
+            for message, outcome in zip(messages, call.outcomes, strict=True)
+        ]
 
-    async def _publish_alone(self, topic: str, messages: Sequence[Message], places: list[Place]) -> Sequence[Place]:
-        """A topic's limit applies to messages that are sent together: each may fit when it is sent alone."""
-        for index, message in enumerate(messages):
-            if places[index] == _NOWHERE:
-                (places[index],) = await self.publish(topic, [message])
-        return places
+    async def _failed_one(
+        self, call: _Call, message: Message, error: KafkaError | TooLarge | None
+    ) -> Place | BrokerError:
+        assert error is not None, "every message of a call that is done has an outcome"
+        if isinstance(error, TooLarge):
+            return error
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and len(call.outcomes) > 1:
+            # A topic's limit applies to messages that are sent together: each may fit when it is sent alone.
+            (outcome,) = await self.publish(call.topic, [message])
+            return outcome
+        return self._translated(call, error)
 
     async def close(self) -> None:
         """Waits for messages in flight, at most some seconds."""

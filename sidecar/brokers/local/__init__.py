@@ -10,6 +10,7 @@ range_cursor   the contract's Cursor: the positions of a group that is read by r
 writer         the thread that writes, in group commits, and `Store`: what can be written in a transaction
 catalog        written by the store: topics and lanes
 append         written by the store: messages
+publish_ids    written by the store: deduplication ids of messages
 groups         written by the store: groups, and their cursors in lanes
 retention      written by the store: removal of what is old or too much
 queries        what is read, and the threads that read

@@ -8,6 +8,7 @@ from zlib import crc32
 from sidecar.brokers.local.blocks import COLUMNS, Block, build, end_after
 from sidecar.brokers.local.catalog import Catalog, StoredLane
 from sidecar.brokers.local.options import LocalOptions
+from sidecar.brokers.local.publish_ids import PublishIds
 from sidecar.model.clock import Clock
 from sidecar.model.errors import Refused
 from sidecar.model.records import Message, Place
@@ -36,6 +37,7 @@ class Appender:
         self._catalog = catalog
         self._clock = clock
         self._options = options
+        self._ids = PublishIds(connection)
         self._staged: dict[int, _Staged] = {}
         #: by topic: counts messages without a key, which go to the lanes in turn
         self._turns: dict[str, int] = {}
@@ -51,7 +53,14 @@ class Appender:
         turn = self._turns.get(topic, 0)
         parts: dict[int, _Staged] = {}
         places = []
+        ids = {message.deduplication_id for message in messages if message.deduplication_id}
+        known = self._ids.find(topic, ids)
+        new: dict[str, Place] = {}
         for message in messages:
+            earlier = known.get(message.deduplication_id) or new.get(message.deduplication_id)
+            if earlier is not None:
+                places.append(earlier)
+                continue
             number = message.lane
             if number is None:
                 if message.key is None:
@@ -68,7 +77,12 @@ class Appender:
             timestamp = message.timestamp_ms if message.timestamp_ms > 0 else now
             part.frames.append(encode_frame(message.key, message.value, message.headers, number, position, timestamp))
             part.timestamps.append(timestamp)
-            places.append(Place(number, position))
+            place = Place(number, position)
+            places.append(place)
+            if message.deduplication_id:
+                new[message.deduplication_id] = place
+        if new:
+            self._ids.add(topic, new.items(), now)
         self._turns[topic] = turn
         for part in parts.values():
             self._stage(part)

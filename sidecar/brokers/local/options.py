@@ -20,6 +20,7 @@ class LocalOptions(BrokerOptions):
         reads_ranges=True,
         creates_topics=True,
         deletes_groups=True,
+        deduplicates=True,
     )
 
     directory: str = setting(

@@ -9,6 +9,7 @@ from sidecar.brokers.local.blocks import TAIL_MS
 from sidecar.brokers.local.catalog import Catalog, StoredLane
 from sidecar.brokers.local.groups import Groups
 from sidecar.brokers.local.options import LocalOptions
+from sidecar.brokers.local.publish_ids import PublishIds
 
 #: blocks removed in one transaction, so that publishes never wait long behind it
 _STEP = 64
@@ -34,9 +35,12 @@ class Retention:
         self._catalog = catalog
         self._groups = groups
         self._options = options
+        self._ids = PublishIds(connection)
 
     def step(self, now_ms: int) -> bool:
-        """Removes some blocks. True: there may be more to remove."""
+        """Removes some blocks and old ids. True: there may be more to remove."""
+        if self._ids.forget(now_ms):
+            return True
         left = _STEP
         for lanes in self._catalog.topics():
             for candidate in self._removable(lanes, now_ms):

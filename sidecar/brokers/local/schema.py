@@ -90,6 +90,17 @@ CREATE TABLE IF NOT EXISTS readers (
     since_ms INTEGER NOT NULL
 )
 """
+_PUBLISH_IDS = """
+CREATE TABLE IF NOT EXISTS publish_ids (
+    topic      TEXT NOT NULL,
+    id         TEXT NOT NULL,
+    lane       INTEGER NOT NULL,
+    position   INTEGER NOT NULL,
+    written_ms INTEGER NOT NULL,
+    PRIMARY KEY (topic, id)
+) WITHOUT ROWID
+"""
+_PUBLISH_IDS_BY_TIME = "CREATE INDEX IF NOT EXISTS publish_ids_by_time ON publish_ids (written_ms)"
 
 
 def open_database(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
@@ -127,7 +138,8 @@ def _open(folder: Folder, reserve_bytes: int) -> sqlite3.Connection:
         checkpoint(connection)
         # Creates the journal, so that its name is synced now and need not be synced at every commit.
         connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute(_READERS)
+        for statement in (_READERS, _PUBLISH_IDS, _PUBLISH_IDS_BY_TIME):
+            connection.execute(statement)
         if not any(name == "reach" for _, name, *_ in connection.execute("PRAGMA table_info(cursors)")):
             connection.execute(_REACH)
         folder.sync()

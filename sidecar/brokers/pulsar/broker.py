@@ -5,7 +5,17 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 
-from sidecar.brokers.base import AtPosition, AtTime, Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec, is_pattern
+from sidecar.brokers.base import (
+    AtPosition,
+    AtTime,
+    Broker,
+    LaneEnd,
+    SeekTarget,
+    SeekTo,
+    SourceSpec,
+    all_placed,
+    is_pattern,
+)
 from sidecar.brokers.pulsar.admin import Admin
 from sidecar.brokers.pulsar.client_threads import ClientThreads
 from sidecar.brokers.pulsar.options import PulsarOptions
@@ -16,7 +26,7 @@ from sidecar.brokers.pulsar.ranges import RangeReader
 from sidecar.brokers.pulsar.source import PulsarSource
 from sidecar.brokers.pulsar.topics import LaneDiscovery, full_name, with_lane_numbers
 from sidecar.brokers.range_cursor import RangeEstimate
-from sidecar.model.errors import NotFound, Refused, Unavailable
+from sidecar.model.errors import BrokerError, NotFound, Refused, Unavailable
 from sidecar.model.records import Chunk, Lane, Message, Place, Run
 from sidecar.observability.logs import Log
 
@@ -46,6 +56,9 @@ class PulsarBroker(Broker):
         return PulsarCursor(self, spec)
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> Sequence[Place]:
+        return all_placed(await self.publish_each(topic, messages))
+
+    async def publish_each(self, topic: str, messages: Sequence[Message]) -> Sequence[Place | BrokerError]:
         return await self._producers.publish(topic, messages) if messages else []
 
     async def ensure_topic(self, topic: str, lanes: int) -> None:

@@ -96,6 +96,8 @@ class PulsarOptions(BrokerOptions):
             matches_patterns=True,
             acks_are_final=True,
             positions_count_records=False,
+            # Pulsar delays nothing for consumers of the other types.
+            delays=not exclusive,
             tells_first_deliveries=kind is SubscriptionType.EXCLUSIVE,
         )
 

@@ -12,7 +12,7 @@ from sidecar.brokers.pulsar.options import PulsarOptions
 from sidecar.brokers.pulsar.positions import pack
 from sidecar.brokers.pulsar.records import build_message, routing_key
 from sidecar.brokers.pulsar.topics import full_name, lane_for_key
-from sidecar.model.errors import Refused
+from sidecar.model.errors import BrokerError, Refused
 from sidecar.model.records import Message, Place
 
 #: messages of one call of `publish` that are sent before their results are awaited
@@ -33,19 +33,16 @@ class Producers:
         self._lanes: dict[str, tuple[list[str], float]] = {}
         self._round_robin: dict[str, int] = {}
 
-    async def publish(self, topic: str, messages: Sequence[Message]) -> list[Place]:
+    async def publish(self, topic: str, messages: Sequence[Message]) -> list[Place | BrokerError]:
+        """As `Broker.publish_each`."""
         lanes = await self._partitions(topic)
         numbers = [self._number(topic, message, len(lanes)) for message in messages]
         producers = {number: await self._producer(lanes[number]) for number in set(numbers)}
-        places: list[Place] = []
+        outcomes: list[Place | BrokerError] = []
         for at in range(0, len(messages), _MAX_IN_FLIGHT):
             part = list(zip(numbers[at : at + _MAX_IN_FLIGHT], messages[at : at + _MAX_IN_FLIGHT], strict=True))
-            found = await self._send(topic, part, producers)
-            places += [
-                Place(number, pack(id_.ledger_id(), id_.entry_id(), id_.batch_index()))
-                for (number, _), id_ in zip(part, found, strict=True)
-            ]
-        return places
+            outcomes += await self._send(topic, part, producers)
+        return outcomes
 
     async def close(self) -> None:
         """Never raises. A producer that is still being created ends with the client."""
@@ -53,7 +50,9 @@ class Producers:
         await asyncio.gather(*(self._client.close_one(task.result()) for task in made if task.exception() is None))
         self._producers.clear()
 
-    async def _send(self, topic: str, part: list[tuple[int, Message]], producers: dict[int, Any]) -> list[Any]:
+    async def _send(
+        self, topic: str, part: list[tuple[int, Message]], producers: dict[int, Any]
+    ) -> list[Place | BrokerError]:
         loop = asyncio.get_running_loop()
         sent: asyncio.Future[None] = loop.create_future()
         results: dict[int, tuple[_pulsar.Result, Any]] = {}
@@ -75,13 +74,16 @@ class Producers:
 
         await self._client.run(f"publish to {topic}", submit)
         await sent
-        in_order = [results[index] for index in range(len(part))]
-        for result, _ in in_order:
-            if result != _pulsar.Result.Ok:
-                if result in (_pulsar.Result.AlreadyClosed, _pulsar.Result.TopicTerminated):
-                    self._forget(topic)
-                raise of_result(result, f"publish to {topic}")
-        return [id_ for _, id_ in in_order]
+        outcomes: list[Place | BrokerError] = []
+        for index, (number, _) in enumerate(part):
+            result, id_ = results[index]
+            if result == _pulsar.Result.Ok:
+                outcomes.append(Place(number, pack(id_.ledger_id(), id_.entry_id(), id_.batch_index())))
+                continue
+            if result in (_pulsar.Result.AlreadyClosed, _pulsar.Result.TopicTerminated):
+                self._forget(topic)
+            outcomes.append(of_result(result, f"publish to {topic}"))
+        return outcomes
 
     def _number(self, topic: str, message: Message, lanes: int) -> int:
         if message.lane is not None:

@@ -8,6 +8,7 @@ only Offramp reads, and comes back exactly.
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import _pulsar
@@ -128,6 +129,8 @@ def build_message(message: Message) -> Any:
         builder.property(name, value)
     if message.timestamp_ms > 0:
         builder.event_timestamp(message.timestamp_ms)
+    if message.deliver_after:
+        builder.deliver_after(timedelta(seconds=message.deliver_after))
     return builder.build()
 
 

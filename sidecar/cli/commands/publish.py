@@ -26,6 +26,8 @@ from sidecar.model.errors import OfframpError
 from sidecar.model.text import columns, plural
 
 _BATCH_LINES = 1_000
+#: numbers of lines in an error
+_MOST_NAMED = 10
 _BATCH_BYTES = 1 << 20
 _STDIN, _STDIN_FD = "-", 0
 _READ_BYTES = 1 << 18
@@ -79,7 +81,10 @@ def _publish_all(fd: int, sidecar: Stubs, args: argparse.Namespace, tally: "_Tal
             raise CallError(f"{error} ({_in_doubt(batch)})", connection_lost=error.connection_lost) from error
         except OfframpError as error:
             raise OfframpError(f"{error}; {plural(tally.total, 'message')} before were published") from error
-        tally.add(response.published)
+        placed = [one for one in response.published if one.status == publish_pb2.PUBLISH_STATUS_PUBLISHED]
+        tally.add(placed)
+        if len(placed) < len(response.published):
+            raise OfframpError(_not_published(batch, response.published))
 
 
 class LineBatch(NamedTuple):
@@ -124,6 +129,20 @@ def _in_doubt(batch: LineBatch) -> str:
     last = batch.first + len(batch.lines) - 1
     lines = f"line {last}" if last == batch.first else f"lines {batch.first} to {last}"
     return f"{lines} may not be published" + ("; all before are" if batch.first > 1 else "")
+
+
+def _not_published(batch: LineBatch, results: Sequence[publish_pb2.Published]) -> str:
+    failed = [
+        (batch.first + index, one)
+        for index, one in enumerate(results)
+        if one.status != publish_pb2.PUBLISH_STATUS_PUBLISHED
+    ]
+    numbers = ", ".join(str(number) for number, _ in failed[:_MOST_NAMED]) + (", ..." if failed[_MOST_NAMED:] else "")
+    last = batch.first + len(batch.lines) - 1
+    return (
+        f"{plural(len(failed), 'line')} may not be published ({numbers}): {failed[0][1].detail}; "
+        f"all others up to line {last} are, and none after it"
+    )
 
 
 def _request(args: argparse.Namespace, batch: LineBatch) -> publish_pb2.PublishRequest:

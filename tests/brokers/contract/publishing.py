@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.model.errors import NotFound, Refused
 from sidecar.model.records import Message, Place
-from tests.brokers.harness import Sandbox, numbered, scenario
+from tests.brokers.harness import Sandbox, numbered, scenario, scenario_with
 
 
 class Publishing:
@@ -45,6 +45,33 @@ class Publishing:
         topic = await sandbox.topic(lanes=2)
         with pytest.raises((Refused, NotFound)):
             await sandbox.broker.publish(topic, [Message(None, b"value", lane=2)])
+
+    @scenario
+    async def test_each_message_has_an_outcome_of_its_own(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic(lanes=2)
+        messages = [Message(None, value, lane=number % 2) for number, value in enumerate(numbered(10))]
+        outcomes = await sandbox.broker.publish_each(topic, messages)
+        assert [outcome.lane for outcome in outcomes if isinstance(outcome, Place)] == [0, 1] * 5
+
+    @scenario_with("deduplicates")
+    async def test_of_several_messages_with_one_id_the_topic_gets_the_first(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic(lanes=1)
+        once = [Message(None, value, deduplication_id="once") for value in numbered(3)]
+        places = await sandbox.broker.publish(topic, once)
+        assert len(set(places)) == 1
+        await sandbox.restart()
+        assert await sandbox.broker.publish(topic, once) == places
+        await sandbox.broker.publish(topic, [Message(None, b"last")])
+        consumer = await sandbox.consume(topic)
+        assert await consumer.take(2) == [numbered(3)[0], b"last"]
+
+    @scenario_with("delays")
+    async def test_a_message_is_delivered_no_earlier_than_it_says(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic(lanes=1)
+        consumer = await sandbox.consume(topic)
+        await consumer.stays_silent()
+        await sandbox.broker.publish(topic, [Message(None, b"later", deliver_after=10.0), Message(None, b"now")])
+        assert await consumer.take(2) == [b"now", b"later"]
 
     @scenario
     async def test_publishing_nothing_returns_no_places(self, sandbox: Sandbox) -> None:

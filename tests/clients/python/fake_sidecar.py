@@ -76,6 +76,8 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         self.outcomes: list[tuple[bytes, str, str, int | None]] = []
         self.violations: list[str] = []
         self.published: list[publish_pb2.PublishRequest] = []
+        #: by the index of a message: a result that says that it is not published
+        self.not_published: dict[int, publish_pb2.Published] = {}
         #: aborts every call; with a reason, as a sidecar does
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.reason = ""
@@ -155,7 +157,12 @@ class FakeSidecar(consumer_pb2_grpc.ConsumerServiceServicer, publish_pb2_grpc.Pu
         if self.refuse:
             await self._abort(context, *self.refuse)
         self.published.append(request)
-        places = [publish_pb2.Published(lane=1, position=place) for place, _ in enumerate(request.messages)]
+        places = [
+            self.not_published.get(
+                place, publish_pb2.Published(lane=1, position=place, status=publish_pb2.PUBLISH_STATUS_PUBLISHED)
+            )
+            for place, _ in enumerate(request.messages)
+        ]
         return publish_pb2.PublishResponse(published=places)
 
     async def GetLimits(  # noqa: N802 - gRPC looks for this name

@@ -1,6 +1,7 @@
 """Publishing, with and without asyncio."""
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import grpc
@@ -74,6 +75,57 @@ def test_each_kind_of_failure_has_an_error_of_its_own(
     ):
         publisher.publish("orders", b"x")
     assert (type(caught.value), caught.value.reason) == (kind, reason)
+
+
+FULL = pb.Published(
+    status=pb.PUBLISH_STATUS_REFUSED, reason="ERROR_REASON_BROKER_FULL", detail="no space", retryable=True
+)
+LARGE = pb.Published(status=pb.PUBLISH_STATUS_REFUSED, reason="ERROR_REASON_MESSAGE_TOO_LARGE", detail="too large")
+UNKNOWN = pb.Published(status=pb.PUBLISH_STATUS_UNKNOWN, detail="no answer")
+
+
+def test_each_message_has_a_result_of_its_own(sidecar: Blocking) -> None:
+    sidecar.fake.not_published = {1: FULL, 2: LARGE, 3: UNKNOWN, 4: pb.Published()}
+    with offramp.Publisher(broker="local", address=sidecar.address) as publisher:
+        with pytest.raises(offramp.errors.PartlyPublished, match="4 of 5 messages are not published") as caught:
+            publisher.publish_many("orders", [offramp.Message(b"x")] * 5)
+        first, *failed = caught.value.results
+        assert first == (1, 0)
+        assert [type(each) for each in failed] == [
+            offramp.errors.OutOfRoom,
+            offramp.errors.InvalidRequest,
+            offramp.errors.Unavailable,
+            offramp.errors.Unavailable,
+        ]
+        assert not caught.value.retryable
+        sidecar.fake.not_published = {1: FULL}
+        with pytest.raises(offramp.errors.PartlyPublished) as caught:
+            publisher.publish_many("orders", [offramp.Message(b"x")] * 2)
+        assert caught.value.retryable
+        sidecar.fake.not_published = {0: LARGE}
+        with pytest.raises(offramp.errors.InvalidRequest, match="too large"):
+            publisher.publish("orders", b"x")
+
+
+def test_a_message_says_when_it_happened_how_it_is_encoded_and_when_to_deliver_it(sidecar: Blocking) -> None:
+    happened = datetime(2025, 6, 1, 14, tzinfo=timezone(timedelta(hours=2)))
+    message = offramp.Message(
+        b"{}",
+        headers={"a": "1"},
+        event_time=happened,
+        content_type="application/json",
+        deliver_after=1.5,
+        deduplication_id="one",
+    )
+    with offramp.Publisher(broker="local", address=sidecar.address) as publisher:
+        publisher.publish_many("orders", [message])
+    ((sent,),) = (request.messages for request in sidecar.fake.published)
+    assert [(one.name, one.value) for one in sent.headers] == [
+        ("a", b"1"),
+        ("ce_time", b"2025-06-01T12:00:00Z"),
+        ("content-type", b"application/json"),
+    ]
+    assert (sent.deliver_after_ms, sent.deduplication_id) == (1_500, "one")
 
 
 def test_a_request_that_the_sidecar_does_not_take_is_not_sent(sidecar: Blocking) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections import defaultdict
+from datetime import UTC, datetime
 from itertools import product
 
 from offramp.v1.publish_pb2 import Message
@@ -103,6 +104,20 @@ def two_subscriptions(environment: ScenarioEnvironment) -> None:
     for which in ("", OTHER):
         environment.counts(which, acked=50)
         environment.nobody_is_left(which)
+
+
+@scenario(replies=True)
+def event_headers(environment: ScenarioEnvironment) -> None:
+    happened = Header(name="ce_time", value=b"2025-06-01T14:00:00.25+02:00")
+    encoded = Header(name="content-type", value=b"application/json")
+    environment.publish(Message(value=b"{}", headers=[happened, encoded]))
+    with environment.runner(records=1) as runner:
+        runner.passes()
+    (reply,) = environment.replies(1)
+    headers = {header.name: (header.value or b"").decode() for header in reply.headers}
+    assert (reply.value, headers["content-type"], headers["ce_time"][-1]) == (b"reply", "application/json", "Z")
+    assert datetime.fromisoformat(headers["ce_time"]) == datetime(2025, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+    environment.counts(acked=1)
 
 
 @scenario(batch={"records": 10})

@@ -84,6 +84,8 @@ class FakePublish(publish_pb2_grpc.PublishServiceServicer):
     def __init__(self) -> None:
         self.requests: list[publish.PublishRequest] = []
         self.error_at: int | None = None
+        #: by the index of a message: a result that says that it is not published
+        self.not_published: dict[int, publish.Published] = {}
 
     @property
     def messages(self) -> list[publish.Message]:
@@ -94,7 +96,11 @@ class FakePublish(publish_pb2_grpc.PublishServiceServicer):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the disk is full")
         first = len(self.messages)
         self.requests.append(request)
-        places = [publish.Published(lane=(first + n) % 2, position=first + n) for n in range(len(request.messages))]
+        done = publish.PUBLISH_STATUS_PUBLISHED
+        places = [
+            self.not_published.get(n, publish.Published(lane=(first + n) % 2, position=first + n, status=done))
+            for n in range(len(request.messages))
+        ]
         return publish.PublishResponse(published=places)
 
 

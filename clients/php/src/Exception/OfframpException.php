@@ -15,6 +15,7 @@ namespace Offramp\Exception;
  * │   └── Forbidden        the client is not authenticated, or lacks the right
  * ├── Unavailable          not now; a retry may help
  * │   └── OutOfRoom        the broker has no room for what is published
+ * ├── PartlyPublished      some messages of a call are published and others are not; has the result of each
  * ├── AlreadySettled       a batch or a record was settled a second time
  * ├── Drained              a batch was asked for after `drain` or SIGTERM: none will come
  * ├── Closed               used after it was closed

@@ -56,7 +56,7 @@ final class ErrorStatus extends \RuntimeException
     }
 
     /** @return class-string<Exception\Refused> */
-    private static function kindByReason(string $reason): string
+    public static function kindByReason(string $reason): string
     {
         return match ($reason) {
             'SUBSCRIPTION_NOT_FOUND', 'BROKER_NOT_FOUND', 'TOPIC_NOT_FOUND', 'LANE_NOT_FOUND'

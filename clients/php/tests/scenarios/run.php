@@ -482,6 +482,23 @@ $scenarios = [
         $consumer->close();
     },
 
+    'event_headers' => static function (): void {
+        $consumer = consumer();
+        $batch = take($consumer);
+        $happened = $batch[0]->eventTime();
+        equal($happened?->format('Y-m-d\TH:i:s.v e'), '2025-06-01T12:00:00.250 UTC');
+        equal($batch[0]->contentType(), 'application/json');
+        $publisher = new Publisher(subscription: setting('SUBSCRIPTION'));
+        $publish = static fn (string $value) => $publisher->publishMany(setting('REPLY_TOPIC'), [
+            new Message($value, deduplicationId: 'once', eventTime: $happened, contentType: 'application/json'),
+        ])[0];
+        $first = $publish('reply');
+        $again = $publish('again');
+        equal([$again->lane, $again->position], [$first->lane, $first->position]);
+        ackAndCheck($batch);
+        $consumer->close();
+    },
+
     'refused_settlement' => static function (): void {
         $consumer = consumer();
         $batch = take($consumer);

@@ -8,6 +8,7 @@ The walk of a batch: session (reads the stream) -> inbox -> worker or consumer -
     inbox             batches that wait for a worker, for threads and for asyncio
     outbox            settlements and extensions that are to be sent, or sent and not answered
     settlements       outcomes of records -> the settlements that are sent
+    event_headers     headers that say what a message is about
     handlers          what a handler is, and how its end settles its batch
     background_loop   the event loop on which the blocking API talks to the sidecar
     backoff           pauses between attempts to reach the sidecar

@@ -17,7 +17,6 @@ from offramp.publisher import (
     Place,
     PublishTarget,
     RequestLimits,
-    read_places,
 )
 from offramp.v1 import publish_pb2 as pb
 
@@ -58,7 +57,8 @@ class Publisher:
         return places[0]
 
     async def publish_many(self, topic: str, messages: Iterable[Message]) -> list[Place]:
-        """Publish messages to one topic in one call. Returns their lanes and positions, in their order."""
+        """Publish messages to one topic in one call. Returns their lanes and positions, in their order. Raises
+        `PartlyPublished` if only some are published."""
         request = self._target.request(topic, messages)
         ends = time.monotonic() + self._timeout
         metadata = self._access.metadata()
@@ -72,7 +72,7 @@ class Publisher:
             response = await self._publish(request, timeout=left, wait_for_ready=True, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise self._limits.failure(error) from error
-        return read_places(response)
+        return self._limits.places(response)
 
     async def close(self) -> None:
         await self._channel.close()

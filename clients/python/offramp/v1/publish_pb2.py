@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from offramp.v1 import error_pb2 as offramp_dot_v1_dot_error__pb2
 from offramp.v1 import record_pb2 as offramp_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18offramp/v1/publish.proto\x12\nofframp.v1\x1a\x17offramp/v1/record.proto\"F\n\x10GetLimitsRequest\x12\x16\n\x0csubscription\x18\x01 \x01(\tH\x00\x12\x10\n\x06\x62roker\x18\x02 \x01(\tH\x00\x42\x08\n\x06target\"D\n\x11GetLimitsResponse\x12\x19\n\x11max_request_bytes\x18\x01 \x01(\x04\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\"\x98\x01\n\x07Message\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12#\n\x07headers\x18\x03 \x03(\x0b\x32\x12.offramp.v1.Header\x12\x11\n\x04lane\x18\x04 \x01(\rH\x02\x88\x01\x01\x12\x14\n\x0ctimestamp_ms\x18\x05 \x01(\x03\x42\x06\n\x04_keyB\x08\n\x06_valueB\x07\n\x05_lane\"z\n\x0ePublishRequest\x12\x16\n\x0csubscription\x18\x01 \x01(\tH\x00\x12\x10\n\x06\x62roker\x18\x02 \x01(\tH\x00\x12\r\n\x05topic\x18\x03 \x01(\t\x12%\n\x08messages\x18\x04 \x03(\x0b\x32\x13.offramp.v1.MessageB\x08\n\x06target\";\n\x0fPublishResponse\x12(\n\tpublished\x18\x01 \x03(\x0b\x32\x15.offramp.v1.Published\"+\n\tPublished\x12\x0c\n\x04lane\x18\x01 \x01(\r\x12\x10\n\x08position\x18\x02 \x01(\x03\x32\x9e\x01\n\x0ePublishService\x12\x42\n\x07Publish\x12\x1a.offramp.v1.PublishRequest\x1a\x1b.offramp.v1.PublishResponse\x12H\n\tGetLimits\x12\x1c.offramp.v1.GetLimitsRequest\x1a\x1d.offramp.v1.GetLimitsResponseBU\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18offramp/v1/publish.proto\x12\nofframp.v1\x1a\x16offramp/v1/error.proto\x1a\x17offramp/v1/record.proto\"F\n\x10GetLimitsRequest\x12\x16\n\x0csubscription\x18\x01 \x01(\tH\x00\x12\x10\n\x06\x62roker\x18\x02 \x01(\tH\x00\x42\x08\n\x06target\"j\n\x11GetLimitsResponse\x12\x19\n\x11max_request_bytes\x18\x01 \x01(\x04\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\x12\x0e\n\x06\x64\x65lays\x18\x03 \x01(\x08\x12\x14\n\x0c\x64\x65\x64uplicates\x18\x04 \x01(\x08\"\xcc\x01\n\x07Message\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12#\n\x07headers\x18\x03 \x03(\x0b\x32\x12.offramp.v1.Header\x12\x11\n\x04lane\x18\x04 \x01(\rH\x02\x88\x01\x01\x12\x14\n\x0ctimestamp_ms\x18\x05 \x01(\x03\x12\x18\n\x10\x64\x65liver_after_ms\x18\x06 \x01(\x04\x12\x18\n\x10\x64\x65\x64uplication_id\x18\x07 \x01(\tB\x06\n\x04_keyB\x08\n\x06_valueB\x07\n\x05_lane\"z\n\x0ePublishRequest\x12\x16\n\x0csubscription\x18\x01 \x01(\tH\x00\x12\x10\n\x06\x62roker\x18\x02 \x01(\tH\x00\x12\r\n\x05topic\x18\x03 \x01(\t\x12%\n\x08messages\x18\x04 \x03(\x0b\x32\x13.offramp.v1.MessageB\x08\n\x06target\";\n\x0fPublishResponse\x12(\n\tpublished\x18\x01 \x03(\x0b\x32\x15.offramp.v1.Published\"\xa2\x01\n\tPublished\x12\x0c\n\x04lane\x18\x01 \x01(\r\x12\x10\n\x08position\x18\x02 \x01(\x03\x12)\n\x06status\x18\x03 \x01(\x0e\x32\x19.offramp.v1.PublishStatus\x12\'\n\x06reason\x18\x04 \x01(\x0e\x32\x17.offramp.v1.ErrorReason\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x11\n\tretryable\x18\x06 \x01(\x08*\x85\x01\n\rPublishStatus\x12\x1e\n\x1aPUBLISH_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18PUBLISH_STATUS_PUBLISHED\x10\x01\x12\x1a\n\x16PUBLISH_STATUS_REFUSED\x10\x02\x12\x1a\n\x16PUBLISH_STATUS_UNKNOWN\x10\x03\x32\x9e\x01\n\x0ePublishService\x12\x42\n\x07Publish\x12\x1a.offramp.v1.PublishRequest\x1a\x1b.offramp.v1.PublishResponse\x12H\n\tGetLimits\x12\x1c.offramp.v1.GetLimitsRequest\x1a\x1d.offramp.v1.GetLimitsResponseBU\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,18 +34,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'offramp.v1.publish_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rio.offramp.v1P\001Z\037offramp.io/offramp/v1;offrampv1\312\002\nOfframp\\V1\342\002\023Offramp\\V1\\Metadata'
-  _globals['_GETLIMITSREQUEST']._serialized_start=65
-  _globals['_GETLIMITSREQUEST']._serialized_end=135
-  _globals['_GETLIMITSRESPONSE']._serialized_start=137
-  _globals['_GETLIMITSRESPONSE']._serialized_end=205
-  _globals['_MESSAGE']._serialized_start=208
-  _globals['_MESSAGE']._serialized_end=360
-  _globals['_PUBLISHREQUEST']._serialized_start=362
-  _globals['_PUBLISHREQUEST']._serialized_end=484
-  _globals['_PUBLISHRESPONSE']._serialized_start=486
-  _globals['_PUBLISHRESPONSE']._serialized_end=545
-  _globals['_PUBLISHED']._serialized_start=547
-  _globals['_PUBLISHED']._serialized_end=590
-  _globals['_PUBLISHSERVICE']._serialized_start=593
-  _globals['_PUBLISHSERVICE']._serialized_end=751
+  _globals['_PUBLISHSTATUS']._serialized_start=827
+  _globals['_PUBLISHSTATUS']._serialized_end=960
+  _globals['_GETLIMITSREQUEST']._serialized_start=89
+  _globals['_GETLIMITSREQUEST']._serialized_end=159
+  _globals['_GETLIMITSRESPONSE']._serialized_start=161
+  _globals['_GETLIMITSRESPONSE']._serialized_end=267
+  _globals['_MESSAGE']._serialized_start=270
+  _globals['_MESSAGE']._serialized_end=474
+  _globals['_PUBLISHREQUEST']._serialized_start=476
+  _globals['_PUBLISHREQUEST']._serialized_end=598
+  _globals['_PUBLISHRESPONSE']._serialized_start=600
+  _globals['_PUBLISHRESPONSE']._serialized_end=659
+  _globals['_PUBLISHED']._serialized_start=662
+  _globals['_PUBLISHED']._serialized_end=824
+  _globals['_PUBLISHSERVICE']._serialized_start=963
+  _globals['_PUBLISHSERVICE']._serialized_end=1121
 # @@protoc_insertion_point(module_scope)

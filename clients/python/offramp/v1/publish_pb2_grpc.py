@@ -50,16 +50,18 @@ class PublishServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Publish(self, request, context):
-        """Sends messages to one topic. Returns once the broker has all of them durably, with their places in the order of the
-        messages.
+        """Sends messages to one topic. Returns once the broker has answered for each of them, with a result for each, in the
+        order of the messages: where it is durably, or why it is not.
 
+        A status other than OK says the same of all messages:
         NOT_FOUND            BROKER_NOT_FOUND, SUBSCRIPTION_NOT_FOUND, TOPIC_NOT_FOUND
         INVALID_ARGUMENT     INVALID_REQUEST, TOO_MANY_ENTRIES; MESSAGE_TOO_LARGE: the broker can never accept it
-        FAILED_PRECONDITION  BROKER_REFUSED: credentials or rights
+        FAILED_PRECONDITION  BROKER_REFUSED: credentials or rights; UNSUPPORTED: see Message
         RESOURCE_EXHAUSTED   BROKER_FULL: no space (a full disk under the local broker); without a reason: a request over
         the size limit, of which nothing was read
         UNAVAILABLE          BROKER_UNAVAILABLE: it cannot be reached now
-        After any error some messages may have been written: sending again may duplicate them, but loses nothing.
+        After UNAVAILABLE and RESOURCE_EXHAUSTED messages may have been written: sending them again may duplicate them, but
+        loses nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from sidecar.brokers.base import all_placed
 from sidecar.brokers.kafka import producer
 from sidecar.brokers.kafka.library_logs import LibraryClients
 from sidecar.brokers.kafka.options import PRODUCER_QUEUE_BYTES, KafkaOptions, producer_properties
@@ -87,14 +88,28 @@ async def publishing() -> AsyncIterator[Publisher]:
         await publisher.close()
 
 
+async def publish(publisher: Publisher, topic: str, messages: list[Message]) -> Sequence[Place]:
+    return all_placed(await publisher.publish(topic, messages))
+
+
 @on_event_loop
 async def test_a_message_that_can_never_fit_into_the_queue_is_too_large() -> None:
     """The library would report that its queue is full, forever."""
     async with publishing() as publisher:
         large = Message(b"key", bytes(PRODUCER_QUEUE_BYTES + 1))
         with pytest.raises(TooLarge, match="67,108,865 bytes"):
-            await publisher.publish("orders", [*SMALL, large])
+            await publish(publisher, "orders", [large])
         assert not Library.made[0].queue, "nothing was written"
+
+
+@on_event_loop
+async def test_each_message_has_an_outcome_of_its_own() -> None:
+    async with publishing() as publisher:
+        large = Message(b"key", bytes(PRODUCER_QUEUE_BYTES + 1))
+        Library.made[0].outcome = [None]
+        first, too_large, last = await publisher.publish("orders", [*SMALL, large, *SMALL])
+        assert (first, last) == (Place(0, 7), Place(0, 7))
+        assert isinstance(too_large, TooLarge)
 
 
 def test_the_queue_of_the_library_has_room_for_the_largest_value() -> None:
@@ -104,25 +119,25 @@ def test_the_queue_of_the_library_has_room_for_the_largest_value() -> None:
 @on_event_loop
 async def test_a_producer_that_failed_fatally_still_reports_its_messages() -> None:
     async with publishing() as publisher:
-        in_flight = asyncio.create_task(publisher.publish("orders", SMALL))
+        in_flight = asyncio.create_task(publish(publisher, "orders", SMALL))
         (old,) = Library.made
         await asyncio.sleep(0)
         assert len(old) == 1
         old.fatal = True
         with pytest.raises(Unavailable, match="out of order"):
-            await publisher.publish("orders", SMALL)
+            await publish(publisher, "orders", SMALL)
         with pytest.raises(Unavailable, match="replaced"):
             await in_flight
         new = Library.made[1]
         new.outcome = [None]
-        assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
+        assert await publish(publisher, "orders", SMALL) == [Place(0, 7)]
 
 
 @on_event_loop
 async def test_a_producer_that_failed_fatally_is_replaced_once() -> None:
     async with publishing() as publisher:
         (old,) = Library.made
-        first, second = (asyncio.create_task(publisher.publish("orders", SMALL)) for _ in range(2))
+        first, second = (asyncio.create_task(publish(publisher, "orders", SMALL)) for _ in range(2))
         await asyncio.sleep(0)
         assert len(old) == 2
         old.outcome = [KafkaError(KafkaError._FATAL)]
@@ -142,6 +157,6 @@ async def test_the_thread_survives_a_producer_that_failed_fatally_while_nothing_
         while not old.raised:  # noqa: ASYNC110 - it happens on a thread
             await asyncio.sleep(0.01)
         with pytest.raises(Unavailable):
-            await publisher.publish("orders", SMALL)
+            await publish(publisher, "orders", SMALL)
         Library.made[1].outcome = [None]
-        assert await publisher.publish("orders", SMALL) == [Place(0, 7)]
+        assert await publish(publisher, "orders", SMALL) == [Place(0, 7)]

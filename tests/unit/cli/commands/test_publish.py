@@ -118,6 +118,17 @@ def test_an_error_says_which_lines_are_in_doubt(sidecar: FakeSidecar, capsys: py
     )
 
 
+def test_an_error_names_the_lines_that_the_broker_did_not_take(
+    sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = publish.Published(status=publish.PUBLISH_STATUS_REFUSED, detail="too large")
+    sidecar.publish.not_published = {1: large, 2: publish.Published()}
+    assert publish_file(b"x\n" * 5) == 1
+    assert capsys.readouterr().err == (
+        "offramp: 2 lines may not be published (2, 3): too large; all others up to line 5 are, and none after it\n"
+    )
+
+
 def test_no_input_publishes_nothing(sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]) -> None:
     assert publish_file(b"") == 0
     assert capsys.readouterr().out == "published 0 messages to t\n"

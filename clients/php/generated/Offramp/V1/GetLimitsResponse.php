@@ -21,6 +21,18 @@ class GetLimitsResponse extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint32 max_messages = 2;</code>
      */
     protected $max_messages = 0;
+    /**
+     * The broker accepts `Message.deliver_after_ms`.
+     *
+     * Generated from protobuf field <code>bool delays = 3;</code>
+     */
+    protected $delays = false;
+    /**
+     * The broker accepts `Message.deduplication_id`.
+     *
+     * Generated from protobuf field <code>bool deduplicates = 4;</code>
+     */
+    protected $deduplicates = false;
 
     /**
      * Constructor.
@@ -30,6 +42,10 @@ class GetLimitsResponse extends \Google\Protobuf\Internal\Message
      *
      *     @type int|string $max_request_bytes
      *     @type int $max_messages
+     *     @type bool $delays
+     *           The broker accepts `Message.deliver_after_ms`.
+     *     @type bool $deduplicates
+     *           The broker accepts `Message.deduplication_id`.
      * }
      */
     public function __construct($data = NULL) {
@@ -77,6 +93,58 @@ class GetLimitsResponse extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint32($var);
         $this->max_messages = $var;
+
+        return $this;
+    }
+
+    /**
+     * The broker accepts `Message.deliver_after_ms`.
+     *
+     * Generated from protobuf field <code>bool delays = 3;</code>
+     * @return bool
+     */
+    public function getDelays()
+    {
+        return $this->delays;
+    }
+
+    /**
+     * The broker accepts `Message.deliver_after_ms`.
+     *
+     * Generated from protobuf field <code>bool delays = 3;</code>
+     * @param bool $var
+     * @return $this
+     */
+    public function setDelays($var)
+    {
+        GPBUtil::checkBool($var);
+        $this->delays = $var;
+
+        return $this;
+    }
+
+    /**
+     * The broker accepts `Message.deduplication_id`.
+     *
+     * Generated from protobuf field <code>bool deduplicates = 4;</code>
+     * @return bool
+     */
+    public function getDeduplicates()
+    {
+        return $this->deduplicates;
+    }
+
+    /**
+     * The broker accepts `Message.deduplication_id`.
+     *
+     * Generated from protobuf field <code>bool deduplicates = 4;</code>
+     * @param bool $var
+     * @return $this
+     */
+    public function setDeduplicates($var)
+    {
+        GPBUtil::checkBool($var);
+        $this->deduplicates = $var;
 
         return $this;
     }

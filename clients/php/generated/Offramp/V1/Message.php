@@ -37,6 +37,21 @@ class Message extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>int64 timestamp_ms = 5;</code>
      */
     protected $timestamp_ms = 0;
+    /**
+     * The broker delivers it no earlier than so many milliseconds from now, to any group; at most 366 days. Where the broker
+     * cannot (see GetLimitsResponse), nothing of the request is written: FAILED_PRECONDITION, UNSUPPORTED.
+     *
+     * Generated from protobuf field <code>uint64 deliver_after_ms = 6;</code>
+     */
+    protected $deliver_after_ms = 0;
+    /**
+     * Of several messages with this id, the topic gets the first. The others are PUBLISHED, too, with the place of that
+     * one. The broker remembers ids for a while: see its documentation. At most 256 bytes. Where the broker cannot, as
+     * above.
+     *
+     * Generated from protobuf field <code>string deduplication_id = 7;</code>
+     */
+    protected $deduplication_id = '';
 
     /**
      * Constructor.
@@ -51,6 +66,13 @@ class Message extends \Google\Protobuf\Internal\Message
      *           The lane. Absent: by the hash of the key, or in turn without a key.
      *     @type int|string $timestamp_ms
      *           0: now.
+     *     @type int|string $deliver_after_ms
+     *           The broker delivers it no earlier than so many milliseconds from now, to any group; at most 366 days. Where the broker
+     *           cannot (see GetLimitsResponse), nothing of the request is written: FAILED_PRECONDITION, UNSUPPORTED.
+     *     @type string $deduplication_id
+     *           Of several messages with this id, the topic gets the first. The others are PUBLISHED, too, with the place of that
+     *           one. The broker remembers ids for a while: see its documentation. At most 256 bytes. Where the broker cannot, as
+     *           above.
      * }
      */
     public function __construct($data = NULL) {
@@ -202,6 +224,64 @@ class Message extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkInt64($var);
         $this->timestamp_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * The broker delivers it no earlier than so many milliseconds from now, to any group; at most 366 days. Where the broker
+     * cannot (see GetLimitsResponse), nothing of the request is written: FAILED_PRECONDITION, UNSUPPORTED.
+     *
+     * Generated from protobuf field <code>uint64 deliver_after_ms = 6;</code>
+     * @return int|string
+     */
+    public function getDeliverAfterMs()
+    {
+        return $this->deliver_after_ms;
+    }
+
+    /**
+     * The broker delivers it no earlier than so many milliseconds from now, to any group; at most 366 days. Where the broker
+     * cannot (see GetLimitsResponse), nothing of the request is written: FAILED_PRECONDITION, UNSUPPORTED.
+     *
+     * Generated from protobuf field <code>uint64 deliver_after_ms = 6;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setDeliverAfterMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->deliver_after_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * Of several messages with this id, the topic gets the first. The others are PUBLISHED, too, with the place of that
+     * one. The broker remembers ids for a while: see its documentation. At most 256 bytes. Where the broker cannot, as
+     * above.
+     *
+     * Generated from protobuf field <code>string deduplication_id = 7;</code>
+     * @return string
+     */
+    public function getDeduplicationId()
+    {
+        return $this->deduplication_id;
+    }
+
+    /**
+     * Of several messages with this id, the topic gets the first. The others are PUBLISHED, too, with the place of that
+     * one. The broker remembers ids for a while: see its documentation. At most 256 bytes. Where the broker cannot, as
+     * above.
+     *
+     * Generated from protobuf field <code>string deduplication_id = 7;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setDeduplicationId($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->deduplication_id = $var;
 
         return $this;
     }

@@ -9,20 +9,46 @@ use Google\Protobuf\Internal\RepeatedField;
 use Google\Protobuf\Internal\GPBUtil;
 
 /**
+ * The result of one message.
+ *
  * Generated from protobuf message <code>offramp.v1.Published</code>
  */
 class Published extends \Google\Protobuf\Internal\Message
 {
     /**
+     * With PUBLISHED.
+     *
      * Generated from protobuf field <code>uint32 lane = 1;</code>
      */
     protected $lane = 0;
     /**
-     * -1 if the broker does not report it.
+     * With PUBLISHED; -1 if the broker does not report it.
      *
      * Generated from protobuf field <code>int64 position = 2;</code>
      */
     protected $position = 0;
+    /**
+     * Generated from protobuf field <code>.offramp.v1.PublishStatus status = 3;</code>
+     */
+    protected $status = 0;
+    /**
+     * Why it is not PUBLISHED.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ErrorReason reason = 4;</code>
+     */
+    protected $reason = 0;
+    /**
+     * For people.
+     *
+     * Generated from protobuf field <code>string detail = 5;</code>
+     */
+    protected $detail = '';
+    /**
+     * It may succeed if it is sent again.
+     *
+     * Generated from protobuf field <code>bool retryable = 6;</code>
+     */
+    protected $retryable = false;
 
     /**
      * Constructor.
@@ -31,8 +57,16 @@ class Published extends \Google\Protobuf\Internal\Message
      *     Optional. Data for populating the Message object.
      *
      *     @type int $lane
+     *           With PUBLISHED.
      *     @type int|string $position
-     *           -1 if the broker does not report it.
+     *           With PUBLISHED; -1 if the broker does not report it.
+     *     @type int $status
+     *     @type int $reason
+     *           Why it is not PUBLISHED.
+     *     @type string $detail
+     *           For people.
+     *     @type bool $retryable
+     *           It may succeed if it is sent again.
      * }
      */
     public function __construct($data = NULL) {
@@ -41,6 +75,8 @@ class Published extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * With PUBLISHED.
+     *
      * Generated from protobuf field <code>uint32 lane = 1;</code>
      * @return int
      */
@@ -50,6 +86,8 @@ class Published extends \Google\Protobuf\Internal\Message
     }
 
     /**
+     * With PUBLISHED.
+     *
      * Generated from protobuf field <code>uint32 lane = 1;</code>
      * @param int $var
      * @return $this
@@ -63,7 +101,7 @@ class Published extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * -1 if the broker does not report it.
+     * With PUBLISHED; -1 if the broker does not report it.
      *
      * Generated from protobuf field <code>int64 position = 2;</code>
      * @return int|string
@@ -74,7 +112,7 @@ class Published extends \Google\Protobuf\Internal\Message
     }
 
     /**
-     * -1 if the broker does not report it.
+     * With PUBLISHED; -1 if the broker does not report it.
      *
      * Generated from protobuf field <code>int64 position = 2;</code>
      * @param int|string $var
@@ -84,6 +122,106 @@ class Published extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkInt64($var);
         $this->position = $var;
+
+        return $this;
+    }
+
+    /**
+     * Generated from protobuf field <code>.offramp.v1.PublishStatus status = 3;</code>
+     * @return int
+     */
+    public function getStatus()
+    {
+        return $this->status;
+    }
+
+    /**
+     * Generated from protobuf field <code>.offramp.v1.PublishStatus status = 3;</code>
+     * @param int $var
+     * @return $this
+     */
+    public function setStatus($var)
+    {
+        GPBUtil::checkEnum($var, \Offramp\V1\PublishStatus::class);
+        $this->status = $var;
+
+        return $this;
+    }
+
+    /**
+     * Why it is not PUBLISHED.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ErrorReason reason = 4;</code>
+     * @return int
+     */
+    public function getReason()
+    {
+        return $this->reason;
+    }
+
+    /**
+     * Why it is not PUBLISHED.
+     *
+     * Generated from protobuf field <code>.offramp.v1.ErrorReason reason = 4;</code>
+     * @param int $var
+     * @return $this
+     */
+    public function setReason($var)
+    {
+        GPBUtil::checkEnum($var, \Offramp\V1\ErrorReason::class);
+        $this->reason = $var;
+
+        return $this;
+    }
+
+    /**
+     * For people.
+     *
+     * Generated from protobuf field <code>string detail = 5;</code>
+     * @return string
+     */
+    public function getDetail()
+    {
+        return $this->detail;
+    }
+
+    /**
+     * For people.
+     *
+     * Generated from protobuf field <code>string detail = 5;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setDetail($var)
+    {
+        GPBUtil::checkString($var, True);
+        $this->detail = $var;
+
+        return $this;
+    }
+
+    /**
+     * It may succeed if it is sent again.
+     *
+     * Generated from protobuf field <code>bool retryable = 6;</code>
+     * @return bool
+     */
+    public function getRetryable()
+    {
+        return $this->retryable;
+    }
+
+    /**
+     * It may succeed if it is sent again.
+     *
+     * Generated from protobuf field <code>bool retryable = 6;</code>
+     * @param bool $var
+     * @return $this
+     */
+    public function setRetryable($var)
+    {
+        GPBUtil::checkBool($var);
+        $this->retryable = $var;
 
         return $this;
     }

@@ -1,7 +1,10 @@
 package io.offramp;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.time.OffsetDateTime;
+import java.time.format.DateTimeParseException;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -92,6 +95,26 @@ public final class BatchRecord {
     /** The broker's timestamp; null if there is none. */
     public @Nullable Instant timestamp() {
         return message.getTimestampMs() == 0 ? null : Instant.ofEpochMilli(message.getTimestampMs());
+    }
+
+    /** When what it tells of happened: the header {@code ce_time}; null if there is none. */
+    public @Nullable Instant eventTime() {
+        String text = text(Message.EVENT_TIME);
+        try {
+            return text == null ? null : OffsetDateTime.parse(text).toInstant();
+        } catch (DateTimeParseException wrong) {
+            return null;
+        }
+    }
+
+    /** How the value is encoded: the header {@code content-type}; null if there is none. */
+    public @Nullable String contentType() {
+        return text(Message.CONTENT_TYPE);
+    }
+
+    private @Nullable String text(String name) {
+        Header header = header(name);
+        return header == null || header.value() == null ? null : new String(header.value(), StandardCharsets.UTF_8);
     }
 
     /** 1 for the first delivery, one more after each failed one. */

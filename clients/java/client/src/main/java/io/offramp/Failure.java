@@ -6,6 +6,8 @@ import io.grpc.Status;
 import io.offramp.v1.ErrorDetail;
 import io.offramp.v1.ErrorInfo;
 import io.offramp.v1.ErrorStatus;
+import io.offramp.v1.PublishStatus;
+import io.offramp.v1.Published;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -46,10 +48,24 @@ record Failure(Status status, String reason, boolean toldRetryable) {
     /** The exception if a retry does not help; else null. */
     OfframpException.@Nullable Refused refusal(Throwable cause, String address) {
         String text = address + ": " + OfframpException.describe(status);
-        return reason.isEmpty() ? byStatus(text, cause, address) : toldRetryable ? null : byReason(text, cause);
+        return reason.isEmpty() ? byStatus(text, cause, address) : toldRetryable ? null : byReason(reason, text, cause);
     }
 
-    private OfframpException.Refused byReason(String text, Throwable cause) {
+    /** The exception for a message that was not published, or may not have been. */
+    static OfframpException ofMessage(Published result, String text) {
+        String name = result.getReason().name().replace("ERROR_REASON_", "");
+        String reason = result.getReasonValue() == 0 || name.equals("UNRECOGNIZED") ? "" : name;
+        if (result.getStatus() == PublishStatus.PUBLISH_STATUS_REFUSED && !result.getRetryable()) {
+            return byReason(reason, text, null);
+        }
+        OfframpException unavailable = reason.equals("BROKER_FULL")
+                ? new OfframpException.OutOfRoom(text, null)
+                : new OfframpException.Unavailable(text, null);
+        unavailable.reason = reason;
+        return unavailable;
+    }
+
+    private static OfframpException.Refused byReason(String reason, String text, @Nullable Throwable cause) {
         OfframpException.Refused refused = switch (reason) {
             case "SUBSCRIPTION_NOT_FOUND", "BROKER_NOT_FOUND", "TOPIC_NOT_FOUND", "LANE_NOT_FOUND" ->
                 new OfframpException.NotFound(text, cause);

@@ -2,12 +2,16 @@ package io.offramp;
 
 import com.google.protobuf.ByteString;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /** A message to publish. Immutable: each {@code with} method returns a new one. */
 public final class Message {
+    static final String EVENT_TIME = "ce_time";
+    static final String CONTENT_TYPE = "content-type";
+
     private final io.offramp.v1.Message message;
 
     private Message(io.offramp.v1.Message message) {
@@ -70,6 +74,32 @@ public final class Message {
     /** Default: now. */
     public Message withTimestamp(Instant timestamp) {
         return new Message(message.toBuilder().setTimestampMs(timestamp.toEpochMilli()).build());
+    }
+
+    /**
+     * The broker delivers it no earlier than so long from now; {@code Refused} where it cannot wait (Pulsar with shared
+     * subscriptions can).
+     */
+    public Message withDeliverAfter(Duration delay) {
+        return new Message(message.toBuilder().setDeliverAfterMs(delay.toMillis()).build());
+    }
+
+    /**
+     * Of several messages with this id the topic gets the first; {@code Refused} where the broker cannot tell (the
+     * embedded broker can).
+     */
+    public Message withDeduplicationId(String id) {
+        return new Message(message.toBuilder().setDeduplicationId(id).build());
+    }
+
+    /** With the header {@code ce_time}, as in CloudEvents: when what it tells of happened. */
+    public Message withEventTime(Instant time) {
+        return withHeader(EVENT_TIME, time.toString());
+    }
+
+    /** With the header {@code content-type}: how the value is encoded, such as {@code application/json}. */
+    public Message withContentType(String type) {
+        return withHeader(CONTENT_TYPE, type);
     }
 
     io.offramp.v1.Message message() {

@@ -1,6 +1,7 @@
 package io.offramp;
 
 import io.grpc.Status;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -15,6 +16,7 @@ import org.jspecify.annotations.Nullable;
  * │   └── Forbidden         the client is not authenticated, or lacks the right
  * ├── Unavailable           not now; a retry may help
  * │   └── OutOfRoom         the broker has no room for what is published
+ * ├── PartlyPublished       some messages of a call are published and others are not; has the result of each
  * ├── AlreadySettled        a batch or a record was settled a second time
  * ├── Drained               a batch was asked for after {@code drain} or {@code close}: none will come
  * ├── Closed                used after it was closed
@@ -47,7 +49,7 @@ public class OfframpException extends RuntimeException {
     }
 
     public static final class NotFound extends Refused {
-        NotFound(String text, Throwable cause) {
+        NotFound(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
     }
@@ -59,27 +61,55 @@ public class OfframpException extends RuntimeException {
     }
 
     public static final class Incompatible extends Refused {
-        Incompatible(String text, Throwable cause) {
+        Incompatible(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
     }
 
     public static final class Forbidden extends Refused {
-        Forbidden(String text, Throwable cause) {
+        Forbidden(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
     }
 
     public static class Unavailable extends OfframpException {
-        Unavailable(String text, Throwable cause) {
+        Unavailable(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
     }
 
     public static final class OutOfRoom extends Unavailable {
-        OutOfRoom(String text, Throwable cause) {
+        OutOfRoom(String text, @Nullable Throwable cause) {
             super(text, cause);
         }
+    }
+
+    /** Publishing all of them again duplicates those that are published; publishing the others loses nothing. */
+    public static final class PartlyPublished extends OfframpException {
+        private final transient List<Result> results;
+
+        PartlyPublished(String text, List<Result> results) {
+            super(text, null);
+            this.results = List.copyOf(results);
+        }
+
+        /** Of each message, in order. */
+        public List<Result> results() {
+            return results;
+        }
+
+        /** No message is refused: all of those that failed may succeed if they are published again. */
+        public boolean retryable() {
+            return results.stream().noneMatch(result -> result.error() instanceof Refused);
+        }
+
+        /**
+         * What became of one message: one of the two is null.
+         *
+         * @param place where it was published
+         * @param error {@link Refused} or {@link Unavailable}
+         */
+        public record Result(@Nullable Place place, @Nullable OfframpException error) {}
     }
 
     public static final class AlreadySettled extends OfframpException {

@@ -8,6 +8,8 @@ import io.offramp.v1.GetLimitsResponse;
 import io.offramp.v1.PublishRequest;
 import io.offramp.v1.PublishResponse;
 import io.offramp.v1.PublishServiceGrpc;
+import io.offramp.v1.PublishStatus;
+import io.offramp.v1.Published;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
@@ -56,7 +58,10 @@ public final class Publisher implements AutoCloseable {
         return publish(topic, List.of(message)).get(0);
     }
 
-    /** Publishes messages to one topic in one call. Returns where they were published, in their order. Blocks. */
+    /**
+     * Publishes messages to one topic in one call. Returns where they were published, in their order. Blocks. Throws
+     * {@link OfframpException.PartlyPublished} if only some are published.
+     */
     public List<Place> publish(String topic, List<Message> messages) {
         if (transport.isOwnThread()) {
             throw new IllegalStateException(
@@ -120,9 +125,38 @@ public final class Publisher implements AutoCloseable {
         }
         Answer<PublishResponse> answer = new Answer<>();
         call.publish(request, answer);
-        return answer.future.thenApply(response -> response.getPublishedList().stream()
-                .map(one -> new Place(one.getLane(), one.getPosition()))
-                .toList());
+        return answer.future.thenApply(this::places);
+    }
+
+    /** Throws {@link OfframpException.PartlyPublished}, or the exception of a single message. */
+    private List<Place> places(PublishResponse response) {
+        List<OfframpException.PartlyPublished.Result> results =
+                response.getPublishedList().stream().map(this::result).toList();
+        List<OfframpException> failed = results.stream()
+                .map(OfframpException.PartlyPublished.Result::error)
+                .filter(Objects::nonNull)
+                .toList();
+        if (failed.isEmpty()) {
+            return results.stream()
+                    .map(OfframpException.PartlyPublished.Result::place)
+                    .toList();
+        }
+        if (results.size() == 1) {
+            throw failed.get(0);
+        }
+        throw new OfframpException.PartlyPublished(
+                failed.size() + " of " + results.size() + " messages are not published, or may not be; the first: "
+                        + failed.get(0).getMessage(),
+                results);
+    }
+
+    private OfframpException.PartlyPublished.Result result(Published one) {
+        if (one.getStatus() == PublishStatus.PUBLISH_STATUS_PUBLISHED) {
+            return new OfframpException.PartlyPublished.Result(new Place(one.getLane(), one.getPosition()), null);
+        }
+        String detail = one.getDetail().isEmpty() ? "the message is not published" : one.getDetail();
+        return new OfframpException.PartlyPublished.Result(
+                null, Failure.ofMessage(one, transport.address() + ": " + detail));
     }
 
     /** The exception for a request that the sidecar would refuse; else null. */

@@ -32,6 +32,7 @@ import io.offramp.v1.Part;
 import io.offramp.v1.PublishRequest;
 import io.offramp.v1.PublishResponse;
 import io.offramp.v1.PublishServiceGrpc;
+import io.offramp.v1.PublishStatus;
 import io.offramp.v1.Published;
 import io.offramp.v1.Record;
 import io.offramp.v1.Redelivery;
@@ -104,6 +105,8 @@ final class FakeSidecar implements AutoCloseable {
     final List<SettledRecord> settled = new ArrayList<>();
     final List<String> violations = new ArrayList<>();
     final List<PublishRequest> published = new ArrayList<>();
+    /** By the index of a message: a result that says that it is not published. */
+    final Map<Integer, Published> notPublished = new HashMap<>();
     /** Batches that are sent when the client says that it drains, as if they had been on their way. */
     final Deque<PendingBatch> sentOnDrain = new ArrayDeque<>();
     /** Refuses every call. */
@@ -280,7 +283,11 @@ final class FakeSidecar implements AutoCloseable {
                 published.add(request);
                 PublishResponse.Builder response = PublishResponse.newBuilder();
                 for (int place = 0; place < request.getMessagesCount(); place++) {
-                    response.addPublished(Published.newBuilder().setLane(1).setPosition(place));
+                    Published.Builder done = Published.newBuilder()
+                            .setLane(1)
+                            .setPosition(place)
+                            .setStatus(PublishStatus.PUBLISH_STATUS_PUBLISHED);
+                    response.addPublished(notPublished.getOrDefault(place, done.build()));
                 }
                 responses.onNext(response.build());
                 responses.onCompleted();

@@ -6,7 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
+import io.offramp.v1.ErrorReason;
 import io.offramp.v1.PublishRequest;
+import io.offramp.v1.PublishStatus;
+import io.offramp.v1.Published;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Collections;
 import java.util.List;
@@ -94,6 +98,69 @@ class PublisherTest extends FakeSidecarTest {
                     assertThrows(OfframpException.Unavailable.class, () -> publisher.publish("r", Message.of("1")));
             assertEquals(OfframpException.Unavailable.class, unavailable.getClass());
         }
+    }
+
+    @Test
+    void eachMessageHasAResultOfItsOwn() {
+        sidecar.notPublished.put(1, failed(PublishStatus.PUBLISH_STATUS_REFUSED, ErrorReason.ERROR_REASON_BROKER_FULL, true));
+        sidecar.notPublished.put(
+                2, failed(PublishStatus.PUBLISH_STATUS_REFUSED, ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE, false));
+        sidecar.notPublished.put(
+                3, failed(PublishStatus.PUBLISH_STATUS_UNKNOWN, ErrorReason.ERROR_REASON_UNSPECIFIED, false));
+        sidecar.notPublished.put(4, Published.getDefaultInstance());
+        try (Publisher publisher = offramp.publisher().broker("local").open()) {
+            OfframpException.PartlyPublished partly = assertThrows(
+                    OfframpException.PartlyPublished.class,
+                    () -> publisher.publish("r", Collections.nCopies(5, Message.of("x"))));
+            assertTrue(partly.getMessage().startsWith("4 of 5 messages"), partly.getMessage());
+            assertEquals(new Place(1, 0), partly.results().get(0).place());
+            assertEquals(
+                    List.of(
+                            OfframpException.OutOfRoom.class,
+                            OfframpException.InvalidRequest.class,
+                            OfframpException.Unavailable.class,
+                            OfframpException.Unavailable.class),
+                    partly.results().stream()
+                            .skip(1)
+                            .map(result -> result.error().getClass())
+                            .toList());
+            assertFalse(partly.retryable());
+            sidecar.notPublished.keySet().retainAll(List.of(1));
+            assertTrue(assertThrows(
+                            OfframpException.PartlyPublished.class,
+                            () -> publisher.publish("r", Collections.nCopies(2, Message.of("x"))))
+                    .retryable());
+            sidecar.notPublished.put(0, sidecar.notPublished.remove(1));
+            assertThrows(OfframpException.OutOfRoom.class, () -> publisher.publish("r", Message.of("x")));
+        }
+    }
+
+    private static Published failed(PublishStatus status, ErrorReason reason, boolean retryable) {
+        return Published.newBuilder()
+                .setStatus(status)
+                .setReason(reason)
+                .setRetryable(retryable)
+                .setDetail("because")
+                .build();
+    }
+
+    @Test
+    void aMessageSaysWhenItHappenedHowItIsEncodedAndWhenToDeliverIt() {
+        try (Publisher publisher = offramp.publisher().broker("local").open()) {
+            publisher.publish(
+                    "r",
+                    Message.of("{}")
+                            .withEventTime(Instant.parse("2025-06-01T12:00:00Z"))
+                            .withContentType("application/json")
+                            .withDeliverAfter(Duration.ofMillis(1_500))
+                            .withDeduplicationId("one"));
+        }
+        io.offramp.v1.Message message = sidecar.published.get(0).getMessages(0);
+        assertEquals("ce_time", message.getHeaders(0).getName());
+        assertEquals("2025-06-01T12:00:00Z", message.getHeaders(0).getValue().toStringUtf8());
+        assertEquals("content-type", message.getHeaders(1).getName());
+        assertEquals(1_500, message.getDeliverAfterMs());
+        assertEquals("one", message.getDeduplicationId());
     }
 
     @Test

@@ -18,11 +18,13 @@ import io.offramp.Message;
 import io.offramp.Place;
 import io.offramp.Publisher;
 import io.offramp.Worker;
+import java.time.Instant;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 
 /** "What travels" of clients/SCENARIOS.md. */
 final class Payloads {
@@ -146,6 +148,27 @@ final class Payloads {
                 say("id", record.valueAsText(), record.id());
                 expectSettled(record.attempt() == 1 ? batch.nack("again") : batch.reject("no"));
             }
+        }
+    }
+
+    static void eventHeaders(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.openConsumer();
+                Publisher publisher = publisher(context)) {
+            Batch batch = take(consumer);
+            BatchRecord record = onlyRecord(batch);
+            Instant happened = Instant.parse("2025-06-01T12:00:00.250Z");
+            equal(record.eventTime(), happened);
+            equal(record.contentType(), "application/json");
+            List<Place> places = Stream.of("reply", "again")
+                    .map(value -> publisher.publish(
+                            REPLY_TOPIC,
+                            Message.of(value)
+                                    .withEventTime(happened)
+                                    .withContentType("application/json")
+                                    .withDeduplicationId("once")))
+                    .toList();
+            equal(places.get(1), places.get(0));
+            expectSettled(batch.ack());
         }
     }
 

@@ -48,6 +48,7 @@ public final class Runner {
             Map.entry("version_mismatch", Refusals::versionMismatch),
             Map.entry("one_at_a_time", Payloads::oneAtATime),
             Map.entry("record_identity", Payloads::recordIdentity),
+            Map.entry("event_headers", Payloads::eventHeaders),
             Map.entry("refused_settlement", Refusals::refusedSettlement)));
 
     private Runner() {}

@@ -15,6 +15,7 @@ import io.offramp.v1.ConsumerServiceGrpc;
 import io.offramp.v1.PublishRequest;
 import io.offramp.v1.PublishResponse;
 import io.offramp.v1.PublishServiceGrpc;
+import io.offramp.v1.PublishStatus;
 import io.offramp.v1.Published;
 import io.offramp.v1.Record;
 import io.offramp.v1.SettleResult;
@@ -53,7 +54,7 @@ final class WarmUp {
     private static final class Publishing extends PublishServiceGrpc.PublishServiceImplBase {
         @Override
         public void publish(PublishRequest request, StreamObserver<PublishResponse> answer) {
-            Published place = Published.getDefaultInstance();
+            Published.Builder place = Published.newBuilder().setStatus(PublishStatus.PUBLISH_STATUS_PUBLISHED);
             answer.onNext(PublishResponse.newBuilder().addPublished(place).build());
             answer.onCompleted();
         }
