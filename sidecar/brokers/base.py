@@ -56,6 +56,8 @@ class Traits:
     delays: bool = False
     #: `Message.deduplication_id` works
     deduplicates: bool = False
+    #: `Source.left_behind` finds topics that the group does not consume any more
+    finds_left_topics: bool = False
     #: the broker tells which records no sidecar has had before; otherwise all are `possibly_processed` (promise 2)
     tells_first_deliveries: bool = True
 
@@ -217,6 +219,12 @@ class Source(ABC):
     @abstractmethod
     async def ends(self) -> Mapping[Lane, LaneEnd]:
         """The last known ends of the assigned lanes. Cheap, never blocks; leaves out lanes whose ends are not known."""
+
+    async def left_behind(self) -> Mapping[Lane, Run]:
+        """Of topics that the group has consumed and does not consume now: what it has not settled. Of topics that were
+        its own, all that it still has; of others, perhaps. Raises `Unavailable`, also while the source is not open, and
+        `Refused`."""
+        return {}
 
     @abstractmethod
     async def close(self) -> None:

@@ -132,7 +132,10 @@ class ParkingSettings:
 
     enabled: bool = setting("Park records with a long wait. Has an effect with order `none` only.", True)
     after: Seconds = setting("Park records that must wait longer than this.", Seconds(30.0), at_least=0.0)
-    topic: str = setting("Name of the retry topic. `{group}` stands for the group.", "{group}.offramp.retry")
+    topic: str = setting(
+        "Name of the retry topic. `{group}` stands for the group. What is parked in an earlier one is not read.",
+        "{group}.offramp.retry",
+    )
     lanes: int = setting(
         "Number of lanes of the retry topic when Offramp creates it. Each lane holds waits of one order of magnitude, "
         "so that short waits do not queue behind long ones.",

@@ -10,6 +10,7 @@
 | `delivery` | delivers batches to sessions with capacity |
 | `settlement` | applies workers' settlements, ends leases, redelivers, parks and dead-letters |
 | `side_topic_writer` | writes records to the retry topic and the dead-letter topic |
+| `left_topics` | notices records in a topic that was the retry topic before |
 | `committer` | commits what is settled, and moves lanes |
 | `troubles` | the current problems, for operators |
 | `status_report` | the status |

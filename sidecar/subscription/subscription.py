@@ -1,8 +1,8 @@
 """A subscription with mode `leases`: one group that consumes topics, and the only owner of all its state.
 
 All of it runs on one event loop. Nothing is interrupted between two awaits, so there are no locks on the state. The
-loops are those of `Fetcher`, `Committer` and `SideTopicWriter`; `Deliverer` sets a timer to the next moment at which
-time alone changes something.
+loops are those of `Fetcher`, `Committer`, `SideTopicWriter` and `LeftTopics`; `Deliverer` sets a timer to the next
+moment at which time alone changes something.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ from sidecar.subscription.committer import Committer
 from sidecar.subscription.delivery import Deliverer
 from sidecar.subscription.events import SideTopic, SubscriptionEvents
 from sidecar.subscription.fetcher import Fetcher
+from sidecar.subscription.left_topics import LeftTopics
 from sidecar.subscription.session import Consumer, Session
 from sidecar.subscription.settlement import SettlementHandler
 from sidecar.subscription.side_topic_writer import PendingWrite, SideTopicWriter
@@ -123,6 +124,7 @@ class Subscription(SubscriptionEvents):
             self,
         )
         self.fetcher = Fetcher(tracker, troubles, self._source, Memory(settings.memory), backoff, self, tracer)
+        self._left_topics = LeftTopics(settings, troubles, broker, self._source)
         self.paused_because = ""
         self.draining = False
         #: while it drains: until when leases can be settled
@@ -136,7 +138,9 @@ class Subscription(SubscriptionEvents):
     async def start(self) -> None:
         """Start the loops and return at once. Trouble with the broker shows in the status and is retried."""
         writing = (writer.run() for writer in self._writers.values())
-        loops = (self.fetcher.run(), self.fetcher.flow_control_loop(), self._committer.run(), *writing)
+        loops = [self.fetcher.run(), self.fetcher.flow_control_loop(), self._committer.run(), *writing]
+        if self.broker.traits.finds_left_topics:
+            loops.append(self._left_topics.run())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         for task in self._tasks:
             task.add_done_callback(self._loop_ended)

@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -140,11 +141,11 @@ class Environment:
         self.broker = InstrumentedBroker(await self._harness.crash(), self.audit)
         return await self.start(subscription.settings)
 
-    async def restart(self, subscription: Subscription, deadline: float = 0.0) -> Subscription:
-        """Drain, stop, and start again."""
+    async def restart(self, subscription: Subscription, deadline: float = 0.0, **settings: Any) -> Subscription:
+        """Drain, stop, and start again, with these settings instead of the former ones."""
         await self._stop(lambda: subscription.drain(deadline))
         self.broker = InstrumentedBroker(await self._harness.restart(), self.audit)
-        return await self.start(subscription.settings)
+        return await self.start(replace(subscription.settings, **settings))
 
     # What is observed
 

@@ -122,6 +122,12 @@ class InstrumentedSource(Source):
     async def ends(self) -> Mapping[Lane, LaneEnd]:
         return await self.inner.ends()
 
+    async def left_behind(self) -> Mapping[Lane, Run]:
+        with hold_time():
+            found = await self.inner.left_behind()
+        self.calls.append("left_behind")
+        return found
+
     async def close(self) -> None:
         self.calls.append("close")
         await self.inner.close()

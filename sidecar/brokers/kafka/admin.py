@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
@@ -191,6 +198,15 @@ class Admin:
                 case AtTime():
                     positions[lane] = found[lane] if found[lane] >= 0 else end.end
         return positions
+
+    async def positions(self, group: str) -> dict[Lane, int]:
+        """The positions of a group in all lanes in which it has one. Connect first: the library may not survive the
+        response of a broker that is starting."""
+        future = self._client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=_REQUEST_TIMEOUT
+        )[group]
+        found = await self._result(future, f"read the positions of group {group}")
+        return {Lane(each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0}
 
     async def _offsets(
         self, wanted: Mapping[Lane, OffsetSpec], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED

@@ -62,6 +62,7 @@ class KafkaOptions(BrokerOptions):
         reads_ranges=True,
         creates_topics=True,
         matches_patterns=True,
+        finds_left_topics=True,
     )
 
     servers: tuple[str, ...] = setting("Bootstrap servers, as host:port.", at_least=1, example=("kafka:9092",))

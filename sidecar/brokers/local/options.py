@@ -21,6 +21,7 @@ class LocalOptions(BrokerOptions):
         creates_topics=True,
         deletes_groups=True,
         deduplicates=True,
+        finds_left_topics=True,
     )
 
     directory: str = setting(

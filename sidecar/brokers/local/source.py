@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import Advanced, LaneEnd, LaneEvent, Polled, SeekTarget, Source, SourceSpec, Trouble
 from sidecar.brokers.local.blocks import without
-from sidecar.brokers.local.queries import LaneQuery, LaneRecords, read_lanes
-from sidecar.model.errors import LaneGone, NotFound, Refused
+from sidecar.brokers.local.queries import LaneQuery, LaneRecords, group_state, read_lanes
+from sidecar.model.errors import LaneGone, NotFound, Refused, Unavailable
 from sidecar.model.records import Assigned, Chunk, Commit, Lane, Run
 
 if TYPE_CHECKING:
@@ -154,6 +154,17 @@ class LocalSource(Source):
 
     async def ends(self) -> Mapping[Lane, LaneEnd]:
         return {lane: LaneEnd(reader.view.start, reader.view.end) for lane, reader in self._lanes.items()}
+
+    async def left_behind(self) -> Mapping[Lane, Run]:
+        if not self._group:
+            raise Unavailable("The source is not open.")
+        state = await self._broker.read_with(group_state, self._group)
+        found: dict[Lane, Run] = {}
+        for lane, position in state.positions.items():
+            view = self._broker.view(lane)
+            if lane.topic not in self.topics and position < view.end:
+                found[lane] = Run(max(position, view.start), view.end)
+        return found
 
     async def close(self) -> None:
         self._lanes.clear()

@@ -49,6 +49,12 @@ class Unparked:
     not_before_ms: int
 
 
+def is_parked(frame: bytes) -> bool:
+    """Whether it is a record that Offramp has parked."""
+    headers = decode_frame(frame).headers
+    return bool(headers) and _read(headers[-1]) is not None
+
+
 def lane_for(wait: float, lanes: int) -> int:
     """The lane of the retry topic for a wait of this many seconds."""
     number = 0

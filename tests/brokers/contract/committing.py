@@ -49,6 +49,19 @@ class Committing:
         unsettled = [r.value for r in consumer.records if not any(a <= r.position < b for a, b in told)]
         assert unsettled == [b"2", b"6", b"7", b"10", b"11"]
 
+    @scenario_with("finds_left_topics")
+    async def test_what_a_group_has_left_in_a_topic_that_was_its_own_is_found(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic()
+        own = f"{topic}.own"
+        consumer = await sandbox.consume(topic, own_topics={own: 2})
+        at = await sandbox.publish(own, *numbered(5), lane=1)
+        await consumer.take(5)
+        await consumer.commit(Lane(own, 1), Commit(at[3]))
+        assert await consumer.source.left_behind() == {}
+        await sandbox.restart()
+        consumer = await sandbox.consume(topic, own_topics={f"{topic}.other": 1})
+        assert await consumer.source.left_behind() == {Lane(own, 1): Run(at[3], at[4] + 1)}
+
     @scenario
     async def test_a_commit_may_go_back(self, sandbox: Sandbox) -> None:
         if sandbox.broker.traits.acks_are_final:

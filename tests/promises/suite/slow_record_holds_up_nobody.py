@@ -156,6 +156,31 @@ class SlowRecordHoldsUpNobody:
         assert env.audit.dead == {(Lane(topic, 0), position)}
 
     @promise
+    @needs("finds_left_topics")
+    async def test_what_is_parked_in_an_earlier_retry_topic_is_told_and_comes_when_that_is_set_again(
+        self, env: Environment
+    ) -> None:
+        topic, subscription = await env.consuming()
+        positions = await env.publish(topic, b"one", b"two")
+        worker = env.worker(subscription)
+        for _ in positions:
+            (await worker.next()).nack(retry_after=100.0)
+        await env.wait_committed(topic, positions[-1] + 1)
+        before, elsewhere = subscription.settings.retry_topic, ParkingSettings(topic="{group}.elsewhere")
+        subscription = await env.restart(subscription, parking=elsewhere)
+        await until(lambda: subscription.troubles.get("left topics"), "the status tells")
+        assert f"2 in {before}" in subscription.troubles.get("left topics")
+        subscription = await env.restart(subscription, parking=ParkingSettings(enabled=False))
+        worker = env.worker(subscription, Batch.ack)
+        await until(lambda: subscription.counters.unparked == 2)
+        await advance(101.0)
+        await until(lambda: not env.audit.unsettled(topic))
+        subscription = await env.restart(subscription, parking=elsewhere)
+        await env.round_trip(subscription)
+        await until(lambda: env.source(subscription).calls.count("left_behind"), "it has looked")
+        assert not subscription.troubles.get("left topics")
+
+    @promise
     async def test_a_short_wait_does_not_queue_behind_a_long_one(self, env: Environment) -> None:
         topic, subscription = await env.consuming(window=WindowSettings(records=5))
         waits = {b"long": 36_000.0, b"short": 40.0}

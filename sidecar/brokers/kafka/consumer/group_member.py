@@ -21,7 +21,7 @@ from sidecar.brokers.kafka.options import GroupProtocol, KafkaOptions, fetcher_p
 from sidecar.brokers.kafka.poll_buffer import PollBuffer
 from sidecar.brokers.kafka.records import instance_filter
 from sidecar.model.errors import BrokerError, LaneGone, NotFound, Refused, Unavailable
-from sidecar.model.records import Commit, Lane, Start
+from sidecar.model.records import Commit, Lane, Run, Start
 from sidecar.observability.logs import Log
 from sidecar.settings import Bytes
 
@@ -128,6 +128,16 @@ class GroupMember:
 
     def ends(self) -> Mapping[Lane, LaneEnd]:
         return self._thread().ends
+
+    async def left_behind(self) -> Mapping[Lane, Run]:
+        admin = self._broker.admin
+        await admin.connect()
+        consumed = {*self.spec.topics, *self.spec.own_topics}
+        positions = await admin.positions(self.spec.group)
+        existing = await admin.topics({lane.topic for lane in positions} - consumed)
+        ends = await admin.ends(lane for lane in positions if lane.topic in existing)
+        runs = {lane: Run(max(positions[lane], end.start), end.end) for lane, end in ends.items()}
+        return {lane: run for lane, run in runs.items() if run.start < run.stop}
 
     async def close(self) -> None:
         self._closing = True

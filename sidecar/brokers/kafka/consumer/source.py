@@ -10,7 +10,7 @@ from sidecar.brokers.base import LaneEnd, Polled, SeekTarget, Source, SourceSpec
 from sidecar.brokers.kafka.consumer.group_member import GroupMember
 from sidecar.brokers.kafka.poll_buffer import PollBuffer
 from sidecar.model.errors import LaneGone, Refused
-from sidecar.model.records import Commit, Lane
+from sidecar.model.records import Commit, Lane, Run
 
 if TYPE_CHECKING:
     from sidecar.brokers.kafka.broker import KafkaBroker
@@ -118,6 +118,10 @@ class KafkaSource(Source):
         self.refetched_bytes = sum(member.refetched_bytes for member in self._members)
         self.revoke_seconds = sum(member.revoke_seconds for member in self._members)
         return {lane: end for member in self._members for lane, end in member.ends().items()}
+
+    async def left_behind(self) -> Mapping[Lane, Run]:
+        """Of the group that consumes the retry topic alone: all that it has ever consumed were retry topics."""
+        return await self._members[-1].left_behind() if self.spec.own_topics else {}
 
     async def close(self) -> None:
         self._broker.forget(self)
