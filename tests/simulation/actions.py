@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: about so many records are produced in a history
 _MOST_RECORDS = 100
+#: lanes of a topic that others are added to
+_MOST_LANES = 7
 _DAY_MS = 86_400_000
 
 
@@ -48,6 +50,7 @@ class Actions:
             (self._retention, rng.choice((0.0, 0.0, 0.5))),
             (self._redrive, rng.choice((0.0, 0.0, 1.0))),
             (self._clock_jumps, rng.choice((0.0, 0.0, 0.5))),
+            (self._add_lane, rng.choice((0.0, 0.0, 0.5))),
         ]
         return [action for action, _ in weights], [weight for _, weight in weights]
 
@@ -142,6 +145,20 @@ class Actions:
             await subscription.seek(targets)
         except BrokerError as error:
             self.world.happened("seek failed", str(error))
+
+    def _add_lane(self) -> None:
+        """A topic has one more lane. The sidecar hears of it later, when there may be records in it."""
+        topic = self.rng.choice([*self.plan.lanes])
+        if len(self.broker.storage.topics[topic]) < _MOST_LANES:
+            log = self.broker.storage.add_lane(topic)
+            self.world.happened("a lane was added", log.lane)
+            self.world.loop.call_later(self.rng.uniform(0.0, 3.0), self._assign_added, log)
+
+    def _assign_added(self, log: LaneLog) -> None:
+        source = self.broker.source
+        if log.owner is None and source is not None and source.opened and not source.dead:
+            self.world.exercised("a lane comes later")
+            source.assign(log)
 
     def _outage(self) -> None:
         if not self.handler.outage:

@@ -1,7 +1,8 @@
 """The subscription under test, which reports every call in and out of it to the checker."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from sidecar.model.records import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
 from sidecar.server.subscriptions import SubscriptionRegistry
@@ -40,6 +41,13 @@ class CheckedSubscription(Subscription):
 
     #: finds this subscription by its leases, as the gRPC service does
     directory: SubscriptionRegistry
+    #: its process is gone: whatever its objects still do has no effect
+    crashed = False
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        handler: Any = self._settlement
+        handler._settle = self._settled_one(handler._settle)
 
     @property
     def checker(self) -> Checker:
@@ -72,18 +80,24 @@ class CheckedSubscription(Subscription):
         return session
 
     def session_changed(self, session: Session) -> None:
+        if self.crashed:
+            return
         if session._stopped:
             self.checker.stopped.add(session)
         self.checker.progress.session_changed(session)
         super().session_changed(session)
 
     def session_ended(self, session: Session, how: SessionEnd) -> None:
+        if self.crashed:
+            return
         # Leases that expire at this moment come first, and may be what shows an outage.
         self._expire()
         self.checker.session_ended(session, how, down=self.outage.down)
         super().session_ended(session, how)
 
     def written(self, leases: Iterable[bytes]) -> None:
+        if self.crashed:
+            return
         leases = list(leases)
         self.checker.written(leases)
         super().written(leases)
@@ -94,16 +108,23 @@ class CheckedSubscription(Subscription):
         return answer
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleResult]:
-        results = []
-        # One by one, which is equivalent, to see what follows from each.
-        for settlement in settlements:
+        if self.crashed:
+            return []
+        return super().settle(settlements)
+
+    def _settled_one(self, settle: Callable[[Settlement, float], SettleResult]) -> Callable[..., SettleResult]:
+        """Of those in a call, to see what follows from each."""
+
+        def settled(settlement: Settlement, now: float) -> SettleResult:
             down = self.outage.down
-            results += super().settle([settlement])
+            result = settle(settlement, now)
             self.checker.outage_changed(down=self.outage.down)
             if down:
                 self.checker.resumed_at = self.clock.now()
-            self.checker.settled(settlement, results[-1], down=(down, self.outage.down))
-        return results
+            self.checker.settled(settlement, result, down=(down, self.outage.down))
+            return result
+
+        return settled
 
     def outage_changed(self) -> None:
         self.checker.outage_changed(down=self.outage.down)

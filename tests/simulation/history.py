@@ -21,6 +21,7 @@ from tests.simulation.plan import Plan, draw
 from tests.simulation.virtual_time import Stuck, VirtualLoop
 from tests.simulation.workers.fetching import Fetcher
 from tests.simulation.workers.handler import Handler
+from tests.simulation.workers.real_stream import StreamWorker
 from tests.simulation.workers.streaming import Worker
 from tests.simulation.world import World
 
@@ -85,6 +86,8 @@ class History:
         self.workers: list[Worker | Fetcher] = [
             Fetcher(world, self.handler, self.checker, f"fetcher-{n}", self.current)
             if self.rng.random() < self.plan.fetchers
+            else StreamWorker(world, self.handler, f"stream-{n}", self.current, checker=self.checker)
+            if self.rng.random() < self.plan.streams
             else Worker(world, self.handler, f"worker-{n}", self.current)
             for n in range(self.plan.workers)
         ]
@@ -187,6 +190,7 @@ class History:
         self.world.happened("crash")
         self.world.exercised("the sidecar crashes")
         self.subscription = None
+        subscription.crashed = True
         assert self.broker.source is not None
         self.broker.source.crash()
         await subscription.close()

@@ -29,6 +29,8 @@ class Plan:
     workers: int
     #: share of the workers that use `Fetch`
     fetchers: float
+    #: share of the others that use the `Consume` stream as it is shipped
+    streams: float
     keeps_acks_beyond: bool
     #: windows of later lives, if they change
     windows: tuple[WindowSettings, ...]
@@ -107,6 +109,7 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
         lanes={topic: pick((1, 1, 2, 3, 5)) for topic in topics},
         workers=pick((1, 2, 3, 5)),
         fetchers=pick((0.0, 0.0, 0.3, 1.0)),
+        streams=pick((0.0, 0.5, 1.0)),
         keeps_acks_beyond=rng.random() < 0.5,
         windows=tuple(_draw_window(rng) for _ in range(pick((0, 0, 3)))),
         keeps_reach=rng.random() < 0.7,

@@ -58,12 +58,13 @@ class StreamWriter:
             self._task = None
 
     def _on_timer(self) -> None:
-        waited = self._loop.time() - self._since if self._task is not None else 0.0
-        if self._task is not None and waited >= self._timeout:
+        now = self._loop.time()
+        ends = (self._since if self._task is not None else now) + self._timeout
+        if self._task is not None and now >= ends:
             self._stalled = True
             self._task.cancel()
         else:
-            self._timer = self._loop.call_later(self._timeout - waited, self._on_timer)
+            self._timer = self._loop.call_at(ends, self._on_timer)
 
 
 class UnreadResponses:

@@ -74,7 +74,8 @@ class SimulatedBroker(Broker):
         if log.pinned:
             return False
         log.pinned = True
-        log.committed = log.end if start is Start.LATEST and log.lane.topic != self.retry_topic else log.start
+        latest = start is Start.LATEST and log.lane.topic != self.retry_topic and not log.added
+        log.committed = log.end if latest else log.start
         for copy in log.copies.values():
             if copy.position < log.committed:
                 copy.skipped = True

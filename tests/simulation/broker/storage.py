@@ -83,6 +83,8 @@ class LaneLog:
         self.committed = 0
         self.beyond: tuple[Run, ...] = ()
         self.reach: int | None = None
+        #: after the topic was made
+        self.added = False
         #: the group has a position here
         self.pinned = False
         #: a source, "other" for another sidecar of the group, or None
@@ -138,6 +140,15 @@ class Storage:
             self.topics[topic] = logs
             for log in logs:
                 self.lanes[log.lane] = log
+
+    def add_lane(self, topic: str) -> LaneLog:
+        """A topic gets one more lane, which is read from its start."""
+        logs = self.topics[topic]
+        log = LaneLog(Lane(topic, len(logs)))
+        log.added = True
+        logs.append(log)
+        self.lanes[log.lane] = log
+        return log
 
     def produce(self, lane: Lane, message: Message, gap: int, kind: str) -> StoredRecord:
         copy = self.lanes[lane].append(message, None, gap)

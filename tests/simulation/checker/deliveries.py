@@ -73,6 +73,8 @@ class DeliveryChecks:
         items = self._items(delivery)
         grant = Grant(delivery.lease, session, items, delivery.size, delivery.lease_for)
         grant.granted, grant.jumps = world.now, world.clock.jumps
+        # Until it is written.
+        grant.deadline = world.now + self.settings.lease.max
         grant.probe = delivery.closed_by is ClosedBy.PROBE
         grant.fresh = all(item.grant is None and item.copy.origin is None for item in items)
         grant.untried = all(item.grant is None for item in items)

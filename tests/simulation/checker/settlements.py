@@ -85,7 +85,7 @@ class SettlementChecks(DeliveryChecks):
         """The deadline of a grant has passed."""
         grant.live = False
         grant.how = "expired"
-        self.exercised("a lease expires")
+        self.exercised("a lease expires" if grant.written is not None else "a lease expires that was never written")
         self.isolation.disturb(grant)
         self._forget(grant)
         unit = [grant.items[index] for index in grant.unsettled()]

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 
 from offramp.v1 import consumer_pb2 as pb
-from offramp.v1 import record_pb2
 from sidecar.model.errors import OutOfTurn, Stopping, Superseded
 from sidecar.model.records import ClientInfo, SessionEnd, Settlement
 from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
@@ -14,6 +13,7 @@ from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.checker.checker import Checker
 from tests.simulation.checker.promises import Promise
 from tests.simulation.workers.handler import Handler
+from tests.simulation.workers.messages import as_proto
 from tests.simulation.world import World
 
 #: what happens to calls, and the largest share of calls to which it happens
@@ -118,7 +118,7 @@ class Fetcher:
     async def _fetch(self, subscription: CheckedSubscription) -> pb.FetchResponse:
         request = pb.FetchRequest(
             subscription=subscription.settings.name,
-            settlements=[_as_proto(settlement) for settlement in self._unsent],
+            settlements=[as_proto(settlement) for settlement in self._unsent],
             want=pb.Credit(batches=self._want),
             wait_ms=self.world.rng.choice((0, 200, 5_000)),
             lease_ms=self._lease,
@@ -210,20 +210,6 @@ def _retrieve_exception(call: "asyncio.Task[bytes]") -> None:
     """Retrieve the exception of a call that nobody awaits."""
     if not call.cancelled():
         call.exception()
-
-
-def _as_proto(settlement: Settlement) -> record_pb2.Settlement:
-    outcome = record_pb2.Outcome.Name(settlement.outcome or 0)
-    out = record_pb2.Settlement(
-        lease=settlement.lease, outcome=outcome, reason=settlement.reason, partial=settlement.outcome is None
-    )
-    if settlement.retry_after is not None:
-        out.retry_after_ms = round(settlement.retry_after * 1_000)
-    for part in settlement.parts:
-        piece = out.parts.add(first=part.first, count=part.count, outcome=part.outcome.value, reason=part.reason)
-        if part.retry_after is not None:
-            piece.retry_after_ms = round(part.retry_after * 1_000)
-    return out
 
 
 def _all_is_read() -> None:

@@ -144,6 +144,8 @@ class StreamWorker(Worker):
             if grant is None:
                 continue
             copies = [item.copy for item in grant.items]
+            if [(copy.key or b"", copy.value or b"") for copy in copies] != [(r.key, r.value) for r in batch.records]:
+                self.world.broken(Promise.PROTOCOL, f"{grant} arrived with other records")
             self.busy[batch.lease] = copies
             self.old.append((batch.lease, len(copies)))
             life = self._life

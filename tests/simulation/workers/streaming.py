@@ -1,9 +1,9 @@
-"""Workers on the `Consume` stream."""
+"""Workers that are called by the subscription itself."""
 
 from collections.abc import Callable, Sequence
 
 from sidecar.model.errors import Stopping
-from sidecar.model.records import ClientInfo, Credit, Delivery, Notice, NoticeKind, SessionEnd, Settlement, SettleResult
+from sidecar.model.records import ClientInfo, Credit, Delivery, Notice, NoticeKind, SessionEnd, Settlement
 from sidecar.subscription.session import Consumer, Session
 from tests.simulation.broker.storage import StoredRecord
 from tests.simulation.checked_subscription import CheckedSubscription
@@ -105,9 +105,7 @@ class Worker(Consumer):
             return
         self.handler.finish(self, lease, copies, alive=life == self._life and self.session is not None)
 
-    def settle(self, settlement: Settlement) -> SettleResult | None:
+    def settle(self, settlement: Settlement) -> None:
         subscription = self._current()
-        if subscription is None:
-            return None
-        (result,) = subscription.settle([settlement])
-        return result
+        if subscription is not None:
+            subscription.settle([settlement])
