@@ -8,6 +8,7 @@ plan                  the random settings of a history
 actions               what happens in it
 checked_subscription  the subscription under test, which reports every call to the checker
 checker               a package: what must hold
+neighbour             another subscription of the same sidecar
 broker                a package: the simulated broker
 workers               a package: the simulated workers
 virtual_time          the event loop and the clock

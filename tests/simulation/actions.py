@@ -50,6 +50,7 @@ class Actions:
             (self._retention, rng.choice((0.0, 0.0, 0.5))),
             (self._redrive, rng.choice((0.0, 0.0, 1.0))),
             (self._clock_jumps, rng.choice((0.0, 0.0, 0.5))),
+            (lambda: self._history.neighbour.publish(self.rng.choice((1, 5))), rng.choice((0.0, 2.0))),
             (self._add_lane, rng.choice((0.0, 0.0, 0.5))),
         ]
         return [action for action, _ in weights], [weight for _, weight in weights]

@@ -24,7 +24,7 @@ HAPPENINGS = (
     "a worker dies",
     "an invalid settlement",
     "another sidecar works on a lane",
-    "another window in a later life",
+    "other settings in a later life",
     "nothing was in hand when it stopped",
     "dead letter",
     "grace is over before the release",
@@ -42,6 +42,7 @@ HAPPENINGS = (
     "the handler is down",
     "the sidecar crashes",
     "the time of day jumps",
+    "two subscriptions in a request",
 )
 
 #: each of them must occur in some share of the histories

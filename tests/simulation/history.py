@@ -4,11 +4,12 @@ import asyncio
 import logging
 import traceback
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from sidecar.core.state.record_slices import RedeliveryState
 from sidecar.model.records import Lane, Order
-from sidecar.server.subscriptions import SubscriptionRegistry
+from sidecar.server.subscriptions import BOOT_BYTES, SubscriptionRegistry, lease_prefix
 from sidecar.settings import Exhausted
 from tests.simulation.actions import Actions
 from tests.simulation.broker.faults import Faults
@@ -17,6 +18,7 @@ from tests.simulation.broker.source import LaneReader
 from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.checker.checker import Checker
 from tests.simulation.checker.promises import Promise
+from tests.simulation.neighbour import Neighbour
 from tests.simulation.plan import Plan, draw
 from tests.simulation.virtual_time import Stuck, VirtualLoop
 from tests.simulation.workers.fetching import Fetcher
@@ -80,13 +82,16 @@ class History:
         for topic, count in self.plan.lanes.items():
             storage.make_topic(topic, count)
         self.handler = Handler(world, storage.by_frame)
+        self.neighbour = Neighbour(world)
         self.subscription: CheckedSubscription | None = None
         #: of the current life
         self.settings = self.plan.settings
         self.workers: list[Worker | Fetcher] = [
-            Fetcher(world, self.handler, self.checker, f"fetcher-{n}", self.current)
+            Fetcher(world, self.handler, self.checker, f"fetcher-{n}", self.current, self.neighbour)
             if self.rng.random() < self.plan.fetchers
-            else StreamWorker(world, self.handler, f"stream-{n}", self.current, checker=self.checker)
+            else StreamWorker(
+                world, self.handler, f"stream-{n}", self.current, checker=self.checker, neighbour=self.neighbour
+            )
             if self.rng.random() < self.plan.streams
             else Worker(world, self.handler, f"worker-{n}", self.current)
             for n in range(self.plan.workers)
@@ -170,16 +175,18 @@ class History:
                 raise AssertionError(bug)
 
     async def _start(self) -> None:
-        if self.plan.windows and self.plan.keeps_reach and self.checker.life:
-            self.settings = replace(self.settings, window=self.rng.choice(self.plan.windows))
-            self.world.exercised("another window in a later life")
+        if self.plan.later and self.checker.life:
+            self.settings = self.rng.choice(self.plan.later)
+            self.world.exercised("other settings in a later life")
         self.checker.new_life(self.settings)
         self.world.happened("life", self.checker.life)
-        prefix = self.checker.life.to_bytes(8, "big") + b"\0\1"
+        prefix = lease_prefix(self.checker.life.to_bytes(BOOT_BYTES), 1)
         self.subscription = CheckedSubscription(
             self.settings, self.broker, prefix=prefix, clock=self.world.clock, rng=self.rng
         )
-        self.subscription.directory = SubscriptionRegistry(prefix[:8], {prefix: self.subscription})
+        its_prefix = lease_prefix(prefix[:BOOT_BYTES], 2)
+        leased = {prefix: self.subscription, its_prefix: await self.neighbour.start(its_prefix)}
+        self.subscription.directory = SubscriptionRegistry(prefix[:BOOT_BYTES], leased)
         await self.subscription.start()
 
     async def crash(self) -> None:
@@ -193,7 +200,7 @@ class History:
         subscription.crashed = True
         assert self.broker.source is not None
         self.broker.source.crash()
-        await subscription.close()
+        await asyncio.gather(subscription.close(), self.neighbour.stop())
         await self._start_again()
 
     async def drain(self) -> None:
@@ -203,6 +210,7 @@ class History:
         self.world.happened("drain")
         self.world.exercised(Promise.DRAIN)
         await subscription.drain(self.rng.choice((0.0, 0.5, 5.0)))
+        await self.neighbour.stop()
         self.subscription = None
         await self._start_again()
 
@@ -219,7 +227,7 @@ class History:
         self.world.happened("calm")
         self.faults.on = False
         self.handler.behave()
-        if self.plan.settings.retry.exhausted is Exhausted.HOLD:
+        if self.settings.retry.exhausted is Exhausted.HOLD:
             self._heal()
         self.actions.resume()
         for worker in self.workers:
@@ -230,6 +238,7 @@ class History:
             await asyncio.sleep(0.5)
             self._check()
             if self.checker.all_done() and not self._wrong_at_the_end():
+                await self.neighbour.check_done()
                 return
             self.actions.give()
             self.actions.resume()
@@ -258,6 +267,13 @@ class History:
         if subscription.tracker.records or subscription.tracker.bytes:
             held = f"{subscription.tracker.records} records, {subscription.tracker.bytes} bytes remain"
             return Promise.MEMORY, held
+        for lease in subscription.tracker.leases._finished.values():
+            waits = any(group.state is RedeliveryState.WAITING for group in lease.redeliveries)
+            if (lease.slices or lease.redeliveries) and not waits:
+                return Promise.MEMORY, f"lease {lease.number} keeps its records, though it cannot be settled any more"
+        for worker in self.workers:
+            if batches := worker.kept_batches():
+                return Promise.MEMORY, f"the sidecar keeps {batches} batches for {worker.name}, though all is settled"
         return ()
 
 

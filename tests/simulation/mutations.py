@@ -23,6 +23,8 @@ from sidecar.core.state.window import Window
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.records import Assigned, Chunk, Commit, Order, Outcome, Run, Settlement, SettleResult, SettleStatus
 from sidecar.model.wire import decode_frame
+from sidecar.server.grpc.fetch_session import FetchSession
+from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer
 from sidecar.subscription.delivery import Deliverer
@@ -344,6 +346,27 @@ def _late_nacks_are_forgotten(note_outcome: Any) -> Any:
     return wrong
 
 
+def _keeps_every_answer(idle: Any) -> Any:
+    def wrong(self: FetchSession) -> None:
+        pass
+
+    return wrong
+
+
+def _keeps_every_record(forget_records: Any) -> Any:
+    def wrong(self: Lease[Any]) -> None:
+        pass
+
+    return wrong
+
+
+def _by_subscription(settle: Any) -> Any:
+    def wrong(self: SubscriptionRegistry, settlements: Sequence[Settlement]) -> list[SettleResult]:
+        return list(settle(self, sorted(settlements, key=lambda settlement: settlement.lease[:10])))
+
+    return wrong
+
+
 MUTATIONS = (
     Mutation(1, "settling a record settles the next one too", Ledger, "settle", _one_too_many),
     Mutation(
@@ -389,6 +412,9 @@ MUTATIONS = (
     Mutation(6, "who came last is served first", Deliverer, "session_changed", _last_come_first_served),
     Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
     Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
+    Mutation(7, "a session keeps the answers whose batches are settled", FetchSession, "idle", _keeps_every_answer),
+    Mutation(7, "a lease that cannot be settled keeps its records", Lease, "forget_records", _keeps_every_record),
+    Mutation(3, "results of two subscriptions are mixed up", SubscriptionRegistry, "settle", _by_subscription),
     Mutation(8, "a revoked lane is released without a notice", AssignmentHandler, "_leave", _revoked_without_notice),
     Mutation(8, "a lane that is gone still takes settlements", RecordTracker, "end_lanes", _lost_stays_alive),
     Mutation(8, "a seek does not end what was before", Committer, "seek", _seek_ends_no_epoch),

@@ -1,7 +1,7 @@
 """Random settings for one history, chosen so that limits are often reached."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.model.records import Order, Start
 from sidecar.settings import (
@@ -23,7 +23,10 @@ from sidecar.settings import (
 
 @dataclass(frozen=True)
 class Plan:
+    #: of the first life
     settings: SubscriptionSettings
+    #: those of later lives, if they change
+    later: tuple[SubscriptionSettings, ...]
     #: lanes of each topic
     lanes: dict[str, int]
     workers: int
@@ -32,8 +35,6 @@ class Plan:
     #: share of the others that use the `Consume` stream as it is shipped
     streams: float
     keeps_acks_beyond: bool
-    #: windows of later lives, if they change
-    windows: tuple[WindowSettings, ...]
     keeps_reach: bool
     #: share of records with a gap before them
     gaps: float
@@ -55,14 +56,13 @@ def _draw_window(rng: random.Random) -> WindowSettings:
     )
 
 
-def draw(rng: random.Random, order: Order | None) -> Plan:
+def _draw_settings(rng: random.Random, topics: tuple[str, ...], order: Order) -> SubscriptionSettings:
     pick = rng.choice
-    topics = ("orders",) if rng.random() < 0.7 else ("orders", "bills")
     first = pick((0.05, 0.2, 1.0))
-    settings = SubscriptionSettings(
+    return SubscriptionSettings(
         name="sim",
         topics=topics,
-        order=order or pick((Order.NONE, Order.NONE, Order.KEY, Order.LANE)),
+        order=order,
         start=pick((Start.EARLIEST, Start.EARLIEST, Start.EARLIEST, Start.LATEST)),
         oversized=pick((Oversized.DEAD_LETTER, Oversized.HOLD)),
         commit_every=Seconds(pick((0.0, 0.05, 0.1, 0.5))),
@@ -104,15 +104,27 @@ def draw(rng: random.Random, order: Order | None) -> Plan:
             concurrency=pick((0, 0, 0, 1, 3)), adaptive=rng.random() < 0.2, rate=pick((0.0, 0.0, 0.0, 50.0))
         ),
     )
+
+
+def draw(rng: random.Random, order: Order | None) -> Plan:
+    pick = rng.choice
+    topics = ("orders",) if rng.random() < 0.7 else ("orders", "bills")
+    order = order or pick((Order.NONE, Order.NONE, Order.KEY, Order.LANE))
+    keeps_reach = rng.random() < 0.7
+    settings = _draw_settings(rng, topics, order)
+    later = [_draw_settings(rng, topics, order) for _ in range(pick((0, 0, 3)))]
+    if not keeps_reach:
+        # What another window delivered cannot be known.
+        later = [replace(each, window=settings.window) for each in later]
     return Plan(
         settings=settings,
+        later=tuple(later),
         lanes={topic: pick((1, 1, 2, 3, 5)) for topic in topics},
         workers=pick((1, 2, 3, 5)),
         fetchers=pick((0.0, 0.0, 0.3, 1.0)),
         streams=pick((0.0, 0.5, 1.0)),
         keeps_acks_beyond=rng.random() < 0.5,
-        windows=tuple(_draw_window(rng) for _ in range(pick((0, 0, 3)))),
-        keeps_reach=rng.random() < 0.7,
+        keeps_reach=keeps_reach,
         gaps=pick((0.0, 0.0, 0.1, 0.4)),
         poison=pick((0.0, 0.0, 0.02, 0.1)),
         killers=pick((0.0, 0.0, 0.02, 0.1)),

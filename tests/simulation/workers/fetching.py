@@ -12,6 +12,7 @@ from sidecar.server.subscriptions import SubscriptionRegistry
 from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.checker.checker import Checker
 from tests.simulation.checker.promises import Promise
+from tests.simulation.neighbour import Neighbour
 from tests.simulation.workers.handler import Handler
 from tests.simulation.workers.messages import as_proto
 from tests.simulation.world import World
@@ -36,6 +37,7 @@ class Fetcher:
         checker: Checker,
         name: str,
         current: Callable[[], CheckedSubscription | None],
+        neighbour: Neighbour,
     ) -> None:
         rng = world.rng
         self.world = world
@@ -43,6 +45,7 @@ class Fetcher:
         self._handler = handler
         self._truth = checker
         self._current = current
+        self._neighbour = neighbour
         self._alone = rng.random() < 0.3
         self._want = rng.choice((1, 1, 3))
         self._lease = rng.choice((0, 0, 2_000, 10_000))
@@ -59,6 +62,10 @@ class Fetcher:
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         self.world.loop.call_later(seconds, action)
+
+    def kept_batches(self) -> int:
+        """Batches in the answer that is kept for a call that repeats it."""
+        return 0 if self._session is None else len(pb.FetchResponse.FromString(self._session.remembered).batches)
 
     def sidecar_died(self) -> None:
         """The call ends with an error; what the worker holds it will settle in the next life."""
@@ -98,6 +105,9 @@ class Fetcher:
                 answer = None if subscription is None else await self._fetch(subscription)
             except Stopping:
                 answer = None
+            if answer is not None:
+                for result in answer.results:
+                    self._neighbour.answered(result.lease, result.status)
             if answer is None:
                 await asyncio.sleep(0.3)
                 continue
@@ -116,6 +126,7 @@ class Fetcher:
                 await asyncio.sleep(rng.uniform(0.0, 0.3))
 
     async def _fetch(self, subscription: CheckedSubscription) -> pb.FetchResponse:
+        self._unsent += self._neighbour.to_settle()
         request = pb.FetchRequest(
             subscription=subscription.settings.name,
             settlements=[as_proto(settlement) for settlement in self._unsent],

@@ -5,6 +5,7 @@ gRPC's transport is simulated: it passes bytes, in order, until one side is gone
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Any, cast
 
 from offramp.v1 import consumer_pb2 as pb
@@ -17,6 +18,7 @@ from sidecar.server.grpc.slow_clients import Writer
 from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.checker.checker import Checker
 from tests.simulation.checker.promises import Promise
+from tests.simulation.neighbour import Neighbour
 from tests.simulation.workers.messages import as_proto
 from tests.simulation.workers.streaming import Worker
 
@@ -51,9 +53,10 @@ class _Transport:
 class StreamWorker(Worker):
     """One app process with a client library: it settles several batches in one request."""
 
-    def __init__(self, *args: Any, checker: Checker, **named: Any) -> None:
+    def __init__(self, *args: Any, checker: Checker, neighbour: Neighbour, **named: Any) -> None:
         super().__init__(*args, **named)
         self._truth = checker
+        self._neighbour = neighbour
         self._transport: _Transport | None = None
         self._stream: ConsumeStream | None = None
         self._task: asyncio.Task[None] | None = None
@@ -117,6 +120,9 @@ class StreamWorker(Worker):
         self._stalls = 0.0
         super().leave_soon()
 
+    def kept_batches(self) -> int:
+        return 0 if self._stream is None else len(self._stream._outbox._batches)
+
     def sidecar_died(self) -> None:
         task, self._task = self._task, None
         self._transport = self._stream = None
@@ -139,6 +145,7 @@ class StreamWorker(Worker):
         for result in response.results:
             if not self._unanswered or self._unanswered.popleft() != result.lease:
                 self.world.broken(Promise.PROTOCOL, f"a result out of turn: {result}")
+            self._neighbour.answered(result.lease, result.status)
         for batch in response.batches:
             grant = self._truth.grants.get(batch.lease)
             if grant is None:
@@ -148,8 +155,7 @@ class StreamWorker(Worker):
                 self.world.broken(Promise.PROTOCOL, f"{grant} arrived with other records")
             self.busy[batch.lease] = copies
             self.old.append((batch.lease, len(copies)))
-            life = self._life
-            self.later(self.handler.work(), lambda b=batch, c=copies: self._finish(b.lease, c, life))  # type: ignore[misc]
+            self.later(self.handler.work(), partial(self._finish, batch.lease, copies, self._life))
 
     def settle(self, settlement: Settlement) -> None:
         """Sent with others, on whatever stream there is by then."""
@@ -166,7 +172,8 @@ class StreamWorker(Worker):
             if self._unsent:
                 self.later(0.3, self._send)
             return
-        settlements, self._unsent = self._unsent, []
+        settlements, self._unsent = [*self._unsent, *self._neighbour.to_settle()], []
+        self.world.rng.shuffle(settlements)
         if len(settlements) > 1:
             self.world.exercised("several settlements in a request")
         self._unanswered.extend(settlement.lease for settlement in settlements)

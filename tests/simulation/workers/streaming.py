@@ -71,6 +71,10 @@ class Worker(Consumer):
             return
         self.leave(SessionEnd.ORDERLY)
 
+    def kept_batches(self) -> int:
+        """Batches that the sidecar keeps for it besides those of its leases."""
+        return 0
+
     def sidecar_died(self) -> None:
         """The worker goes on: it will try to settle the leases that it holds."""
         self.session = None
