@@ -168,6 +168,10 @@ class History:
             raise self.world.violation
         if self.loop.errors:
             raise self.loop.errors[0]
+        for worker in self.workers:
+            if batches := worker.kept_batches():
+                text = f"the sidecar keeps {batches} batches for {worker.name}, which holds none"
+                self.world.broken(Promise.MEMORY, text)
         if self.subscription is not None:
             self.checker.progress.check(down=self.subscription.outage.down)
             bug = self.subscription.troubles.get("bug")
@@ -271,9 +275,6 @@ class History:
             waits = any(group.state is RedeliveryState.WAITING for group in lease.redeliveries)
             if (lease.slices or lease.redeliveries) and not waits:
                 return Promise.MEMORY, f"lease {lease.number} keeps its records, though it cannot be settled any more"
-        for worker in self.workers:
-            if batches := worker.kept_batches():
-                return Promise.MEMORY, f"the sidecar keeps {batches} batches for {worker.name}, though all is settled"
         return ()
 
 

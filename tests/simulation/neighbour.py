@@ -5,7 +5,6 @@ import random
 from typing import TYPE_CHECKING
 
 from sidecar.model.records import ClientInfo, Credit, Delivery, Message, Notice, Outcome, Settlement, SettleStatus
-from sidecar.model.wire import decode_frame
 from sidecar.settings import BatchSettings, Seconds, SubscriptionSettings
 from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
 
 #: seconds after which a batch is settled that nobody took along
 _PATIENCE = 1.0
+_TOPIC = "others"
 _SETTINGS = SubscriptionSettings(
-    name="neighbour", topics=("others",), batch=BatchSettings(records=3), commit_every=Seconds(0.05)
+    name="neighbour", topics=(_TOPIC,), batch=BatchSettings(records=3), commit_every=Seconds(0.05)
 )
 
 
@@ -29,12 +29,10 @@ class Neighbour(Consumer):
         self._world = world
         self._broker = MemoryBroker()
         self.subscription: Subscription | None = None
-        #: values that are not acked, and leases that are to be settled with their values
-        self._left: set[bytes] = set()
-        self._waiting: dict[bytes, list[bytes]] = {}
+        #: leases that are to be settled
+        self._waiting: dict[bytes, None] = {}
         #: sent, of this life
-        self._sent: dict[bytes, list[bytes]] = {}
-        self._published = 0
+        self._sent: set[bytes] = set()
 
     async def start(self, prefix: bytes) -> Subscription:
         # Random numbers of its own: it takes nothing from those of the history.
@@ -56,13 +54,10 @@ class Neighbour(Consumer):
             await self.subscription.close()
 
     async def publish(self, count: int) -> None:
-        values = [b"%d" % (self._published + number) for number in range(count)]
-        self._published += count
-        self._left.update(values)
-        await self._broker.publish("others", [Message(None, value) for value in values])
+        await self._broker.publish(_TOPIC, [Message(None, b"value")] * count)
 
     def deliver(self, delivery: Delivery) -> None:
-        self._waiting[delivery.lease] = [decode_frame(frame).value or b"" for frame in delivery.frames]
+        self._waiting[delivery.lease] = None
         subscription = self.subscription
         assert subscription is not None
         self._world.loop.call_soon(subscription.written, [delivery.lease])
@@ -74,33 +69,32 @@ class Neighbour(Consumer):
     def to_settle(self) -> list[Settlement]:
         """For a worker that sends its own."""
         self._sent.update(self._waiting)
-        leases, self._waiting = [*self._waiting], {}
-        return [Settlement(lease, Outcome.ACK) for lease in leases]
+        settlements = [Settlement(lease, Outcome.ACK) for lease in self._waiting]
+        self._waiting.clear()
+        return settlements
 
     def answered(self, lease: bytes, status: int) -> None:
         """The result of a settlement that may be one of these."""
-        values = self._sent.get(lease)
-        if values is None:
-            return
-        if status != SettleStatus.SETTLED:
-            self._world.broken(Promise.TRUTHFUL, f"the neighbour's lease {lease.hex()} was answered {status}")
-        self._world.exercised("two subscriptions in a request")
-        self._left.difference_update(values)
+        if lease in self._sent:
+            self._world.exercised("two subscriptions in a request")
+            self._check(lease, status)
 
     def _settle_alone(self, lease: bytes) -> None:
-        subscription = self.subscription
-        if lease not in self._waiting and lease not in self._sent:
-            return
-        assert subscription is not None
-        # It may have been settled by a call whose answer was lost.
-        values = self._waiting.pop(lease, None) or self._sent.get(lease) or []
-        (result,) = subscription.settle([Settlement(lease, Outcome.ACK)])
-        if result.status is not SettleStatus.SETTLED:
-            self._world.broken(Promise.TRUTHFUL, f"the neighbour's lease {lease.hex()} was answered {result}")
-        self._left.difference_update(values)
+        """Also if it was sent: the call may not have arrived, or its answer was lost."""
+        if lease in self._waiting or lease in self._sent:
+            self._waiting.pop(lease, None)
+            assert self.subscription is not None
+            (result,) = self.subscription.settle([Settlement(lease, Outcome.ACK)])
+            self._check(lease, result.status)
+
+    def _check(self, lease: bytes, status: int) -> None:
+        if status != SettleStatus.SETTLED:
+            self._world.broken(Promise.TRUTHFUL, f"the neighbour's lease {lease.hex()} was answered {status}")
 
     async def check_done(self) -> None:
-        """Nothing goes wrong any more: all of it must be done soon."""
+        """Nothing goes wrong any more: all of it must be committed soon."""
         await asyncio.sleep(3 * _PATIENCE)
-        if self._left:
-            self._world.broken(Promise.SLOW_RECORD, f"{len(self._left)} records of the neighbour are left")
+        for lane in self._broker.ensure(_TOPIC):
+            commit = self._broker.cursors[_SETTINGS.group_name, lane.lane]
+            if commit.position != len(lane.frames):
+                self._world.broken(Promise.SLOW_RECORD, f"of the neighbour's {len(lane.frames)} records: {commit}")

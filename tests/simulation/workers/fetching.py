@@ -64,8 +64,10 @@ class Fetcher:
         self.world.loop.call_later(seconds, action)
 
     def kept_batches(self) -> int:
-        """Batches in the answer that is kept for a call that repeats it."""
-        return 0 if self._session is None else len(pb.FetchResponse.FromString(self._session.remembered).batches)
+        """Batches in the answer that is kept for a call that repeats it, although it holds none."""
+        if self._session is None or self._session._session.unsettled:
+            return 0
+        return len(pb.FetchResponse.FromString(self._session.remembered).batches)
 
     def sidecar_died(self) -> None:
         """The call ends with an error; what the worker holds it will settle in the next life."""

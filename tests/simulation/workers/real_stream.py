@@ -120,9 +120,6 @@ class StreamWorker(Worker):
         self._stalls = 0.0
         super().leave_soon()
 
-    def kept_batches(self) -> int:
-        return 0 if self._stream is None else len(self._stream._outbox._batches)
-
     def sidecar_died(self) -> None:
         task, self._task = self._task, None
         self._transport = self._stream = None
@@ -144,7 +141,7 @@ class StreamWorker(Worker):
     def received(self, response: pb.ConsumeResponse) -> None:
         for result in response.results:
             if not self._unanswered or self._unanswered.popleft() != result.lease:
-                self.world.broken(Promise.PROTOCOL, f"a result out of turn: {result}")
+                self.world.broken(Promise.TRUTHFUL, f"a result out of turn: {result}")
             self._neighbour.answered(result.lease, result.status)
         for batch in response.batches:
             grant = self._truth.grants.get(batch.lease)

@@ -72,7 +72,7 @@ class Worker(Consumer):
         self.leave(SessionEnd.ORDERLY)
 
     def kept_batches(self) -> int:
-        """Batches that the sidecar keeps for it besides those of its leases."""
+        """Batches that the sidecar keeps for it although it holds none."""
         return 0
 
     def sidecar_died(self) -> None:
