@@ -99,6 +99,21 @@ def test_bad_records_leave_an_adaptive_budget_its_rate(records: int, rate: int, 
     assert outcomes(ADAPTIVE).rate(3.0, 8.0) >= 0.95 * outcomes(BudgetSettings()).rate(3.0, 8.0)
 
 
+def test_an_adaptive_budget_recovers_after_an_outage() -> None:
+    """More arrives than can be done, and for ten seconds everything fails."""
+
+    def fails(values: Sequence[bytes], now: float, here: int) -> Sequence[int]:
+        return range(len(values)) if 3.0 <= now < 13.0 else ()
+
+    def outcomes(budget: BudgetSettings) -> Outcomes:
+        load = Load(settings(1, budget=budget), workers=WORKERS, service=lambda _here: 0.05, fails=fails)
+        return load.run(steady(200, 0.0), 60.0)
+
+    adaptive, full = outcomes(ADAPTIVE), outcomes(BudgetSettings())
+    assert adaptive.rate(36.0, 60.0) >= 0.95 * full.rate(36.0, 60.0)
+    assert adaptive.dead == full.dead == []
+
+
 def test_an_adaptive_budget_does_not_push_a_service_that_refuses_too_much() -> None:
     """It serves eight batches at a time, and refuses all others."""
 
