@@ -99,12 +99,11 @@ class BackgroundQueries:
             await asyncio.sleep(_COMMIT_INTERVAL)
 
     async def check_commit(self, request: CommitRequest, lanes: Collection[Lane]) -> None:
-        """Find out of which lanes Kafka has a later position than a commit that waits to be sent."""
+        """Find out which positions Kafka has of these lanes of a commit that waits to be sent."""
         while not request.done:
             with contextlib.suppress(BrokerError):
                 stored = await self._offset_client.stored(lanes)
-                later = [lane for lane in stored if stored[lane].position > request.offsets[lane][0]]
-                self._poll_thread().checked(request, later)
+                self._poll_thread().checked(request, {lane: each.position for lane, each in stored.items()})
                 return
             await asyncio.sleep(_COMMIT_INTERVAL)
 

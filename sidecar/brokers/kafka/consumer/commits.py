@@ -146,10 +146,12 @@ class Commits:
             self._unanswered.append(_Unanswered(sent, request.sent_at))
             self._on_sent(request)
 
-    def checked(self, request: CommitRequest, overtaken: Collection[Lane]) -> None:
-        """A query has read what Kafka has of the lanes that may have been lost: of these, a later position."""
+    def checked(self, request: CommitRequest, stored: Mapping[Lane, int]) -> None:
+        """A query has read the positions that Kafka has of the lanes that may have been lost."""
         request.checked = True
-        lost = [lane for lane in overtaken if self._owns(request, lane)]
+        owned = [lane for lane in stored if self._owns(request, lane)]
+        # Our own may be later than this one: a seek goes back.
+        lost = [lane for lane in owned if stored[lane] > max(request.offsets[lane][0], self._readers[lane].stored)]
         if not lost:
             return
         log.warning(
@@ -231,6 +233,9 @@ class Commits:
 
     def _on_sent(self, request: CommitRequest) -> None:
         """Kafka has what was sent."""
+        for lane in request.sent:
+            if self._owns(request, lane):
+                self._readers[lane].stored = max(self._readers[lane].stored, request.sent[lane][0])
         if len(request.topics) > 1:
             request.topics.pop()
             request.sent_at = 0.0

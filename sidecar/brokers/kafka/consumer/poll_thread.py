@@ -64,7 +64,7 @@ class PollThreadEvents(Protocol):
         """The response to a commit will not come soon: `PollThread.confirm` must be called if Kafka has it."""
 
     def check_commit(self, request: CommitRequest, lanes: Collection[Lane]) -> None:
-        """`PollThread.checked` must be called with those of the lanes of which Kafka has a later position."""
+        """`PollThread.checked` must be called with the positions that Kafka has of these lanes."""
 
     def failed(self, error: KafkaError, topic: str | None) -> None:
         """Something does not work: a topic, or without one the group or the connection."""
@@ -178,9 +178,9 @@ class PollThread:
         """Kafka has what was sent of a commit."""
         self._queue.put(lambda: self._commits.confirm(request, sent))
 
-    def checked(self, request: CommitRequest, overtaken: Collection[Lane]) -> None:
-        """Of these lanes of a commit Kafka has a later position."""
-        self._queue.put(lambda: self._commits.checked(request, overtaken))
+    def checked(self, request: CommitRequest, stored: Mapping[Lane, int]) -> None:
+        """Kafka has these positions of lanes of a commit."""
+        self._queue.put(lambda: self._commits.checked(request, stored))
 
     def release(self, lanes: Collection[Lane]) -> None:
         self._queue.put(lambda: self._rebalance.release([*lanes]))

@@ -51,6 +51,8 @@ class LaneReader:
     #: the first position after the last seek, if that left a gap
     doubted: int | None = None
     topic_id: str = ""
+    #: the furthest position that Kafka is known to have of us, or had at the start
+    stored: int = 0
     partition: TopicPartition = field(init=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +138,7 @@ class PositionControl:
                 continue
             reader.phase = Phase.ACTIVE
             reader.end = ends[reader.lane] = start.end
-            reader.topic_id = start.topic_id
+            reader.topic_id, reader.stored = start.topic_id, start.committed
             self._buffer.resume([reader.lane])
             self._buffer.add_event(
                 Assigned(reader.lane, start.committed, start.settled, start.first, start.topic_id, start.reach)

@@ -29,7 +29,7 @@ class Thread:
         self.ends: Mapping[Lane, LaneEnd] = {ONE: LaneEnd(0, 10), OTHER: LaneEnd(0, 10)}
         self.ends_updates: asyncio.Queue[dict[Lane, LaneEnd]] = asyncio.Queue()
         self.kafka = Kafka()
-        self.started: asyncio.Queue[list[Lane]] = asyncio.Queue()
+        self.started: asyncio.Queue[Mapping[Lane, int]] = asyncio.Queue()
         self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()
         self.confirmed: asyncio.Queue[CommitRequest] = asyncio.Queue()
         self.checked_commits: asyncio.Queue[list[Lane]] = asyncio.Queue()
@@ -51,8 +51,8 @@ class Thread:
         assert sent is request.sent
         self.confirmed.put_nowait(request)
 
-    def checked(self, request: CommitRequest, overtaken: list[Lane]) -> None:
-        self.checked_commits.put_nowait(overtaken)
+    def checked(self, request: CommitRequest, stored: Mapping[Lane, int]) -> None:
+        self.checked_commits.put_nowait(stored)
 
     def restart_lanes(self, lanes: list[Lane]) -> None:
         self.restarted.put_nowait(lanes)
@@ -206,7 +206,7 @@ async def test_a_commit_is_queried_until_it_is_answered_or_sent_again() -> None:
 
 
 @on_event_loop
-async def test_of_a_commit_that_waits_the_lanes_are_found_of_which_kafka_has_a_later_position() -> None:
+async def test_what_kafka_has_of_a_commit_that_waits_is_found_as_soon_as_it_answers() -> None:
     thread = Thread()
     thread.kafka.answers = False
     request = CommitRequest({ONE: (5, ""), OTHER: (5, "")}, lambda _: None, lambda: False)
@@ -215,5 +215,5 @@ async def test_of_a_commit_that_waits_the_lanes_are_found_of_which_kafka_has_a_l
     assert thread.checked_commits.empty()
     thread.kafka.answers = True
     thread.kafka.committed = {ONE: StoredPosition(5, "more acks"), OTHER: StoredPosition(6, "")}
-    assert await thread.checked_commits.get() == [OTHER]
+    assert await thread.checked_commits.get() == {ONE: 5, OTHER: 6}
     await watching

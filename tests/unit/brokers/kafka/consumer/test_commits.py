@@ -173,7 +173,7 @@ def leaving(sender: Sender) -> CommitRequest:
 
 def test_the_last_commit_of_a_lane_waits_until_it_is_known_that_kafka_has_no_later_position() -> None:
     sender = Sender()
-    sender.commits.checked(leaving(sender), [])
+    sender.commits.checked(leaving(sender), {})
     sender.commits.send_due_within_poll()
     assert sender.sent == [{LEAVING: 100, KEPT: 900}]
 
@@ -181,7 +181,7 @@ def test_the_last_commit_of_a_lane_waits_until_it_is_known_that_kafka_has_no_lat
 def test_a_lane_of_which_kafka_has_a_later_position_is_lost_and_the_others_are_committed() -> None:
     sender = Sender()
     request = leaving(sender)
-    sender.commits.checked(request, [LEAVING])
+    sender.commits.checked(request, {LEAVING: 101})
     sender.commits.send_due_within_poll()
     sender.confirm(request)
     assert sender.sent == [{KEPT: 900}]
@@ -196,7 +196,7 @@ def test_nothing_is_committed_of_a_lane_that_left_before_it_was_known_what_kafka
     request = leaving(sender)
     del sender.readers[LEAVING]
     sender.commits.send_due()
-    sender.commits.checked(request, [])
+    sender.commits.checked(request, {})
     assert sender.sent == [{KEPT: 900}]
 
 
@@ -204,7 +204,7 @@ def test_a_lane_that_was_assigned_again_is_not_lost_by_the_answer_for_its_earlie
     sender = Sender()
     request = leaving(sender)
     again = sender.readers[LEAVING] = LaneReader(LEAVING, Phase.ACTIVE)
-    sender.commits.checked(request, [LEAVING])
+    sender.commits.checked(request, {LEAVING: 101})
     assert sender.readers[LEAVING] is again
 
 
@@ -222,7 +222,7 @@ def refused(sender: Sender) -> CommitRequest:
 
 def test_a_commit_that_was_refused_is_sent_again_if_kafka_has_no_later_position() -> None:
     sender = Sender()
-    sender.commits.checked(refused(sender), [])
+    sender.commits.checked(refused(sender), {})
     sender.commits.send_due()
     sender.respond({LEAVING: 100, KEPT: 900})
     assert sender.sent == [{LEAVING: 100, KEPT: 900}] * 2
@@ -230,9 +230,26 @@ def test_a_commit_that_was_refused_is_sent_again_if_kafka_has_no_later_position(
     assert sender.restarted == []
 
 
+@pytest.mark.parametrize(("stored", "lost"), [(100, []), (101, [KEPT])])
+def test_a_seek_back_that_was_refused_is_not_stopped_by_what_we_have_committed(stored: int, lost: list[Lane]) -> None:
+    sender = Sender()
+    sender.submit("before", {KEPT: (100, "")})
+    sender.commits.send_due()
+    sender.respond({KEPT: 100})
+    seek = sender.submit("seek", {KEPT: (10, "")})
+    sender.commits.send_due()
+    sender.respond({KEPT: 10}, KafkaError(KafkaError.STALE_MEMBER_EPOCH))
+    seek.due = 0.0
+    sender.commits.send_due()
+    sender.commits.checked(seek, {KEPT: stored})
+    sender.commits.send_due()
+    assert sender.restarted == lost
+    assert sender.sent[2:] == ([] if lost else [{KEPT: 10}])
+
+
 def test_a_lane_that_another_sidecar_had_while_commits_were_refused_starts_again_where_that_one_came_to() -> None:
     sender = Sender()
-    sender.commits.checked(refused(sender), [LEAVING])
+    sender.commits.checked(refused(sender), {LEAVING: 101})
     assert sender.restarted == [LEAVING]
     sender.commits.send_due()
     sender.respond({KEPT: 900})

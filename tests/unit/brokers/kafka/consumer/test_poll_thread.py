@@ -260,7 +260,7 @@ def test_a_revoked_lane_that_another_sidecar_has_committed_further_is_lost() -> 
     results: list[BrokerError | None] = []
     sent: list[TopicPartition] = []
     run.member.commit = lambda offsets, asynchronous: sent.extend(offsets)
-    run.events.on_check = lambda request, lanes: run.thread.checked(request, [*lanes])
+    run.events.on_check = lambda request, lanes: run.thread.checked(request, dict.fromkeys(lanes, 4))
     run.thread.commit(CommitRequest({LEAVING: (3, "")}, results.append, lambda: False))
     run.revoke(LEAVING)
     assert sent == []
