@@ -1,6 +1,6 @@
 """All benchmarks, in the order of a turn. A module that has some is listed here, and nowhere else.
 
-footprint   start time, idle memory, memory with a stopped app
+footprint   start time, idle memory, memory with a stopped app or with much that was settled
 throughput  Kafka beside a tuned direct consumer: rate, processor time, memory
 latency     what a sidecar adds to the latency of a Kafka record
 rebalance   records handled again because lanes of Kafka move

@@ -1,4 +1,4 @@
-"""Start time, idle memory, and memory with a stopped app."""
+"""Start time, idle memory, and memory with a stopped app or with much that was settled."""
 
 import os
 import signal
@@ -12,6 +12,9 @@ from benchmarks.rows import Benchmark, Row, at_most
 #: seconds for which the app is stopped
 _STOPPED = 60.0
 _RECORDS = 200_000
+#: sessions, batches of each, and records and bytes of a batch, for what must be remembered of settled batches
+_OUTCOMES = (1, 400, 5_000, 100)
+_ANSWERS = (40, 1, 8_000, 1_024)
 #: seconds until the start is certainly over
 _IDLE = 1.0
 
@@ -38,6 +41,30 @@ def stopped(environment: BenchmarkEnvironment) -> Mapping[str, float]:
     return {"memory-stopped": most}
 
 
+def outcomes(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    return {"memory-outcomes": _settled(environment, "outcomes", *_OUTCOMES)}
+
+
+def answers(environment: BenchmarkEnvironment) -> Mapping[str, float]:
+    return {"memory-answers": _settled(environment, "answers", *_ANSWERS)}
+
+
+def _settled(
+    environment: BenchmarkEnvironment, way: str, sessions: int, batches: int, records: int, size: int
+) -> float:
+    """Megabytes once all is settled."""
+    records, batches = environment.records(records), min(batches, 2) if environment.quick else batches
+    topic = environment.local_topic(lanes=8, records=sessions * batches * records, size=size)
+    batch = {"records": records, "bytes": "16MiB"}
+    with (
+        environment.on_local(topic, lanes=8, batch=batch) as sidecar,
+        running(*command("settled", way, sidecar.address, sessions, batches)) as workers,
+    ):
+        assert workers.stdout is not None
+        workers.stdout.readline()
+        return sidecar.resident_mb
+
+
 BENCHMARKS = (
     Benchmark(
         "start",
@@ -56,5 +83,25 @@ BENCHMARKS = (
         stopped,
         seconds=65.0,
         once=True,
+    ),
+    Benchmark(
+        "memory-outcomes",
+        f"{_OUTCOMES[1]} batches of {_OUTCOMES[2]:,} records, each record settled otherwise than the one before",
+        (Row("memory-outcomes", "MB resident once all is settled", at_most(200)),),
+        outcomes,
+        seconds=60.0,
+        preparation=10.0,
+        once=True,
+        by_name_only=True,
+    ),
+    Benchmark(
+        "memory-answers",
+        f"{_ANSWERS[0]} sessions of Open that fetched {_ANSWERS[2]:,} records of 1 KiB each, settled them, and stay",
+        (Row("memory-answers", "MB resident once all is settled", at_most(200)),),
+        answers,
+        seconds=20.0,
+        preparation=5.0,
+        once=True,
+        by_name_only=True,
     ),
 )
