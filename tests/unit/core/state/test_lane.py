@@ -90,6 +90,16 @@ def test_a_stop_with_nothing_in_hand_leaves_only_what_earlier_owners_may_deliver
     assert flagged(later_life(Commit(10, (), 30), records=20), range(10, 60)) == [*range(10, 30)]
 
 
+def test_after_a_stop_with_nothing_in_hand_no_new_record_is_flagged() -> None:
+    state = later_life(Commit(0, (), 0), records=20)
+    state.track(chunk(range(10)), 0.0)
+    assert commit(state) == Commit(0, (), 20)
+    state.ledger.settle(Run(0, 10))
+    state.stopped = True
+    assert commit(state) == Commit(10, (), 10)
+    assert flagged(later_life(Commit(10, (), 10), records=20), range(10, 60)) == []
+
+
 def test_a_stop_with_something_in_hand_hides_nothing() -> None:
     state = later_life(Commit(0, (), 0), records=20)
     state.track(chunk(range(10)), 0.0)
