@@ -14,7 +14,7 @@ from sidecar.model.records import SessionEnd, Settlement
 from sidecar.server.grpc.consume_stream import MAX_BATCH_BYTES, ConsumeStream
 from sidecar.server.grpc.rpc import Context
 from sidecar.server.grpc.sessions import read_terms
-from sidecar.server.grpc.slow_clients import Writer
+from sidecar.server.grpc.slow_clients import StreamWriter
 from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.checker.checker import Checker
 from tests.simulation.checker.promises import Promise
@@ -89,7 +89,7 @@ class StreamWorker(Worker):
     async def _run(self, subscription: CheckedSubscription, transport: _Transport, hello: pb.Hello) -> None:
         context = cast(Context, transport)
         try:
-            with Writer(context, _WRITE_TIMEOUT) as writer:
+            with StreamWriter(context, _WRITE_TIMEOUT) as writer:
                 stream = ConsumeStream(context, writer, subscription, subscription.directory, read_terms(hello))
                 self._stream, self.session = stream, stream._session
                 await stream.run(pb.ConsumeRequest(hello=hello), lambda session: pb.Welcome(session=session))
