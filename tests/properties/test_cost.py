@@ -1,9 +1,6 @@
 """Cost depends on runs, not on records. It is measured in calls or lines, not seconds, so load does not change it."""
 
-import gc
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,50 +16,12 @@ from sidecar.model.records import Chunk, Order, Outcome, Part, Run, Settlement
 from sidecar.model.run_set import RunSet
 from sidecar.settings import BatchSettings, Bytes, WindowSettings
 from sidecar.subscription.subscription import Subscription
+from tests.counting import calls_of, lines_of
 from tests.kit import chunk, lane_state, subscription_settings
 from tests.memory_broker import MemoryBroker
 
 FEW, MANY = 10, 1_000
 HUGE = Capacity(1 << 40, 1 << 40)
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """The number of calls, of Python and C functions, without those of garbage collection."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, arg: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return calls
-
-
-def lines_of(work: Callable[[], object]) -> int:
-    """The number of lines that are run: a loop that calls nothing shows in them."""
-    lines = 0
-
-    def count(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    before = sys.gettrace()
-    gc.disable()
-    sys.settrace(count)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return lines
 
 
 class Way:
