@@ -4,6 +4,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count, repeat
 from typing import NamedTuple, Protocol, overload
 
 from offramp._internal import settlements
@@ -40,12 +41,13 @@ class Record:
     @property
     def key(self) -> bytes | None:
         """None: the message has no key, which is not the same as an empty one."""
-        return self._message.key if self._message.HasField("key") else None
+        # Looks at what is there first: protobuf takes longer to say whether a field is present.
+        return self._message.key or (b"" if self._message.HasField("key") else None)
 
     @property
     def value(self) -> bytes | None:
         """None: a null value (a tombstone on a compacted topic), which is not the same as an empty one."""
-        return self._message.value if self._message.HasField("value") else None
+        return self._message.value or (b"" if self._message.HasField("value") else None)
 
     @property
     def headers(self) -> tuple[Header, ...]:
@@ -146,10 +148,15 @@ class Record:
 
 
 class Settler(Protocol):
-    """Sends settlements and extensions to the sidecar. Any thread may call it."""
+    """Sends settlements and extensions to the sidecar. Any thread may call it.
 
-    def settle(self, batch: "Batch", settlement: pb.Settlement, *, automatic: bool) -> Answer[SettleResult]:
-        """`automatic`: the client settles, not a worker, so a settlement that does not count is not logged."""
+    `automatic`: the client settles, not a worker, so a settlement that does not count is not logged.
+    """
+
+    def ack(self, batch: "Batch", *, automatic: bool) -> Answer[SettleResult]:
+        """All records of the batch are done. Nearly every settlement is one of these, so it has the shortest way."""
+
+    def settle(self, batch: "Batch", settlement: pb.Settlement, *, automatic: bool) -> Answer[SettleResult]: ...
 
     def extend(self, batch: "Batch", seconds: float) -> Answer[float]: ...
 
@@ -163,12 +170,14 @@ class Batch(Sequence[Record]):
     """
 
     __slots__ = (
-        "_answer", "_flushed", "_lock", "_marks", "_message", "_redelivered", "_settled_rest", "_settler", "lost",
-        "received_at", "taken_at",
+        "_answer", "_flushed", "_lock", "_marks", "_message", "_redelivered", "_settled_rest", "_settler", "lease",
+        "lost", "received_at", "taken_at",
     )  # fmt: skip
 
     def __init__(self, message: pb.Batch, settler: Settler, received_at: float) -> None:
         self._message = message
+        #: the sidecar's id of this delivery. Opaque
+        self.lease = message.lease
         self._settler = settler
         self._lock = threading.Lock()
         self._marks: dict[int, Outcome] = {}
@@ -191,8 +200,7 @@ class Batch(Sequence[Record]):
         return len(self._message.records)
 
     def __iter__(self) -> Iterator[Record]:
-        for index, message in enumerate(self._message.records):
-            yield Record(self, index, message)
+        return map(Record, repeat(self), count(), self._message.records)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -218,11 +226,6 @@ class Batch(Sequence[Record]):
     def lanes(self) -> tuple[int, ...]:
         """The distinct lanes of the records."""
         return tuple(self._message.lanes)
-
-    @property
-    def lease(self) -> bytes:
-        """The sidecar's id of this delivery. Opaque."""
-        return self._message.lease
 
     @property
     def lease_for(self) -> float:
@@ -327,6 +330,10 @@ class Batch(Sequence[Record]):
             return self._settle_unsettled(outcome, automatic=False)
 
     def _settle_unsettled(self, outcome: Outcome, automatic: bool) -> Answer[SettleResult]:
+        if outcome is ACK and self._flushed is None and not self._marks:
+            self._settled_rest = True
+            self._answer = self._settler.ack(self, automatic=automatic)
+            return self._answer
         if self._flushed is None:
             settlement = settlements.whole(self.lease, outcome, self._marks)
         else:

@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 import offramp
+from offramp._internal import settlements
 from offramp.answers import SETTLED, Answer, SettleResult
 from offramp.errors import AlreadySettled
+from offramp.outcomes import ACK
 from offramp.v1 import record_pb2 as pb
 
 
@@ -16,6 +18,9 @@ class Settler:
     def __init__(self) -> None:
         self.settlements: list[pb.Settlement] = []
         self.extensions: list[float] = []
+
+    def ack(self, batch: offramp.Batch, *, automatic: bool) -> Answer[SettleResult]:
+        return self.settle(batch, settlements.whole(batch.lease, ACK, {}), automatic=automatic)
 
     def settle(self, batch: offramp.Batch, settlement: pb.Settlement, *, automatic: bool) -> Answer[SettleResult]:
         self.settlements.append(settlement)

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from offramp._internal import settlements
 from offramp.outcomes import ACK, RELEASE, Outcome
+from offramp.v1 import consumer_pb2
 from offramp.v1 import record_pb2 as pb
 
 LEASE = bytes(16)
@@ -79,6 +80,18 @@ def test_a_settlement_in_pieces_says_the_same_and_each_piece_is_small(
         assert not said.keys() & together.keys()
         together.update(said)
     assert together == read(settlement, count)
+
+
+@given(st.binary(max_size=300))
+def test_an_ack_that_is_encoded_without_a_message_is_the_same_bytes(lease: bytes) -> None:
+    assert settlements.ack_as_request(lease) == settlements.as_request(settlements.whole(lease, ACK, {}))
+
+
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=20), outcomes), max_size=20))
+def test_joined_requests_are_read_as_one_with_all_settlements(said: list[tuple[bytes, Outcome]]) -> None:
+    each = [settlements.whole(lease, outcome, {}) for lease, outcome in said]
+    joined = b"".join(settlements.as_request(one) for one in each)
+    assert [*consumer_pb2.ConsumeRequest.FromString(joined).settlements] == each
 
 
 def test_a_thousand_records_that_fare_alike_travel_as_one_range() -> None:

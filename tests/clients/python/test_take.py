@@ -14,7 +14,7 @@ from offramp._internal.outbox import Outbox, PendingSettlement, Wakeup
 from offramp._internal.session import Session
 from offramp.answers import Answer
 from offramp.options import Options
-from offramp.v1 import record_pb2
+from offramp.v1 import consumer_pb2, record_pb2
 from tests.clients.python.conftest import Blocking
 from tests.clients.python.fake_sidecar import WAIT_TIMEOUT
 
@@ -69,6 +69,10 @@ class Settler:
     def __init__(self) -> None:
         self.outbox = Outbox(None)
 
+    def ack(self, batch: offramp.Batch, *, automatic: bool) -> Any:
+        self.outbox.settle(PendingSettlement(batch, None, automatic=automatic))
+        return Answer()
+
     def settle(self, batch: offramp.Batch, settlement: record_pb2.Settlement, *, automatic: bool) -> Any:
         self.outbox.settle(PendingSettlement(batch, settlement, automatic=automatic))
         return Answer()
@@ -90,7 +94,7 @@ def test_one_who_comes_before_a_pause_was_told_to_the_sidecar_is_not_overlooked(
         await asyncio.sleep(0)
         said = []
         while (request := session._next_request()) is not None:
-            said.append(request)
+            said.append(consumer_pb2.ConsumeRequest.FromString(request))
         assert [request.credit.batches for request in said if request.HasField("credit")] == [1]
         taker.cancel()
 

@@ -34,7 +34,7 @@ UNCONNECTED_CLOSE_TIMEOUT = 1.0
 class Connection:
     """One session after another, until `close` or a refusal.
 
-    Made on an event loop, and runs there. `settle`, `extend`, `drain` and `on_wait` may be called by any thread.
+    Made on an event loop, and runs there. `ack`, `settle`, `extend`, `drain` and `on_wait` may be called by any thread.
     """
 
     def __init__(self, options: Options, inbox: Inbox) -> None:
@@ -62,9 +62,14 @@ class Connection:
 
     # For batches
 
+    def ack(self, batch: Batch, *, automatic: bool) -> Answer[SettleResult]:
+        return self._settle(PendingSettlement(batch, None, automatic=automatic))
+
     def settle(self, batch: Batch, settlement: record_pb2.Settlement, *, automatic: bool) -> Answer[SettleResult]:
+        return self._settle(PendingSettlement(batch, settlement, automatic=automatic))
+
+    def _settle(self, pending: PendingSettlement) -> Answer[SettleResult]:
         self.check_process()
-        pending = PendingSettlement(batch, settlement, automatic=automatic)
         self._outbox.settle(pending)
         self._wake_writer()
         return pending.answer

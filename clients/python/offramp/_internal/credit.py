@@ -17,6 +17,11 @@ class CreditControl:
         self.credit = limit
         self._fast_in_a_row = 0
 
+    @property
+    def shrunk(self) -> bool:
+        """Less is asked for than the limit, until workers are fast again."""
+        return self.credit < self.limit
+
     def shrink(self, in_hand: int) -> None:
         """A batch has waited longer than `patience`; all waiting batches are given back."""
         self.credit = min(in_hand, self.limit)
@@ -28,7 +33,7 @@ class CreditControl:
 
     def settled(self, held: float) -> None:
         """A worker settled a batch `held` seconds after taking it."""
-        if self.credit == self.limit:
+        if not self.shrunk:
             return
         self._fast_in_a_row = self._fast_in_a_row + 1 if held < self.patience / 2 else 0
         if self._fast_in_a_row >= self.limit:

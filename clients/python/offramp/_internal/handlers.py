@@ -19,6 +19,8 @@ def is_coroutine_handler(handler: Callable[[Batch], object]) -> bool:
 
 def check_result(result: object) -> None:
     """Raises `TypeError` if a handler returned its work instead of doing it: an ack would lose the records."""
+    if result is None:
+        return
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         advice = "a handler must not yield"
     elif inspect.isawaitable(result) and not isinstance(result, Answer):

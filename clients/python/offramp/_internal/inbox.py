@@ -126,8 +126,11 @@ class ThreadInbox:
         with."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            with contextlib.suppress(IndexError):
+            try:
                 batch = self._ready.popleft()
+            except IndexError:
+                pass
+            else:
                 batch.taken_at = time.monotonic()
                 return batch
             if self._closed:

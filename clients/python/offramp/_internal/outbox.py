@@ -5,15 +5,15 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from offramp._internal import settlements
-from offramp.answers import Answer, SettleResult, SettleStatus, merge, read_result
+from offramp.answers import SETTLED, Answer, SettleResult, SettleStatus, merge, read_result
 from offramp.batch import Batch
 from offramp.errors import ProtocolBroken
 from offramp.options import OnResult
-from offramp.outcomes import reason_text
+from offramp.outcomes import ACK, reason_text
 from offramp.v1 import consumer_pb2 as pb
 from offramp.v1 import record_pb2
 
@@ -56,19 +56,33 @@ class Wakeup:
 
 
 class PendingSettlement:
-    """A settlement until it is answered."""
+    """A settlement until it is answered. An ack of the whole batch is None, and becomes a message only if it must."""
 
-    __slots__ = ("answer", "automatic", "batch", "pieces", "results", "settlement")
+    __slots__ = ("_settlement", "answer", "automatic", "batch", "pieces", "results")
 
-    def __init__(self, batch: Batch, settlement: record_pb2.Settlement, *, automatic: bool) -> None:
+    def __init__(self, batch: Batch, settlement: record_pb2.Settlement | None, *, automatic: bool) -> None:
         self.batch = batch
-        self.settlement = settlement
+        self._settlement = settlement
         self.automatic = automatic
         self.answer: Answer[SettleResult] = Answer()
         #: number of pieces that are sent instead of a settlement that is too large, and their results so far (one list
         #: for all pieces)
         self.pieces = 1
         self.results: list[SettleResult] | None = None
+
+    @property
+    def settlement(self) -> record_pb2.Settlement:
+        return settlements.whole(self.batch.lease, ACK, {}) if self._settlement is None else self._settlement
+
+    def encoded(self) -> bytes:
+        """As a request of its own; requests may be joined."""
+        if self._settlement is None:
+            return settlements.ack_as_request(self.batch.lease)
+        return settlements.as_request(self._settlement)
+
+    def too_large(self, max_bytes: int, max_parts: int) -> bool:
+        one = self._settlement
+        return one is not None and (one.ByteSize() > max_bytes or len(one.parts) > max_parts)
 
     def split(self, max_bytes: int, max_parts: int) -> "list[PendingSettlement]":
         pieces = settlements.split(self.settlement, len(self.batch), max_bytes, max_parts)
@@ -112,48 +126,49 @@ class Outbox:
     def answered_all(self) -> bool:
         return not (self._settlements or self._sent_settlements)
 
-    def next_request(self, limits: pb.Limits, on_settled: Callable[[Batch], None]) -> pb.ConsumeRequest | None:
-        """One request within the sidecar's limits; None if there is nothing to send.
-
-        Calls `on_settled` with each batch that is settled to its last record.
-        """
+    def next_request(self, limits: pb.Limits) -> bytes | None:
+        """One encoded request within the sidecar's limits; None if there is nothing to send."""
         if not self._settlements and not self._extensions:
             return None
-        request = pb.ConsumeRequest()
+        parts: list[bytes] = []
         # The other half is more than enough for tags and extensions.
         limit = min(_MAX_SETTLEMENT_BYTES, limits.max_request_bytes // 2)
         entries = limits.max_request_entries
         room = limit
-        while self._settlements:
+        while self._settlements and len(parts) < entries:
             pending = self._settlements[0]
-            size = pending.settlement.ByteSize()
-            if size > limit or len(pending.settlement.parts) > entries:
+            if pending.too_large(limit, entries):
                 self._settlements.popleft()
                 self._settlements.extendleft(reversed(pending.split(limit, entries)))
                 continue
-            if size > room or len(request.settlements) == entries:
+            encoded = pending.encoded()
+            if parts and len(encoded) > room:
                 break
-            room -= size
+            room -= len(encoded)
             self._settlements.popleft()
             self._sent_settlements.append(pending)
-            request.settlements.append(pending.settlement)
-            if pending.batch.settled:
-                on_settled(pending.batch)
+            parts.append(encoded)
+        if self._extensions:
+            parts.append(self._next_extensions())
+        return b"".join(parts)
+
+    def _next_extensions(self) -> bytes:
+        request = pb.ConsumeRequest()
         while self._extensions and len(request.extensions) < _MAX_EXTENSIONS:
             extension = self._extensions.popleft()
             self._sent_extensions.append(extension)
             request.extensions.append(extension.extension)
-        return request
+        return request.SerializeToString()
 
     def on_results(self, messages: Iterable[record_pb2.SettleResult]) -> None:
         """Raises `ProtocolBroken` for a result that is not that of the oldest unanswered settlement."""
         uncounted: list[tuple[PendingSettlement, SettleResult]] = []
         for message in messages:
-            if not self._sent_settlements or self._sent_settlements[0].settlement.lease != message.lease:
+            if not self._sent_settlements or self._sent_settlements[0].batch.lease != message.lease:
                 raise ProtocolBroken(f"the sidecar answered for lease {message.lease.hex()}, which was not next")
             pending = self._sent_settlements.popleft()
             result = read_result(message)
-            if not result.settled and not pending.automatic:
+            if result is not SETTLED and not pending.automatic:
                 uncounted.append((pending, result))
                 if result.status is SettleStatus.REFUSED:
                     self._nack_instead(pending, result)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import grpc.aio
@@ -10,6 +11,7 @@ import grpc.aio
 from offramp._internal.credit import CreditControl
 from offramp._internal.inbox import Inbox
 from offramp._internal.outbox import Outbox, Wakeup
+from offramp.answers import Answer, SettleResult
 from offramp.batch import Batch, Settler
 from offramp.channel import Metadata
 from offramp.errors import Unavailable
@@ -35,14 +37,16 @@ _NOTICES = {
     pb.NOTICE_KIND_RESUMED: "the subscription is resumed",
 }
 
-Consume = grpc.aio.StreamStreamMultiCallable[pb.ConsumeRequest, pb.ConsumeResponse]
-Call = grpc.aio.StreamStreamCall[pb.ConsumeRequest, pb.ConsumeResponse]
+# Requests are encoded here already.
+Consume = grpc.aio.StreamStreamMultiCallable[bytes, pb.ConsumeResponse]
+Call = grpc.aio.StreamStreamCall[bytes, pb.ConsumeResponse]
 
 
 class Session:
     """One task reads the stream and one writes it: two concurrent writes would break it.
 
-    Settlements outlive a session, in the outbox; the batches that it delivered do not.
+    Settlements outlive a session, in the outbox; the batches that it delivered do not. So these settle through their
+    session, which counts them, and by `settler`, which sends.
     """
 
     def __init__(
@@ -61,8 +65,11 @@ class Session:
         self._outbox = outbox
         self._wakeup = wakeup
         self._control = CreditControl(options.credit, options.waiting_time)
-        #: batches that were delivered and are not settled, by lease
+        #: batches that were delivered and are not settled, by lease. Threads that settle remove theirs, so whoever
+        #: iterates takes a copy
         self._unsettled: dict[bytes, Batch] = {}
+        #: seconds for which batches were held that were settled since the writer last looked, if it must know
+        self._held: deque[float] = deque()
         self._call: Call | None = None
         self._welcomed = asyncio.Event()
         #: on the monotonic clock
@@ -94,9 +101,7 @@ class Session:
         `Unavailable` if a credentials file cannot be used now."""
         try:
             async with self._open() as channel:
-                consume: Consume = channel.stream_stream(
-                    _METHOD, pb.ConsumeRequest.SerializeToString, pb.ConsumeResponse.FromString
-                )
+                consume: Consume = channel.stream_stream(_METHOD, None, pb.ConsumeResponse.FromString)
                 self._call = call = consume(metadata=self._metadata())
                 await self._read(call)
         except asyncio.CancelledError:
@@ -137,10 +142,29 @@ class Session:
         if self._patience_timer is not None:
             self._patience_timer.cancel()
         self._inbox.take_back()
-        for batch in self._unsettled.values():
+        for batch in list(self._unsettled.values()):
             batch.lost = True
         self._unsettled.clear()
         self._outbox.on_disconnect()
+
+    # For batches, from any thread
+
+    def ack(self, batch: Batch, *, automatic: bool) -> Answer[SettleResult]:
+        self._on_settled(batch)
+        return self._settler.ack(batch, automatic=automatic)
+
+    def settle(self, batch: Batch, settlement: record_pb2.Settlement, *, automatic: bool) -> Answer[SettleResult]:
+        if batch.settled:
+            self._on_settled(batch)
+        return self._settler.settle(batch, settlement, automatic=automatic)
+
+    def extend(self, batch: Batch, seconds: float) -> Answer[float]:
+        return self._settler.extend(batch, seconds)
+
+    def _on_settled(self, batch: Batch) -> None:
+        """To be called before the writer is woken, which looks at `_held`."""
+        if self._unsettled.pop(batch.lease, None) is not None and self._control.shrunk and batch.taken_at:
+            self._held.append(time.monotonic() - batch.taken_at)
 
     # Closing
 
@@ -173,7 +197,7 @@ class Session:
 
     async def _write(self, call: Call) -> None:
         try:
-            await call.write(self._options.hello(self._sent_credit))
+            await call.write(self._options.hello(self._sent_credit).SerializeToString())
             # The limits in the welcome hold for everything after the hello.
             await self._welcomed.wait()
             while True:
@@ -192,19 +216,17 @@ class Session:
             call.cancel()
             raise
 
-    def _next_request(self) -> pb.ConsumeRequest | None:
+    def _next_request(self) -> bytes | None:
+        while self._held:
+            self._control.settled(self._held.popleft())
         # `draining` and `credit` go alone, and before settlements: else what is given back would be sent here again.
         if self._draining and not self._sent_draining:
             self._sent_draining = True
-            return pb.ConsumeRequest(draining=True)
+            return pb.ConsumeRequest(draining=True).SerializeToString()
         if self._sent_credit != self._control.credit and not self._draining:
             self._sent_credit = self._control.credit
-            return pb.ConsumeRequest(credit=self._options.as_credit(self._sent_credit))
-        return self._outbox.next_request(self._limits, self._on_settled)
-
-    def _on_settled(self, batch: Batch) -> None:
-        if self._unsettled.pop(batch.lease, None) is not None and batch.taken_at:
-            self._control.settled(time.monotonic() - batch.taken_at)
+            return pb.ConsumeRequest(credit=self._options.as_credit(self._sent_credit)).SerializeToString()
+        return self._outbox.next_request(self._limits)
 
     # Reading
 
@@ -230,8 +252,8 @@ class Session:
 
     def _on_batches(self, messages: Iterable[record_pb2.Batch]) -> None:
         now = time.monotonic()
-        batches = [Batch(message, self._settler, now) for message in messages]
-        self._unsettled |= {batch.lease: batch for batch in batches}
+        batches = [Batch(message, self, now) for message in messages]
+        self._unsettled.update((batch.lease, batch) for batch in batches)
         if self._draining:
             # They crossed with our `draining`.
             self._give_back(batches)
@@ -276,7 +298,8 @@ class Session:
             )
 
     def _in_hand(self) -> int:
-        return sum(not batch.settled for batch in self._unsettled.values()) - len(self._inbox)
+        """Batches that workers have taken and not settled."""
+        return len(self._unsettled) - len(self._inbox)
 
     def _watch_patience(self) -> None:
         """Schedules the check that no batch waits longer than `patience`."""

@@ -1,8 +1,10 @@
 """Turns outcomes of a batch's records into the settlements that are sent. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 
-from offramp.outcomes import Outcome
+from offramp.outcomes import ACK, Outcome
+from offramp.v1 import consumer_pb2
 from offramp.v1 import record_pb2 as pb
 
 
@@ -27,6 +29,27 @@ def rest(
     """Like `whole`, when some records are settled already: those must not be sent again with another outcome."""
     left = ((index, marks.get(index, outcome)) for index in range(records) if index not in settled)
     return pb.Settlement(lease=lease, partial=True, parts=_parts(left))
+
+
+def as_request(settlement: pb.Settlement) -> bytes:
+    """An encoded request with this settlement alone. Requests that are joined are one request with the settlements of
+    all: so does protobuf read repeated fields."""
+    return consumer_pb2.ConsumeRequest(settlements=[settlement]).SerializeToString()
+
+
+def ack_as_request(lease: bytes) -> bytes:
+    """`as_request` of an ack of all records, without making a message: nearly every settlement is one."""
+    before, after = _around_lease(len(lease))
+    return before + lease + after
+
+
+@lru_cache(maxsize=16)
+def _around_lease(length: int) -> tuple[bytes, bytes]:
+    """What precedes and follows a lease of this length in an encoded request that acks it."""
+    lease = b"\xff" * length
+    request = as_request(whole(lease, ACK, {}))
+    start = request.index(lease)
+    return request[:start], request[start + length :]
 
 
 def nacked(settlement: pb.Settlement, reason: str) -> pb.Settlement:

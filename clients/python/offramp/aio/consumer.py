@@ -88,10 +88,13 @@ class Consumer:
         With a timeout of 0 it returns what came since the last call, unless that has waited for `patience` seconds.
         """
         self.open().check_process()
-        batch = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                batch = await self._inbox.take()
+        if timeout is None:
+            batch = await self._inbox.take()
+        else:
+            batch = None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    batch = await self._inbox.take()
         if batch is None and (self._draining or self._closed):
             raise Drained(f"the consumer of {self._options.subscription} drains: no further batch comes")
         return batch
