@@ -8,23 +8,19 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bridge
 from benchmarks.programs import print_result
+from benchmarks.programs.direct_spark import read_lanes
 
 #: empty triggers that do not count, since the first ones compile
 _WARM_UP = 5
-
-
-#: records per Arrow batch of a task with its own consumer
-_CHUNK = 10_000
 
 
 class Turns:
@@ -44,7 +40,7 @@ class Turns:
         consumer.close()
         numbers = self._spark.range(0, lanes, numPartitions=lanes)
         schema = "key binary, value binary, topic string, timestamp timestamp"
-        return numbers.mapInArrow(partial(_read_lane, self._kafka, self._topic), schema)
+        return numbers.mapInArrow(partial(read_lanes, self._kafka, self._topic), schema)
 
     def own(self) -> DataFrame:
         reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", self._kafka)
@@ -102,31 +98,6 @@ def main(jars: str, kafka: str, topic: str, address: str, records: int, triggers
             }
         )
         spark.stop()
-
-
-def _read_lane(kafka: str, topic: str, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All records of these lanes, with a tuned consumer."""
-    settings = {"bootstrap.servers": kafka, "group.id": "benchmark", "enable.auto.commit": False}
-    consumer = Consumer({**settings, "fetch.queue.backoff.ms": 1, "queued.min.messages": 1_000_000})
-    for number in (int(one) for batch in numbers for one in batch.column(0).to_pylist()):
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING)])
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
-        position = 0
-        while position < end:
-            messages = consumer.consume(_CHUNK, 0.1)
-            if not messages:
-                continue
-            position = (messages[-1].offset() or 0) + 1
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([one.key() for one in messages], pa.binary()),
-                    pa.array([one.value() for one in messages], pa.binary()),
-                    pa.array([topic] * len(messages), pa.string()),
-                    pa.array([one.timestamp()[1] * 1_000 for one in messages], pa.timestamp("us", "UTC")),
-                ],
-                ["key", "value", "topic", "timestamp"],
-            )
-    consumer.close()
 
 
 def session(jars: str, folder: str) -> SparkSession:
