@@ -6,6 +6,7 @@ A missed goal is printed as missed, and the exit code is still 0. It is 1 if a b
 import argparse
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def main(words: list[str]) -> int:
     # Like Ctrl-C: stops the servers and shows what was measured.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began, load = machine.now(), machine.load()
+    _warn_if_disturbed(load)
     with BenchmarkEnvironment(quick=given.quick) as environment, Progress(given.benchmarks, given.repeats) as progress:
         outcome = run(given.benchmarks, environment, given.repeats, progress)
     circumstances = results.Circumstances(
@@ -68,6 +70,12 @@ def main(words: list[str]) -> int:
     return 1 if outcome.failed else 0
 
 
+def _warn_if_disturbed(load: float) -> None:
+    if said := machine.disturbance(load):
+        rule = "!" * 120
+        print(f"{rule}\n{textwrap.fill(said, 120)}\n{rule}", file=sys.stderr, flush=True)
+
+
 def _show(outcome: Outcome, circumstances: results.Circumstances) -> None:
     print(table.text(outcome.figures))
     for name, why in outcome.skipped.items():
@@ -82,6 +90,8 @@ def _show(outcome: Outcome, circumstances: results.Circumstances) -> None:
         f"{judged - missed} of {judged} goals met; load average {circumstances.load_at_start:g} at the start and "
         f"{circumstances.load_at_end:g} at the end, {circumstances.machine['cores']} cores"
     )
+    # Again: the first time it was said before all that a run prints.
+    _warn_if_disturbed(circumstances.load_at_start)
 
 
 def _listed(benchmarks: Sequence[Benchmark]) -> str:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from tests.servers import kafka, pulsar
 
+#: of the cores: a load average above this, before anything was started, is other work that disturbs the figures
+_QUIET = 0.25
+
 _LIBRARIES = ("offramp-sidecar", "offramp", "grpcio", "protobuf", "confluent-kafka", "pulsar-client")
 
 
@@ -39,6 +42,17 @@ def versions() -> dict[str, str]:
 def load() -> float:
     """The load average of the last minute."""
     return round(os.getloadavg()[0], 2)
+
+
+def disturbance(load: float) -> str:
+    """What to say of a load average from before a run; empty if the machine is quiet."""
+    cores = os.cpu_count() or 1
+    if load <= _QUIET * cores:
+        return ""
+    return (
+        f"THE MACHINE IS NOT QUIET: a load average of {load:g} on {cores} cores before anything was started. Rates are "
+        "too low, latencies and processor times too high; compare ratios alone, and publish none of it."
+    )
 
 
 def now() -> str:

@@ -2,13 +2,14 @@
 
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import results, suites
+from benchmarks import machine, results, suites
 from benchmarks.__main__ import main
 from benchmarks.environment import BenchmarkEnvironment
 from benchmarks.progress import Plan, Progress
@@ -115,6 +116,12 @@ def test_the_time_that_is_left_is_corrected_by_what_was_seen(script: Script) -> 
     assert plan.left == 4.0
     plan.done(one, 3.0)
     assert plan.left == 9.0
+
+
+def test_a_machine_that_is_not_quiet_is_said_loudly_and_a_quiet_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert machine.disturbance(0.5) == ""
+    assert machine.disturbance(0.6).startswith("THE MACHINE IS NOT QUIET: a load average of 0.6 on 2 cores")
 
 
 def test_a_run_of_some_rows_leaves_the_others_as_they_were(tmp_path: Path) -> None:
