@@ -34,6 +34,8 @@ class BenchmarkEnvironment:
     def __init__(self, *, quick: bool) -> None:
         self.quick = quick
         self._topics: set[str] = set()
+        #: in the names of topics, since a server may be shared with other environments
+        self._mark = f"{time.time_ns():x}"
         self._servers: list[KafkaServer | PulsarServer] = []
 
     def __enter__(self) -> Self:
@@ -51,6 +53,9 @@ class BenchmarkEnvironment:
 
     def seconds(self, wanted: float) -> float:
         return min(wanted, 0.3) if self.quick else wanted
+
+    def times(self, wanted: int) -> int:
+        return 1 if self.quick else wanted
 
     # Servers
 
@@ -86,7 +91,7 @@ class BenchmarkEnvironment:
     def _filled(
         self, broker: str, fill: Callable[[str, int, int, int], None], lanes: int, records: int, size: int
     ) -> str:
-        topic = f"{broker}-{lanes}-{records}-{size}"
+        topic = f"{broker}-{lanes}-{records}-{size}-{self._mark}"
         if topic not in self._topics:
             fill(topic, lanes, records, size)
             self._topics.add(topic)

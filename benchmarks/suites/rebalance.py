@@ -80,7 +80,7 @@ def _until(sidecar: Sidecar, count: int) -> None:
 def _join(group: Group, environment: BenchmarkEnvironment) -> None:
     with group.member() as stays:
         _until(stays, _LANES)
-        for _ in range(_TIMES):
+        for _ in range(environment.times(_TIMES)):
             with group.member() as comes:
                 _until(comes, _LANES // 2)
                 time.sleep(environment.seconds(_STAYS))
@@ -90,7 +90,7 @@ def _join(group: Group, environment: BenchmarkEnvironment) -> None:
 
 def _freeze(group: Group, environment: BenchmarkEnvironment) -> None:
     with group.member() as stays, group.member() as freezes:
-        for _ in range(_TIMES):
+        for _ in range(environment.times(_TIMES)):
             _until(freezes, _LANES // 2)
             freezes.signal(signal.SIGSTOP)
             _until(stays, _LANES)
@@ -110,7 +110,7 @@ def measure(environment: BenchmarkEnvironment) -> Mapping[str, float]:
         for protocol in _PROTOCOLS:
             group = Group(environment, protocol, _RECORDS[way])
             rebalance(group, environment)
-            found[_row(way, protocol)] = group.again / _TIMES
+            found[_row(way, protocol)] = group.again / environment.times(_TIMES)
     return found
 
 
