@@ -72,6 +72,11 @@ def running(*words: str) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
+def results_of(processes: Sequence["subprocess.Popen[str]"]) -> list[dict[str, Any]]:
+    """What these processes printed, once all have ended."""
+    return [json.loads(process.communicate(timeout=TIMEOUT)[0]) for process in processes]
+
+
 def print_result(**values: float) -> None:
     print(json.dumps(values), flush=True)
 

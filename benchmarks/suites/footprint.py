@@ -70,8 +70,8 @@ BENCHMARKS = (
         "start",
         f"a sidecar on the embedded broker that has just started, and after {_IDLE:g} s of idling",
         (
-            Row("cold-start", "s from the start to an open socket", at_most(1.5)),
-            Row("memory-idle", "MB resident", at_most(80)),
+            Row("cold-start", "s from the start to an open socket", at_most(0.64)),
+            Row("memory-idle", "MB resident", at_most(58)),
         ),
         start,
         seconds=2.5,
