@@ -27,7 +27,8 @@ _RATES = (
 def report(status: Status, address: str, ink: Ink) -> list[str]:
     """What `offramp status` prints."""
     draining = ", draining" if status.draining else ""
-    lines = [f"offramp {status.version} at {address}, up {age(status.uptime_ms)}{draining}"]
+    runtime = "".join(f", {name} {value}" for name, value in sorted(status.runtime.items()))
+    lines = [f"offramp {status.version} at {address}, up {age(status.uptime_ms)}{runtime}{draining}"]
     lines += [ink.red(f"! {problem}") for problem in _problems(status)]
     for subscription in status.subscriptions:
         lines += ["", *_report_subscription(subscription, ink)]

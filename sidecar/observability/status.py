@@ -133,3 +133,5 @@ class Status:
     brokers: tuple[BrokerStatus, ...] = ()
     #: the current problems of the sidecar itself, one sentence each
     trouble: tuple[str, ...] = ()
+    #: what it runs on, for people
+    runtime: Mapping[str, str] = field(default_factory=dict)

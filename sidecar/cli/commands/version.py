@@ -1,5 +1,5 @@
 """
-Show the versions of Offramp, its protocol, Python and the libraries.
+Show the versions of Offramp, its protocol, Python and the libraries, and the event loop that a sidecar here runs on.
 
   offramp version
   offramp version --json
@@ -13,6 +13,7 @@ from importlib import metadata
 from sidecar.cli.json_lines import to_json
 from sidecar.model.text import columns
 from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR, VERSION
+from sidecar.server import event_loop
 
 #: libraries of brokers are shown only where they are installed
 _LIBRARIES, _BROKER_LIBRARIES = ("grpcio", "protobuf", "PyYAML"), ("confluent-kafka", "pulsar-client")
@@ -34,6 +35,7 @@ def versions() -> dict[str, str]:
         "protocol": f"{PROTOCOL}, minor {PROTOCOL_MINOR}",
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
+        "event loop": event_loop.NAME,
     }
     for name in _LIBRARIES + _BROKER_LIBRARIES:
         try:

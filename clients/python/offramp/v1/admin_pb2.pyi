@@ -72,7 +72,14 @@ class WatchStatusResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("version", "boot", "uptime_ms", "draining", "subscriptions", "brokers", "trouble")
+    __slots__ = ("version", "boot", "uptime_ms", "draining", "subscriptions", "brokers", "trouble", "runtime")
+    class RuntimeEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +87,7 @@ class Status(_message.Message):
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
     version: str
     boot: bytes
     uptime_ms: int
@@ -87,7 +95,8 @@ class Status(_message.Message):
     subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionStatus]
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerStatus]
     trouble: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[str] = ..., boot: _Optional[bytes] = ..., uptime_ms: _Optional[int] = ..., draining: bool = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStatus, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[BrokerStatus, _Mapping]]] = ..., trouble: _Optional[_Iterable[str]] = ...) -> None: ...
+    runtime: _containers.ScalarMap[str, str]
+    def __init__(self, version: _Optional[str] = ..., boot: _Optional[bytes] = ..., uptime_ms: _Optional[int] = ..., draining: bool = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStatus, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[BrokerStatus, _Mapping]]] = ..., trouble: _Optional[_Iterable[str]] = ..., runtime: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class BrokerStatus(_message.Message):
     __slots__ = ("name", "type", "trouble", "facts")

@@ -43,6 +43,12 @@ class Status extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>repeated string trouble = 7;</code>
      */
     private $trouble;
+    /**
+     * What the sidecar runs on, for people, such as its event loop.
+     *
+     * Generated from protobuf field <code>map<string, string> runtime = 8;</code>
+     */
+    private $runtime;
 
     /**
      * Constructor.
@@ -58,6 +64,8 @@ class Status extends \Google\Protobuf\Internal\Message
      *     @type array<\Offramp\V1\BrokerStatus>|\Google\Protobuf\Internal\RepeatedField $brokers
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $trouble
      *           Problems of the sidecar itself, one sentence each: an expired certificate, an invalid rotated token file.
+     *     @type array|\Google\Protobuf\Internal\MapField $runtime
+     *           What the sidecar runs on, for people, such as its event loop.
      * }
      */
     public function __construct($data = NULL) {
@@ -219,6 +227,32 @@ class Status extends \Google\Protobuf\Internal\Message
     {
         $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::STRING);
         $this->trouble = $arr;
+
+        return $this;
+    }
+
+    /**
+     * What the sidecar runs on, for people, such as its event loop.
+     *
+     * Generated from protobuf field <code>map<string, string> runtime = 8;</code>
+     * @return \Google\Protobuf\Internal\MapField
+     */
+    public function getRuntime()
+    {
+        return $this->runtime;
+    }
+
+    /**
+     * What the sidecar runs on, for people, such as its event loop.
+     *
+     * Generated from protobuf field <code>map<string, string> runtime = 8;</code>
+     * @param array|\Google\Protobuf\Internal\MapField $var
+     * @return $this
+     */
+    public function setRuntime($var)
+    {
+        $arr = GPBUtil::checkMapField($var, \Google\Protobuf\Internal\GPBType::STRING, \Google\Protobuf\Internal\GPBType::STRING);
+        $this->runtime = $arr;
 
         return $this;
     }
