@@ -4,19 +4,14 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 import offramp
-from offramp._internal.inbox import TaskInbox
-from offramp._internal.outbox import Outbox, PendingSettlement, Wakeup
-from offramp._internal.session import Session
-from offramp.answers import Answer
-from offramp.options import Options
-from offramp.v1 import consumer_pb2, record_pb2
+from offramp.v1 import consumer_pb2
 from tests.clients.python.conftest import Blocking
 from tests.clients.python.fake_sidecar import WAIT_TIMEOUT
+from tests.clients.python.offline_session import Offline
 
 
 def poll(consumer: offramp.Consumer, timeout: float) -> offramp.Batch:
@@ -63,39 +58,34 @@ def test_threads_that_take_their_first_batch_at_once_share_one_session(sidecar: 
     assert len(sidecar.fake.sessions) == 1
 
 
-class Settler:
-    """Takes settlements as a connection does, but nothing writes them."""
-
-    def __init__(self) -> None:
-        self.outbox = Outbox(None)
-
-    def ack(self, batch: offramp.Batch, *, automatic: bool) -> Any:
-        self.outbox.settle(PendingSettlement(batch, None, automatic=automatic))
-        return Answer()
-
-    def settle(self, batch: offramp.Batch, settlement: record_pb2.Settlement, *, automatic: bool) -> Any:
-        self.outbox.settle(PendingSettlement(batch, settlement, automatic=automatic))
-        return Answer()
-
-    def extend(self, batch: offramp.Batch, seconds: float) -> Any:
-        raise AssertionError
+def credits_of(requests: list[consumer_pb2.ConsumeRequest]) -> list[int]:
+    return [request.credit.batches for request in requests if request.HasField("credit")]
 
 
 def test_one_who_comes_before_a_pause_was_told_to_the_sidecar_is_not_overlooked() -> None:
     async def body() -> None:
-        settler, inbox = Settler(), TaskInbox()
-        options = Options(subscription="orders", credit=2, address="unix:/nowhere", patience=1e-9)
-        session = Session(options, settler, inbox, settler.outbox, Wakeup(), lambda welcome: None)
-        inbox.on_wait = session.on_wait
-        session._on_batches([record_pb2.Batch(lease=b"1", records=[record_pb2.Record()])])
-        session._check_patience()
-        assert len(inbox) == 0
-        taker = asyncio.create_task(inbox.take())
+        client = Offline(credit=2, patience=1e-9)
+        client.receive(batches=1, records=1)
+        client.session._check_patience()
+        assert len(client.inbox) == 0
+        taker = asyncio.create_task(client.inbox.take())
         await asyncio.sleep(0)
-        said = []
-        while (request := session._next_request()) is not None:
-            said.append(consumer_pb2.ConsumeRequest.FromString(request))
-        assert [request.credit.batches for request in said if request.HasField("credit")] == [1]
+        assert credits_of(client.requests()) == [1]
         taker.cancel()
+
+    asyncio.run(body())
+
+
+def test_threads_that_are_fast_again_get_their_credit_back() -> None:
+    async def body() -> None:
+        client = Offline(credit=2)
+        client.receive(batches=2, records=1)
+        first, second = await client.take(2)
+        client.session._control.shrink(1)
+        assert credits_of(client.requests()) == [1]
+        await asyncio.to_thread(first.ack)
+        assert credits_of(client.requests()) == []
+        await asyncio.to_thread(second.ack)
+        assert credits_of(client.requests()) == [2]
 
     asyncio.run(body())
