@@ -15,6 +15,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The tests may run in a pod themselves; the sidecars that they start do not.
 os.environ.pop("KUBERNETES_SERVICE_HOST", None)
+# What `pip install offramp-sidecar` gives runs on asyncio's event loop; tests that are about uvloop say so.
+os.environ.setdefault("OFFRAMP_PURE", "1")
 
 
 hypothesis_profiles.load()

@@ -11,7 +11,7 @@ from offramp import connect
 from tests.e2e.harness import Sidecar, offramp
 
 #: by the loop, what chooses it where uvloop is installed
-LOOPS: dict[str, Mapping[str, str]] = {"uvloop": {}, "asyncio": {"OFFRAMP_PURE": "1"}}
+LOOPS: dict[str, Mapping[str, str]] = {"uvloop": {"OFFRAMP_PURE": "0"}, "asyncio": {"OFFRAMP_PURE": "1"}}
 
 
 @pytest.mark.parametrize("loop", LOOPS)
