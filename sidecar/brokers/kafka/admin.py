@@ -10,14 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
@@ -140,12 +133,17 @@ class Admin:
         patterns = [re.compile(topic) for topic in wanted if is_pattern(topic)]
         names = {topic for topic in wanted if not is_pattern(topic)}
         if patterns:
-            try:
-                known = await self._list_topics(timeout=_REQUEST_TIMEOUT)
-            except KafkaException as error:
-                raise self._translated(error, "list topics") from error
-            names |= {name for name in known.topics if any(pattern.match(name) for pattern in patterns)}
+            known = {lane.topic for lane in await self.lanes()}
+            names |= {name for name in known if any(pattern.match(name) for pattern in patterns)}
         return names
+
+    async def lanes(self) -> list[Lane]:
+        """The lanes of all topics that this account may see."""
+        try:
+            known = await self._list_topics(timeout=_REQUEST_TIMEOUT)
+        except KafkaException as error:
+            raise self._translated(error, "list topics") from error
+        return [Lane(name, number) for name, topic in known.topics.items() for number in topic.partitions]
 
     async def ensure_topic(self, name: str, lanes: int) -> None:
         """Create the topic if it is missing. Returns when it can be used."""
@@ -198,15 +196,6 @@ class Admin:
                 case AtTime():
                     positions[lane] = found[lane] if found[lane] >= 0 else end.end
         return positions
-
-    async def positions(self, group: str) -> dict[Lane, int]:
-        """The positions of a group in all lanes in which it has one. Connect first: the library may not survive the
-        response of a broker that is starting."""
-        future = self._client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=_REQUEST_TIMEOUT
-        )[group]
-        found = await self._result(future, f"read the positions of group {group}")
-        return {Lane(each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0}
 
     async def _offsets(
         self, wanted: Mapping[Lane, OffsetSpec], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED

@@ -48,6 +48,8 @@ class GroupMember:
         self._loop: asyncio.AbstractEventLoop
         self._buffer = buffer
         self._offset_client: OffsetClient | None = None
+        #: lanes in which the group has a position and that it does not consume; None: not asked yet
+        self._left: set[Lane] | None = None
         self._lookup: OffsetLookup
         self._queries: BackgroundQueries
         self._poll_thread: PollThread | None = None
@@ -130,13 +132,18 @@ class GroupMember:
         return self._thread().ends
 
     async def left_behind(self) -> Mapping[Lane, Run]:
-        admin = self._broker.admin
-        await admin.connect()
-        consumed = {*self.spec.topics, *self.spec.own_topics}
-        positions = await admin.positions(self.spec.group)
-        existing = await admin.topics({lane.topic for lane in positions} - consumed)
-        ends = await admin.ends(lane for lane in positions if lane.topic in existing)
-        runs = {lane: Run(max(positions[lane], end.start), end.end) for lane, end in ends.items()}
+        admin, client = self._broker.admin, self._offset_client
+        if client is None:
+            raise Unavailable(f"Group {self.spec.group!r} is not open.")
+        if self._left is None:
+            # Asked once for all lanes of the cluster, which may be many. Nobody else leaves a topic without a restart.
+            consumed = {*self.spec.topics, *self.spec.own_topics}
+            others = [lane for lane in await admin.lanes() if lane.topic not in consumed]
+            self._left = set(await client.stored(others))
+        existing = await admin.topics({lane.topic for lane in self._left})
+        left = {lane for lane in self._left if lane.topic in existing}
+        stored, ends = await client.stored(left), await admin.ends(left)
+        runs = {lane: Run(max(each.position, ends[lane].start), ends[lane].end) for lane, each in stored.items()}
         return {lane: run for lane, run in runs.items() if run.start < run.stop}
 
     async def close(self) -> None:
