@@ -60,6 +60,16 @@ class Traits:
     finds_left_topics: bool = False
     #: the broker tells which records no sidecar has had before; otherwise all are `possibly_processed` (promise 2)
     tells_first_deliveries: bool = True
+    #: positions mean the same to every sidecar and after every restart; otherwise a source makes them up as records
+    #: arrive, beyond those of any earlier life, and `publish` may not tell them
+    positions_are_stable: bool = True
+    #: every group of a topic gets all of its records, and a new one may start at either end; otherwise all who consume
+    #: a topic share its records
+    groups_are_independent: bool = True
+    #: what was committed is committed, however the broker ends; otherwise a broker that is killed may deliver it again
+    acks_survive_broker_kill: bool = True
+    #: `Broker.read` shows all that is in a lane, whatever the run: for dead letters. With `reads_ranges` it always does
+    browses: bool = False
 
 
 class BrokerOptions(ABC):

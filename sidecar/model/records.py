@@ -44,7 +44,7 @@ class Message:
     timestamp_ms: int = 0
     #: it goes to a side topic: the broker accepted it before without the added headers, so limits for apps do not apply
     aside: bool = False
-    #: seconds until the broker may deliver it, where it can wait
+    #: seconds until the broker may deliver it, where it can wait. For what goes to a side topic it is a wish only
     deliver_after: float = 0.0
     #: of several messages with this id the topic gets the first, where the broker can tell; empty: none
     deduplication_id: str = ""
@@ -308,6 +308,8 @@ class Assigned:
 
     `reach`: that of the stored commit, if it had one.
 
+    `chunks_tell`: each chunk says whether its records may have been delivered before, so no others are to be flagged.
+
     `topic_id`: the identity of the topic, if one that is recreated has the same positions again.
     """
 
@@ -317,3 +319,4 @@ class Assigned:
     first: bool = False
     topic_id: str = field(default="", compare=False)
     reach: int | None = None
+    chunks_tell: bool = field(default=False, compare=False)

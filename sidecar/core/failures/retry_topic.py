@@ -141,7 +141,7 @@ def _message(
         "company": history.max_batch_size,
     }
     headers = (*record.headers, Header(HEADER, json.dumps(info).encode()))
-    return Message(record.key, record.value, headers, lane=lane_for(wait, lanes), aside=True)
+    return Message(record.key, record.value, headers, lane=lane_for(wait, lanes), aside=True, delay=wait_ms / 1000)
 
 
 def _read(header: Header) -> dict[str, Any] | None:

@@ -55,7 +55,7 @@ class LaneState:
         # Records that an earlier run of the group delivered lie before the reach; if it is not known, within one window
         # of the start. How those deliveries ended is not known, so these records are possibly processed: before this
         # position, and this many of them.
-        known = assigned.start if assigned.first else assigned.reach
+        known = assigned.start if assigned.first or assigned.chunks_tell else assigned.reach
         self._flag_before = assigned.start + window.span if known is None else known
         self._flag_records = window.records if known is None else maxsize
         # The first record is within the window however large the gap before it is.
