@@ -66,10 +66,17 @@ class Traits:
     #: every group of a topic gets all of its records, and a new one may start at either end; otherwise all who consume
     #: a topic share its records
     groups_are_independent: bool = True
+    #: records of one key go to one sidecar at a time, so that order `key` holds across sidecars that share a lane
+    keeps_keys_together: bool = False
     #: what was committed is committed, however the broker ends; otherwise a broker that is killed may deliver it again
     acks_survive_broker_kill: bool = True
-    #: `Broker.read` shows all that is in a lane, whatever the run: for dead letters. With `reads_ranges` it always does
+    #: `Broker.read` shows what is in a lane, all of it whatever the run
     browses: bool = False
+
+    @property
+    def lists_records(self) -> bool:
+        """Whether `Broker.read` shows what is in a lane: for dead letters."""
+        return self.reads_ranges or self.browses
 
 
 class BrokerOptions(ABC):

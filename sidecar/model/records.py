@@ -44,7 +44,7 @@ class Message:
     timestamp_ms: int = 0
     #: it goes to a side topic: the broker accepted it before without the added headers, so limits for apps do not apply
     aside: bool = False
-    #: seconds until the broker may deliver it, where it can wait. For what goes to a side topic it is a wish only
+    #: seconds until the broker may deliver it, where it can wait
     deliver_after: float = 0.0
     #: of several messages with this id the topic gets the first, where the broker can tell; empty: none
     deduplication_id: str = ""

@@ -132,7 +132,7 @@ class Sandbox:
         at = await self.publish(topic, *numbered(count))
         consumer = await self.consume(topic)
         await consumer.take(count)
-        return topic, at, consumer
+        return topic, at if self.broker.traits.positions_are_stable else consumer.positions, consumer
 
     async def cursor(self, *topics: str, group: str = "group", broker: Broker | None = None) -> Cursor:
         """An open cursor, at this broker or at that of another sidecar."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sidecar.brokers.base import LaneEnd, LaneEvent, Lost, Polled, SeekTarget, Source, SourceSpec, Trouble, is_pattern
+from sidecar.brokers.fair_take import fair_take
 from sidecar.brokers.pulsar import positions
 from sidecar.brokers.pulsar.joining import JoinedLane, LaneJoiner, RejoinBackoff
 from sidecar.brokers.pulsar.lane import PulsarLane
@@ -150,8 +151,11 @@ class PulsarSource(Source):
 
     def _take(self, max_records: int, max_bytes: int) -> list[Chunk]:
         self._turn += 1
+        return fair_take(self._ready(), self._turn, max_records, max_bytes, self._take_from)
+
+    def _take_from(self, lane: PulsarLane, max_records: int, max_bytes: int, at_least: int) -> Chunk | None:
         possibly_processed = not self._broker.traits.tells_first_deliveries
-        return fair_take(self._ready(), self._turn, max_records, max_bytes, possibly_processed=possibly_processed)
+        return lane.take(max_records, max_bytes, at_least=at_least, possibly_processed=possibly_processed)
 
     # Lanes
 
@@ -272,31 +276,6 @@ class PulsarSource(Source):
             acked_before = state.cursors.get(self.spec.group, 0)
             lane.unacked.close_gaps(acked_before)
         self._undelivered.check(lane, acked_before)
-
-
-def fair_take(
-    lanes: Sequence[PulsarLane], turn: int, max_records: int, max_bytes: int, *, possibly_processed: bool
-) -> list[Chunk]:
-    """Takes from each lane its share, beginning with another lane at each turn. What some leave goes to others."""
-    first = turn % len(lanes) if lanes else 0
-    ready = [*lanes[first:], *lanes[:first]]
-    # The first lane gets a record however large it is. After it, lanes with little come first and leave the rest.
-    ready[1:] = sorted(ready[1:], key=lambda lane: lane.ready)
-    chunks: list[Chunk] = []
-    for index, lane in enumerate(ready):
-        left = len(ready) - index
-        share, size = max(1, max_records // left), max_bytes // left
-        while share > 0 and max_records > 0 and lane.ready:
-            chunk = lane.take(
-                min(share, max_records), size, at_least=0 if chunks else 1, possibly_processed=possibly_processed
-            )
-            if chunk is None:
-                break
-            chunks.append(chunk)
-            count, bytes_ = len(chunk.frames), chunk.ends[-1]
-            share, size = share - count, size - bytes_
-            max_records, max_bytes = max_records - count, max_bytes - bytes_
-    return chunks
 
 
 def _restarted_lanes(event: LaneEvent) -> Collection[Lane]:

@@ -61,13 +61,14 @@ class Received(NamedTuple, Generic[H]):
     headers: Sequence[Header] = ()
     #: milliseconds since 1970: what the publisher said, or when the broker got it; 0: not known
     timestamp_ms: int = 0
-    #: what identifies the message: the same at each delivery, for everybody, and after restarts; printable ASCII. Empty
-    #: if the broker has nothing like it. Record ids are made from it
+    #: what identifies the message among all of its queue: the same at each delivery, for everybody, and after restarts;
+    #: printable ASCII. Empty if the broker has nothing like it. Record ids are made from it
     ref: bytes = b""
     #: the broker's own number of the message in its queue, if it has one that ascends as messages are published, and is
-    #: the same at each delivery (a sequence, an id of a row). -1: none
+    #: the same at each delivery (a sequence, an id of a row), with `Driver.numbered`. -1: none
     number: int = -1
-    #: earlier deliveries, if the broker counts them. May count those that no worker saw. Shown as part of `attempt`
+    #: earlier deliveries, if the broker counts them: for its limit of them. They are no attempts, since most brokers
+    #: count those that no worker saw
     delivered_before: int = 0
     #: somebody may have had it before. False only if it is certain that nobody had. Without the trait
     #: `tells_first_deliveries` the mechanism flags everything, whatever this says
@@ -112,6 +113,9 @@ class Receiver(ABC, Generic[H]):
     #: what an operator should know, by kind; an empty text says that it is over. Read after each `receive` and `depth`:
     #: a limit that can lose messages, a policy that removes them, a setting that makes acks come back
     troubles: Mapping[str, str] = MappingProxyType({})
+    #: the group is the only one that ever reads this lane (its retry topic): what is acked may be deleted, where the
+    #: broker would keep it. Set by the mechanism
+    sole_reader: bool = False
     #: messages of which is known that the broker removed them before the group settled them, since it was opened
     lost: int = 0
 
@@ -133,8 +137,12 @@ class Receiver(ABC, Generic[H]):
         """
 
     async def pause(self) -> None:
-        """No `receive` follows for a while: take open credit back, so that others get what waits. Never called while a
-        `receive` is under way; the next one ends it. For brokers that push."""
+        """No `receive` follows for a while. Takes open credit back, so that others get what waits; a `receive` that
+        waits returns at once, if that loses nothing. The next `receive` ends it. For brokers that push."""
+
+    async def stop(self) -> None:
+        """No `receive` follows any more. One that waits returns at once, if that loses nothing."""
+        await self.pause()
 
     @abstractmethod
     async def ack(self, handles: Sequence[H], cumulative: int) -> Sequence[int]:
@@ -166,11 +174,13 @@ class Receiver(ABC, Generic[H]):
 class Driver(ABC, Generic[H]):
     """One configured broker. Nothing of it is used before `open`."""
 
-    #: for the status: versions, protocols, addresses. No secrets
+    #: for the status: versions, protocols, addresses. No secrets. Set when it is made; `open` may replace it
     facts: dict[str, str]
     #: most messages that one `receive` may be asked for
     most_records: int = 500
-    #: seconds for which the broker holds a message back that is published with a `delay`; 0: it cannot
+    #: each message has a `Received.number`
+    numbered: bool = False
+    #: seconds for which the broker holds a message back that is published with a `deliver_after`; 0: it cannot
     longest_delay: float = 0.0
     #: seconds for which it holds a message back that is given back with a delay; 0: it cannot
     longest_return_delay: float = 0.0
@@ -201,7 +211,7 @@ class Driver(ABC, Generic[H]):
     @abstractmethod
     async def publish(self, lane: Lane, messages: Sequence[Message]) -> Sequence[int]:
         """Returns the number of each (`Received.number`; -1: none) once the broker has all of them durably and nobody
-        can say that they went nowhere. In order, if only one call is under way. `Message.delay` is at most
+        can say that they went nowhere. In order, if only one call is under way. `Message.deliver_after` is at most
         `longest_delay`. Raises `NotFound`, `TooLarge`, `Refused`, `OutOfRoom`, `Unavailable`; then some of them may
         have been written."""
 

@@ -13,6 +13,7 @@ wait longer than that from when it arrives.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +75,22 @@ def park(slice_: RecordSlice, *, now: float, due: float, wall_ms: int, lanes: in
 def redriven(record: Record, topic: str, topic_id: str, *, wall_ms: int) -> Message:
     """The message that sends a dead letter back: due at once, with all attempts left."""
     return _message(record, topic, topic_id, FRESH, 0.0, wall_ms, 1, 0.0)
+
+
+def rescued(record: Record, topic: str, topic_id: str, *, deliveries: int, wall_ms: int) -> Message:
+    """The message that saves a record which its broker would drop at one of its next deliveries: due at once. Those so
+    far show, and do not count against it."""
+    return _message(record, topic, topic_id, DeliveryHistory(failures=deliveries), 0.0, wall_ms, 1, 0.0)
+
+
+def seconds_until_due(headers: Sequence[Header], wall_ms: int) -> float:
+    """How long the parked record with these headers has to wait; 0 for others."""
+    info = _read(headers[-1]) if headers else None
+    if info is None:
+        return 0.0
+    wait_ms: int = max(0, info["not_before_ms"] - wall_ms)
+    longest: int = info.get("wait_ms", wait_ms)
+    return min(wait_ms, longest) / 1000
 
 
 def unpark(chunk: Chunk, index: int, *, now: float, wall_ms: int, possibly_processed: bool) -> Unparked:
@@ -141,7 +158,7 @@ def _message(
         "company": history.max_batch_size,
     }
     headers = (*record.headers, Header(HEADER, json.dumps(info).encode()))
-    return Message(record.key, record.value, headers, lane=lane_for(wait, lanes), aside=True, delay=wait_ms / 1000)
+    return Message(record.key, record.value, headers, lane=lane_for(wait, lanes), aside=True)
 
 
 def _read(header: Header) -> dict[str, Any] | None:

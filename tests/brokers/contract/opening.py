@@ -25,7 +25,7 @@ class Opening:
         consumer = await sandbox.consume(topic, start=Start.EARLIEST)
         assert await consumer.take(5) == numbered(5)
 
-    @scenario
+    @scenario_with("groups_are_independent")
     async def test_a_new_group_at_latest_gets_only_later_records(self, sandbox: Sandbox) -> None:
         topic = await sandbox.topic()
         await sandbox.publish(topic, b"old")
@@ -34,7 +34,7 @@ class Opening:
         await sandbox.publish(topic, b"new")
         assert await consumer.take(1) == [b"new"]
 
-    @scenario
+    @scenario_with("groups_are_independent")
     async def test_latest_is_pinned_when_the_group_is_first_opened(self, sandbox: Sandbox) -> None:
         topic = await sandbox.topic()
         await sandbox.publish(topic, b"old")

@@ -8,7 +8,7 @@ from tests.brokers.harness import Sandbox, numbered, read, scenario, scenario_wi
 
 
 class Reading:
-    @scenario
+    @scenario_with("positions_are_stable")
     async def test_the_ends_of_lanes_are_known(self, sandbox: Sandbox) -> None:
         topic = await sandbox.topic(lanes=2)
         at = await sandbox.publish(topic, *numbered(7), lane=1)
@@ -19,13 +19,31 @@ class Reading:
         await consumer.take(7)
         assert (await consumer.source.ends())[Lane(topic, 1)] == ends[Lane(topic, 1)]
 
-    @scenario
+    @scenario_with("positions_are_stable")
     async def test_the_end_of_the_log_is_the_end_of_a_fully_readable_lane(self, sandbox: Sandbox) -> None:
         topic = await sandbox.topic(lanes=2)
         at = await sandbox.publish(topic, *numbered(7), lane=1)
         assert await sandbox.broker.log_end(Lane(topic, 1)) == at[-1] + 1
         with pytest.raises(NotFound):
             await sandbox.broker.log_end(Lane("no-such-topic", 0))
+
+    @scenario
+    async def test_every_lane_has_ends_and_a_length(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic(lanes=2)
+        await sandbox.publish(topic, *numbered(7), lane=1)
+        ends = await sandbox.broker.lane_ends(topic)
+        assert set(ends) == {Lane(topic, 0), Lane(topic, 1)}
+        if sandbox.broker.traits.positions_count_records:
+            assert ends[Lane(topic, 1)].end - ends[Lane(topic, 1)].start == 7
+
+    @scenario_with("browses")
+    async def test_all_that_waits_can_be_browsed(self, sandbox: Sandbox) -> None:
+        topic = await sandbox.topic()
+        await sandbox.publish(topic, *numbered(20))
+        for _ in range(2):
+            assert await read(sandbox.broker, Lane(topic, 0)) == numbered(20)
+        consumer = await sandbox.consume(topic)
+        assert await consumer.take(20) == numbered(20)
 
     @scenario
     async def test_the_ends_of_an_unknown_topic_are_not_found(self, sandbox: Sandbox) -> None:

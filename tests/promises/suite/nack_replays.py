@@ -55,7 +55,7 @@ class NackReplays:
         assert (await worker.next()).attempt == 3
 
     @promise
-    @needs("reads_ranges")
+    @needs("lists_records")
     async def test_a_record_whose_attempts_are_used_up_is_dead_lettered(self, env: Environment) -> None:
         topic, subscription = await env.consuming(retry=retry(attempts=3))
         (position,) = await env.publish(topic, b"value")
@@ -122,7 +122,7 @@ class NackReplays:
         assert (await worker.next()).attempt == 3
 
     @promise
-    @needs("reads_ranges")
+    @needs("lists_records")
     async def test_a_record_whose_worker_died_twice_is_delivered_alone_then_dead_lettered(
         self, env: Environment
     ) -> None:
@@ -150,7 +150,7 @@ class NackReplays:
         assert (letter.record.value, letter.reason) == (b"3", "WORKER_DIED")
 
     @promise
-    @needs("reads_ranges")
+    @needs("lists_records")
     async def test_records_that_a_dead_process_had_beside_the_killer_are_not_blamed(self, env: Environment) -> None:
         """A process holds many batches, and nobody can tell which of them killed it."""
         topic, positions, subscription = await env.backlog(*numbered(40))
@@ -256,8 +256,12 @@ class NackReplays:
         worker = env.worker(subscription, Batch.ack)
         await env.wait_committed(topic, positions[29] + 1)
         flagged = [batch for batch in worker.batches if batch.possibly_processed]
-        # What the earlier process may have delivered lies within one window of the start.
-        assert values(flagged) == numbered(30)[5:15]
+        if env.broker.traits.positions_are_stable:
+            # What the earlier process may have delivered lies within one window of the start.
+            assert values(flagged) == numbered(30)[5:15]
+        else:
+            # The broker tells what the earlier process had, also what it had not delivered yet.
+            assert values(flagged)[:10] == numbered(30)[5:15]
         assert {batch.attempt for batch in worker.batches} == {1}
 
     @promise

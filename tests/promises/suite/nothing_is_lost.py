@@ -35,7 +35,7 @@ class NothingIsLost:
         assert sorted(batch.values for batch in batches) == [[b"1"], [b"2"]]
 
     @promise
-    @needs("reads_ranges")
+    @needs("lists_records")
     async def test_a_rejected_record_is_committed_once_it_is_durably_dead_lettered(self, env: Environment) -> None:
         topic, positions, subscription = await env.backlog(*numbered(3))
         env.worker(subscription, lambda b: b.reject("no such customer") if b.values == [b"1"] else b.ack(), name="w")
@@ -74,7 +74,7 @@ class NothingIsLost:
         assert [batch.values for batch in batches] == [[b"0"], [b"1"], [b"2"]]
 
     @promise
-    @needs("reads_ranges")
+    @needs("lists_records")
     async def test_a_dead_letter_that_is_written_twice_counts_as_one(self, env: Environment) -> None:
         """Writing it and committing are not atomic."""
         topic, (position,), subscription = await env.backlog(b"bad")
