@@ -1,6 +1,6 @@
 """Rules between settings. Each value is valid by itself when it gets here."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from itertools import combinations
 from operator import attrgetter
 from typing import Any
@@ -79,7 +79,12 @@ def check(values: Mapping[str, Any], tree: Node, environ: Mapping[str, str], pro
         broker = brokers.get(subscription.broker, WRONG) if brokers is not WRONG else WRONG
         if broker is not WRONG:
             _check_fit(name, subscription, broker, report)
-    _check_together(sound, report)
+    shared = {
+        name
+        for name, broker in (brokers.items() if brokers is not WRONG else ())
+        if broker is not WRONG and not broker.options.traits.groups_are_independent
+    }
+    _check_together(sound, shared, report)
 
 
 def _check_listeners(listen: ListenSettings, http: HttpSettings, report: Report) -> None:
@@ -182,8 +187,8 @@ def _check_fit(name: str, subscription: SubscriptionSettings, broker: BrokerSett
         report(("subscriptions", name, *key.split(".")), text)
 
 
-def _check_together(subscriptions: Mapping[str, SubscriptionSettings], report: Report) -> None:
-    """Conflicts between two subscriptions of one broker."""
+def _check_together(subscriptions: Mapping[str, SubscriptionSettings], shared_by: Set[str], report: Report) -> None:
+    """Conflicts between two subscriptions of one broker. `shared_by`: brokers on which all groups share a topic."""
     for (first, a), (second, b) in combinations(subscriptions.items(), 2):
         if a.broker != b.broker:
             continue
@@ -196,6 +201,12 @@ def _check_together(subscriptions: Mapping[str, SubscriptionSettings], report: R
             report(
                 ("subscriptions", second, "topics"),
                 f"{quoted(shared[0])} is consumed by {first} already, under the same group {quoted(a.group_name)}",
+            )
+        elif shared and b.broker in shared_by:
+            report(
+                ("subscriptions", second, "topics"),
+                f"{quoted(shared[0])} is consumed by {first} already, and all who consume a topic of broker {b.broker} "
+                "share its records: each would get a part of them. Let the broker copy them to a queue for each",
             )
         if a.retry_topic == b.retry_topic:
             report(
