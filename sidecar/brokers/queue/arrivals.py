@@ -33,15 +33,17 @@ class Arrivals:
         """Adds messages at their positions, without those at -1. Returns the sizes of the others. The hot path."""
         sizes: list[int] = []
         segment = Segment([], [], False)
-        for message, position in zip(messages, positions, strict=True):
+        number = self._lane.number
+        for (_, key, value, headers, timestamp_ms, ref, _, before, flagged), position in zip(
+            messages, positions, strict=True
+        ):
             if position < 0:
                 continue
-            flag = self._flag_all or message.possibly_processed or message.delivered_before > 0
+            flag = self._flag_all or flagged or before > 0
             if flag is not segment.possibly_processed:
                 self._put(segment)
                 segment = Segment([], [], flag)
-            _, key, value, headers, timestamp_ms, ref, *_ = message
-            frame = encode_frame(key, value, headers, self._lane.number, position, timestamp_ms, ref)
+            frame = encode_frame(key, value, headers, number, position, timestamp_ms, ref)
             segment.positions.append(position)
             segment.frames.append(frame)
             sizes.append(len(frame))
