@@ -10,6 +10,7 @@ import pytest
 from sidecar.brokers.base import Lost, SourceSpec, Trouble
 from sidecar.brokers.queue.broker import QueueBroker
 from sidecar.brokers.queue.driver import Limits
+from sidecar.brokers.queue.source import QueueSource
 from sidecar.core.failures import retry_topic
 from sidecar.model.errors import LaneGone, NotFound, Refused, Unavailable
 from sidecar.model.records import Assigned, Commit, Lane, Message, Place, Record, Run
@@ -292,3 +293,40 @@ async def test_each_message_has_an_outcome_of_its_own(bench: Bench) -> None:
     there, gone = await bench.broker.publish_each("two", messages)
     assert there == Place(0, -1)
     assert isinstance(gone, NotFound)
+
+
+@on(PLAIN)
+async def test_what_waits_to_be_polled_is_dropped_with_its_epoch(bench: Bench) -> None:
+    await bench.broker.publish("topic", [Message(None, value) for value in numbered(12)])
+    await bench.consumer.take(1, max_records=1)
+    first = bench.consumer.positions[0]
+    bench.server.cut()
+    with pytest.raises(LaneGone):
+        await bench.consumer.commit(LANE, Commit(first + 1))
+    bench.consumer.forget()
+    await bench.consumer.take(12)
+    assert bench.consumer.values == numbered(12)
+    assert min(bench.consumer.positions) >= bench.consumer.assigned()[LANE].start > first
+
+
+@on(Nature(numbered=True), 10)
+async def test_a_commit_that_waits_for_its_turn_settles_nothing_of_the_next_epoch(bench: Bench) -> None:
+    """There the same messages have the same positions."""
+    source = bench.consumer.source
+    assert isinstance(source, QueueSource)
+    async with source._lanes[LANE]._settling:
+        waiting = asyncio.create_task(bench.consumer.commit(LANE, Commit(10)))
+        await asyncio.sleep(0)
+        bench.server.cut()
+        await until(lambda: bench.server.calls["receiver"] > 3 and bench.share.held, "it is received again")
+    with pytest.raises(LaneGone):
+        await waiting
+    assert len(bench.share.messages) == 10
+
+
+@on(Nature(limits=Limits(hold=600.0)))
+async def test_a_cumulative_ack_leaves_out_what_is_kept_until_it_is_due(bench: Bench) -> None:
+    await bench.broker.publish("own", [_parked(7200.0), Message(None, b"now", lane=1)])
+    await bench.consumer.take_values([b"now"])
+    await bench.consumer.commit(Lane("own", 1), Commit(bench.consumer.positions[-1] + 1))
+    assert [stored.message.value for stored in bench.server.share("own.1", "").messages.values()] == [b"value"]
