@@ -8,8 +8,8 @@ STUBS  := clients/python
 CROWDS := tests/e2e/kafka/test_faults.py tests/e2e/pulsar/test_faults.py tests/chaos/test_rounds.py
 # What needs nothing but Python.
 FAST   := tests/unit tests/properties tests/compatibility tests/brokers/local \
-  tests/brokers/test_memory.py tests/brokers/test_registry.py tests/brokers/test_histories.py \
-  tests/promises/test_local.py tests/promises/test_memory.py tests/promises/test_exemptions.py
+  tests/brokers/queue tests/brokers/test_memory.py tests/brokers/test_registry.py tests/brokers/test_histories.py \
+  tests/promises/test_local.py tests/promises/test_memory.py tests/promises/test_queue.py tests/promises/test_exemptions.py
 N      ?= 2000
 
 .PHONY: help
