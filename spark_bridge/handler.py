@@ -26,6 +26,8 @@ logger = logging.getLogger("offramp.spark")
 
 #: batches that this process may hold: those of the current group, and those that wait for the next
 _CREDIT = 256
+#: seconds that a batch may wait here while the function works on others, before it is given back for other workers
+_PATIENCE = 60.0
 
 
 class InHand:
@@ -96,7 +98,8 @@ def handle(
     failed (`nack`, `reject`). When `fn` returns, the rest is acked. When it raises, the rest is retried with the
     exception as the reason; `offramp.Retry`, `Reject`, `Release` and `Overloaded` are more specific. Batches are
     combined up to `max_records` and `max_bytes`, waiting `linger` seconds for more; if `fn` fails for several, it is
-    called again with each alone, so that no record is blamed for another's failure.
+    called again with each alone, so that no record is blamed for another's failure. Their rows are then marked
+    `possibly_processed`.
 
     On SIGTERM, in the main thread, it finishes the current call, releases what waits, and returns; also if nothing
     arrived for `idle` seconds. `fn` runs in the calling thread. Raises `offramp.errors.Refused` if the sidecar refuses,
@@ -110,15 +113,21 @@ def handle(
     gone: SparkGone | None = None
     limits = GroupLimits(max_records, max_bytes, linger, idle)
     consumer = connect(
-        subscription, credit=_CREDIT, address=address, name=name, max_message_bytes=max_message_bytes, **proof
+        subscription,
+        credit=_CREDIT,
+        patience=_PATIENCE,
+        address=address,
+        name=name,
+        max_message_bytes=max_message_bytes,
+        **proof,
     )
     try:
         with consumer:
             for group in batch_groups(consumer, limits):
                 try:
-                    if not _call(spark, fn, group):
+                    if not _call(spark, fn, group, first_rows):
                         for batch in group:
-                            _call(spark, fn, [batch])
+                            _call(spark, fn, [batch], repeated_rows)
                 except SparkGone as error:
                     # Raised after the consumer has closed: left by an exception, it would nack what it holds.
                     gone = error
@@ -190,11 +199,15 @@ def _may_be_combined(batch: Batch) -> bool:
     return not failed and message.closed_by not in (pb.CLOSED_BY_RETRY, pb.CLOSED_BY_PROBE)
 
 
-def _call(spark: SparkSession, fn: Function, group: Sequence[Batch]) -> bool:
+#: how the records of a batch become rows
+ToRows = Callable[[Batch], RecordRows]
+
+
+def _call(spark: SparkSession, fn: Function, group: Sequence[Batch], rows: ToRows) -> bool:
     """Calls the function and settles the group. Returns False if nothing was settled, since the function failed for
     several batches at once. Raises `SparkGone` and `_JvmDied`; then nothing was settled either."""
     try:
-        fn(to_dataframe(spark, group), InHand(group))
+        fn(to_dataframe(spark, group, rows), InHand(group))
     except Exception as error:
         stopped = is_stopped(spark)
         if stopped is not False:
@@ -223,21 +236,28 @@ def is_stopped(spark: SparkSession) -> bool | None:
         return None
 
 
-def to_dataframe(spark: SparkSession, batches: Sequence[Batch]) -> DataFrame:
+def to_dataframe(spark: SparkSession, batches: Sequence[Batch], rows: ToRows) -> DataFrame:
     """The records of batches, with the columns of `HANDLED_SCHEMA`."""
     schema = arrow_schema(HANDLED_SCHEMA)
-    table = pa.Table.from_batches([to_arrow(_rows(batch), schema) for batch in batches], schema)
+    table = pa.Table.from_batches([to_arrow(rows(batch), schema) for batch in batches], schema)
     return spark.createDataFrame(table, HANDLED_SCHEMA)
+
+
+def first_rows(batch: Batch) -> RecordRows:
+    """For the first call with this batch."""
+    deliveries = None
+    if batch.message.redeliveries:
+        deliveries = [batch.redelivery(index) for index in range(len(batch))]
+    return RecordRows(batch.message.records, batch.topic, deliveries)
+
+
+def repeated_rows(batch: Batch) -> RecordRows:
+    """After a call that failed, of which nobody knows what it has done."""
+    deliveries = [(batch.redelivery(index)[0], True) for index in range(len(batch))]
+    return RecordRows(batch.message.records, batch.topic, deliveries)
 
 
 def _unmark(group: Sequence[Batch]) -> None:
     """Discards the outcomes that the function has set for single records."""
     for batch in group:
         batch.unmark()
-
-
-def _rows(batch: Batch) -> RecordRows:
-    deliveries = None
-    if batch.message.redeliveries:
-        deliveries = [batch.redelivery(index) for index in range(len(batch))]
-    return RecordRows(batch.message.records, batch.topic, deliveries)

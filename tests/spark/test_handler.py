@@ -5,6 +5,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,22 @@ def finish() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@contextmanager
+def finished_after(look: Callable[[], bool], what: str) -> Iterator[None]:
+    """`handle` in the block is stopped once this is so."""
+
+    def watch() -> None:
+        try:
+            eventually(look, what)
+        finally:
+            finish()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    yield
+    watcher.join()
+
+
 def test_batches_become_dataframes_and_are_acked(spark: SparkSession, environment: SparkEnvironment) -> None:
     environment.numbers(0, 2_000, topic=ORDERS)
     seen: list[int] = []
@@ -62,6 +81,43 @@ def test_batches_become_dataframes_and_are_acked(spark: SparkSession, environmen
     eventually(lambda: settled(environment), "all is committed")
 
 
+def test_a_slow_function_gets_as_many_records_a_call_as_a_fast_one(
+    spark: SparkSession, environment: SparkEnvironment
+) -> None:
+    environment.numbers(0, 6_000, topic=ORDERS)
+    sizes: list[int] = []
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        sizes.append(len(batch))
+        if len(sizes) == 1:
+            # As a write to a slow store: the other batches wait here meanwhile.
+            time.sleep(2.0)
+        if sum(sizes) == 6_000:
+            finish()
+
+    assert spark_bridge.handle(spark, environment.address, ORDERS, fn, max_records=1_500, linger=1.0) == 6_000
+    assert min(sizes[:-1]) > 1_000, "another batch of the sidecar would have been too much"
+    assert environment.sidecar.status(ORDERS).counters.released == 0
+
+
+def test_records_that_a_worker_gave_back_untried_are_combined_again(
+    spark: SparkSession, environment: SparkEnvironment
+) -> None:
+    environment.numbers(0, 2_000, topic=ORDERS)
+    with connect(ORDERS, address=environment.address, credit=4) as consumer:
+        given_back = [next(consumer) for _ in range(4)]
+    assert sum(map(len, given_back)) == 2_000
+    sizes: list[int] = []
+
+    def fn(df: DataFrame, batch: InHand) -> None:
+        sizes.append(len(batch))
+        if sum(sizes) == 2_000:
+            finish()
+
+    spark_bridge.handle(spark, environment.address, ORDERS, fn, max_records=2_000, linger=5.0)
+    assert sizes == [2_000]
+
+
 def test_a_poisoned_record_ends_in_the_dead_letters_and_the_rest_is_acked(
     spark: SparkSession, environment: SparkEnvironment
 ) -> None:
@@ -74,10 +130,10 @@ def test_a_poisoned_record_ends_in_the_dead_letters_and_the_rest_is_acked(
             raise ValueError("137 is poison")
         done.update(values)
 
-    spark_bridge.handle(spark, environment.address, ORDERS, fn, idle=10.0)
+    with finished_after(lambda: dead(environment) and settled(environment), "all is committed"):
+        spark_bridge.handle(spark, environment.address, ORDERS, fn)
     assert done == set(range(300)) - {137}
     assert dead(environment) == {"137": "ValueError: 137 is poison"}
-    eventually(lambda: settled(environment), "all is committed")
 
 
 def test_only_the_rows_that_the_function_names_fail(spark: SparkSession, environment: SparkEnvironment) -> None:
@@ -146,15 +202,17 @@ def test_a_signal_lets_it_finish_what_is_in_hand(spark: SparkSession, environmen
     assert environment.sidecar.status(ORDERS).counters.acked == sum(finished)
 
 
-def test_what_a_failed_call_has_named_does_not_count_when_it_is_called_again(
+def test_a_failed_call_is_repeated_batch_by_batch_with_a_flag_and_what_it_had_named_does_not_count(
     spark: SparkSession, environment: SparkEnvironment
 ) -> None:
     environment.numbers(0, 600, topic=ORDERS)
     calls: list[int] = []
     done: list[int] = []
+    flagged: list[set[bool]] = []
 
     def fn(df: DataFrame, batch: InHand) -> None:
         calls.append(len(batch.batches))
+        flagged.append({row.possibly_processed for row in df.collect()})
         if len(batch.batches) > 1:
             batch.reject(df, "by mistake")
             raise ValueError("too many at once")
@@ -163,7 +221,10 @@ def test_what_a_failed_call_has_named_does_not_count_when_it_is_called_again(
             finish()
 
     assert spark_bridge.handle(spark, environment.address, ORDERS, fn, max_records=600, linger=30.0) == 600
-    assert max(calls) > 1
+    assert calls[0] > 1
+    assert set(calls[1:]) == {1}
+    assert flagged[0] == {False}
+    assert set().union(*flagged[1:]) == {True}, "the first call may have written something before it failed"
     assert dead(environment) == {}
     eventually(lambda: settled(environment), "all is committed")
 

@@ -129,12 +129,9 @@ class RetryQueue(DueQueue):
             if not group.isolated and not probing:
                 more = self._companions(slices, capacity, due)
                 slices = sort_by_position(slices + more) if more else slices
-            # A record that waits here for its first delivery is a large one.
-            first_time = not group.first_lease and slices[0].history in (FRESH, POSSIBLY_PROCESSED)
-            closed_by = ClosedBy.BYTES if first_time else ClosedBy.RETRY
             selection = Selection(
                 slices,
-                closed_by,
+                self._closed_by(group, slices),
                 group.isolated,
                 group.first_lease,
                 group.uncounted_failures,
@@ -143,6 +140,17 @@ class RetryQueue(DueQueue):
             )
         due.extendleft(reversed(passed))
         return selection
+
+    def _closed_by(self, group: RedeliveryGroup, slices: list[RecordSlice]) -> ClosedBy:
+        """RETRY for what failed, which workers may have to keep apart. What was only released is as good as new."""
+        if any(slice_.history not in (FRESH, POSSIBLY_PROCESSED) for slice_ in slices):
+            return ClosedBy.RETRY
+        if not group.first_lease:
+            # A record that waits here for its first delivery is a large one.
+            return ClosedBy.BYTES
+        if group.isolated or group.uncounted_failures:
+            return ClosedBy.RETRY
+        return ClosedBy.RECORDS if count(slices) >= self._batching.records else ClosedBy.LINGER
 
     def _companions(
         self, slices: list[RecordSlice], capacity: Capacity, due: Iterable[RedeliveryGroup]

@@ -57,6 +57,9 @@ class Setup:
             slice_.lane.settle([slice_])
             self.dispatcher.wake(slice_.lane)
 
+    def release(self, slices: Sequence[RecordSlice]) -> None:
+        self.dispatcher.put_back(RedeliveryGroup([*slices], 0.0, first_lease=1), 0.0)
+
     def put_back(self, slices: Sequence[RecordSlice], *, due: float = 0.0, isolated: bool = False) -> RedeliveryGroup:
         group = RedeliveryGroup([slice_.with_history(FAILED) for slice_ in slices], due, isolated, first_lease=1)
         self.dispatcher.put_back(group, 0.0)
@@ -141,6 +144,23 @@ def test_returned_and_fresh_records_take_turns() -> None:
     for slices in [setup.select().slices for _ in range(3)]:
         setup.put_back(slices, isolated=True)
     assert [setup.select().closed_by for _ in range(6)] == [ClosedBy.RETRY, ClosedBy.RECORDS] * 3
+
+
+def test_what_was_released_untried_looks_like_any_batch() -> None:
+    setup = Setup(records=4)
+    setup.arrive(setup.lane(), 6)
+    for slices in [setup.select().slices for _ in range(2)]:
+        setup.release(slices)
+    assert [setup.select().closed_by for _ in range(2)] == [ClosedBy.RECORDS, ClosedBy.LINGER]
+
+
+def test_what_was_released_together_with_what_failed_says_so() -> None:
+    setup = Setup(records=4)
+    setup.arrive(setup.lane(), 4)
+    first, second = between(setup.select().slices, [Run(0, 2), Run(2, 4)])
+    setup.release(first)
+    setup.put_back(second)
+    assert setup.select().closed_by is ClosedBy.RETRY
 
 
 def test_a_returned_batch_that_is_kept_apart_travels_with_nothing_else() -> None:
