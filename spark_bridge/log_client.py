@@ -65,10 +65,14 @@ class LogClient:
         request = pb.ResolveStartRequest(subscription=self._subscription, token=token, **_start(start))
         return from_wire(self._call("ResolveStart", request).positions)
 
-    def plan(self, start: Mapping[Lane, int], max_records: int, max_bytes: int, ceiling: Mapping[Lane, int]) -> Plan:
-        """How far the next range may go, at most to `ceiling`. A limit of 0 is none."""
+    def plan(
+        self, start: Mapping[Lane, int], max_records: int, max_bytes: int, ceiling: Mapping[Lane, int], token: int = 0
+    ) -> Plan:
+        """How far the next range may go, at most to `ceiling`. A limit of 0 is none. Raises `Replaced` if another
+        reader has attached since the token was given out; 0 is not checked."""
         request = pb.PlanRequest(
             subscription=self._subscription,
+            token=token,
             start=to_wire(start),
             max_records=max_records,
             max_bytes=max_bytes,

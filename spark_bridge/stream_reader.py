@@ -2,6 +2,10 @@
 
 Spark creates one in a Python process of the driver, which plans, and sends copies to the executors, which read. Its
 checkpoint is the truth, and commits at the sidecar follow it: after any crash the same range is read again.
+
+Two drivers may run with one checkpoint for a while, say because the old one still works on its last batch. Spark lets
+one of them write the next batch there, and ends the other. So a reader takes the subscription over only when the
+checkpoint has a batch that it has planned itself: one that loses leaves the winner its right to plan and commit.
 """
 
 import logging
@@ -46,10 +50,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader = RangeReader.configured(options, schema, planned=True)
         #: lost records and lanes are skipped
         self._skip_missing: bool = not options["failOnDataLoss"]
-        #: proves the right to commit; 0: not attached yet
+        #: proves the right to plan and commit; 0: not attached yet
         self._token = 0
         #: where a query without a checkpoint begins
         self._start: Positions | None = None
+        #: the end of the batch that was planned last
+        self._planned: Offset | None = None
         #: where the lanes ended at the last plan
         self._ends: Positions = {}
         #: the last positions that this reader has committed
@@ -84,19 +90,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begins = from_offset(start, self._subscription)
         existing, plan = self._plan(begins, *self._limits(limit))
-        self._commit(begins)
         self._ends = plan.ends
         # A lane that was recreated goes back to its beginning. One that is gone keeps its position: it may come back.
         until = begins | {
             lane: max(at, existing.get(lane, at)) for lane, at in plan.until.items() if self._is_open(lane)
         }
-        if isinstance(limit, ReadMinRows) and self._run_ends is None and _distance(existing, until) < limit.min_rows:
+        enough = limit.min_rows if isinstance(limit, ReadMinRows) and self._run_ends is None else 0
+        if until == begins or _distance(existing, until) < enough:
+            self._commit(begins)
             return start
-        return start if until == begins else to_offset(self._subscription, until)
+        if self._token:
+            self._commit(begins)
+        # Otherwise another driver may be writing this batch to the checkpoint: see `partitions`.
+        self._planned = to_offset(self._subscription, until)
+        return self._planned
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The run ends where the lanes end now; lanes that appear later are for the next run."""
-        self._run_ends = self._attached().ends()
+        self._run_ends = self._client.ends()
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """For the query's progress, where the listener finds what it needs to commit (`spark_bridge.progress`)."""
@@ -104,8 +115,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_offset(self._subscription, self._ends) | for_commits
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Pure: Spark may call it at any time, for any two offsets of the checkpoint."""
+        """Spark may call it at any time, for any two offsets of the checkpoint, with the same result."""
         begins, ends = from_offset(start, self._subscription), from_offset(end, self._subscription)
+        if end == self._planned:
+            # Spark has written the batch to the checkpoint. Another driver that has planned the same one cannot.
+            self._attached()
         return split(begins, ends, self._options["maxRecordsPerPartition"])
 
     def commit(self, end: Offset) -> None:
@@ -129,9 +143,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self, begins: Positions, records: int, size: int) -> tuple[Positions, Plan]:
         """The plan, and the part of `begins` that it starts from. With failOnDataLoss=false that leaves out lanes that
         are gone, or were recreated and are shorter; otherwise they raise `DataLoss` or `NotFound`."""
-        client, ceiling = self._attached(), self._run_ends or {}
+        client, ceiling = self._client, self._run_ends or {}
         try:
-            return begins, client.plan(begins, records, size, ceiling)
+            return begins, client.plan(begins, records, size, ceiling, self._token)
         except (DataLoss, NotFound) as error:
             if not self._skip_missing:
                 raise type(error)(f"{error}. With failOnDataLoss=false the query goes on with what is there") from error
@@ -139,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             existing = client.without_missing(begins, ends)
             logger.warning("skipping what no longer exists, since failOnDataLoss is false: %s", error)
             known = {lane: at for lane, at in ceiling.items() if lane in ends}
-            return existing, client.plan(existing, records, size, known)
+            return existing, client.plan(existing, records, size, known, self._token)
 
     def _commit(self, positions: Positions) -> None:
         if positions == self._committed:

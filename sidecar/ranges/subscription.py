@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping
 
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec
-from sidecar.brokers.fencing import Attached
+from sidecar.brokers.fencing import Attached, check_token
 from sidecar.brokers.range_cursor import GroupState
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, InvalidRequest, Refused, Removed, Stopping, Unavailable, Unknown
@@ -113,10 +113,12 @@ class RangeSubscription:
             return {lane: self._group.positions.get(lane, lanes[lane].start) for lane in lanes}
 
     async def plan(
-        self, start: Mapping[Lane, int], limits: Limits, ceiling: Mapping[Lane, int]
+        self, token: int, start: Mapping[Lane, int], limits: Limits, ceiling: Mapping[Lane, int]
     ) -> tuple[dict[Lane, int], Mapping[Lane, LaneEnd]]:
-        """How far each lane may be read, and the ends of all lanes. Changes nothing."""
+        """How far each lane may be read, and the ends of all lanes. Changes nothing. A token of 0 is not checked."""
         async with self._control():
+            if token:
+                check_token(token, (await self._cursor.fetch_state()).attached, exact=False)
             lanes = await self._refresh_lanes()
         self._check_lanes({**start, **ceiling})
         until = {lane: start.get(lane, lanes[lane].start) for lane in lanes}

@@ -54,6 +54,10 @@ class Driver:
                 kill(pid)
             self._process.wait(DRIVER_TIMEOUT)
 
+    @property
+    def ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
     def keep_running(self) -> None:
         """Start it again if a crash elsewhere has ended its query."""
         if self._process is None or self._process.poll() is not None:

@@ -54,6 +54,11 @@ class SparkEnvironment:
         """What the broker was told, by lane."""
         return {f"{one.topic}/{one.lane}": one.committed for one in self.sidecar.status(subscription).lanes}
 
+    def done(self, subscription: str = CLICKS) -> int:
+        """The number of records if all are committed, otherwise 0."""
+        lanes = self.sidecar.status(subscription).lanes
+        return sum(lane.end for lane in lanes) if all(lane.committed == lane.end for lane in lanes) else 0
+
 
 def reject_what_is_bad(subscription: str, address: str, *, records: int) -> None:
     """Settles so many records: the values `bad` become dead letters."""

@@ -98,7 +98,7 @@ def test_a_query_that_was_replaced_commits_nothing(
 ) -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    StreamReader(environment.options(), SCHEMA).latestOffset(start, ReadAllAvailable())
+    StreamReader(environment.options(), SCHEMA).initialOffset()
     with pytest.raises(Replaced):
         flush(finished_query([source_progress(reader, end)]))
     committer = Committer()

@@ -1,5 +1,6 @@
 """Streams and bounded reads on a real Spark."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from offramp import Message, Publisher
 from spark_bridge.columns import DEAD_LETTER_SCHEMA, SCHEMA
 from tests.e2e.harness import eventually
+from tests.spark.crashes import DRIVER_TIMEOUT, Driver
 from tests.spark.environment import CLICKS, LANES, ORDERS, SparkEnvironment, reject_what_is_bad
-from tests.spark.queries import BATCH_TIMEOUT, Batches, run
+from tests.spark.queries import BATCH_TIMEOUT, Batches, run, start
 
 
 def test_a_query_reads_everything_once_and_goes_on_from_its_checkpoint(
@@ -89,6 +91,34 @@ def test_a_checkpoint_of_another_subscription_ends_the_query_with_a_clear_reason
     run(spark, environment.options(), tmp_path, Batches())
     with pytest.raises(StreamingQueryException, match='the checkpoint belongs to the subscription "clicks"'):
         run(spark, environment.options(subscription="other"), tmp_path, Batches())
+
+
+@pytest.mark.timeout(900)
+def test_of_two_drivers_with_one_checkpoint_one_goes_on(spark: SparkSession, environment: SparkEnvironment) -> None:
+    other = Driver(environment.folder / "driver", "local[1]", environment.address, CLICKS)
+    mine = start(spark, environment.options(maxRecordsPerBatch="200"), other.folder, Batches())
+    stop = threading.Event()
+
+    def publish() -> None:
+        number = 0
+        while not stop.wait(0.05):
+            environment.numbers(number, number + 10)
+            number += 10
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        other.start()
+        eventually(lambda: other.ended or not mine.isActive, "one has ended", DRIVER_TIMEOUT)
+        stop.set()
+        publisher.join()
+        eventually(lambda: environment.done() > 0, "the other has done all of it", BATCH_TIMEOUT)
+        assert other.ended is mine.isActive, other.log
+    finally:
+        stop.set()
+        publisher.join()
+        mine.stop()
+        other.kill()
 
 
 # Bounded reads

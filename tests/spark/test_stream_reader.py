@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import random
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -193,10 +194,62 @@ def test_a_driver_that_was_replaced_can_neither_start_nor_commit(environment: Sp
     start = old.initialOffset()
     end = old.latestOffset(start, NO_LIMIT)
     new = reader(environment, name="the new one")
-    new.latestOffset(start, NO_LIMIT)
-    with pytest.raises(Replaced, match="Two queries must not read one subscription"):
-        old.commit(end)
+    new.partitions(start, new.latestOffset(start, NO_LIMIT))
+    for late in (lambda: old.commit(end), lambda: old.latestOffset(end, NO_LIMIT)):
+        with pytest.raises(Replaced, match="Two queries must not read one subscription"):
+            late()
     new.commit(end)
+
+
+class Lost(Exception):
+    """Somebody else has written this to the checkpoint."""
+
+
+def driver(source: StreamReader, offsets: list[dict[str, Any]], commits: list[int]) -> Iterator[None]:
+    """What Spark does with a checkpoint that others may write to at any `yield`."""
+
+    def write(log: list[Any], number: int, entry: Any) -> None:
+        if len(log) > number:
+            raise Lost
+        log.append(entry)
+
+    number, at = len(commits), offsets[len(commits) - 1]
+    yield
+    if len(offsets) > number:
+        # The batch was planned and is not done.
+        source.partitions(at, offsets[number])
+        yield
+        write(commits, number, number)
+        number, at = number + 1, offsets[number]
+    while True:
+        yield
+        end = source.latestOffset(at, ReadMaxRows(2))
+        yield
+        write(offsets, number, end)
+        source.commit(at)
+        source.partitions(at, end)
+        yield
+        write(commits, number, number)
+        number, at = number + 1, end
+
+
+def test_of_two_drivers_with_one_checkpoint_one_goes_on_whoever_is_faster(environment: SparkEnvironment) -> None:
+    environment.numbers(0, 2_000)
+    for seed in range(20):
+        chance = random.Random(seed)
+        old = reader(environment)
+        offsets, commits = [old.initialOffset()], [0]
+        alive = [driver(old, offsets, commits)]
+        for step in range(60):
+            if step == 7:
+                alive.append(driver(reader(environment), offsets, commits))
+            one = chance.choice(alive)
+            try:
+                next(one)
+            except (Lost, Replaced):
+                alive.remove(one)
+                assert alive, f"seed {seed}: both have ended"
+        assert len(alive) == 1, f"seed {seed}: both go on"
 
 
 def test_a_topic_that_was_recreated_ends_a_query_or_is_read_from_its_first_record(

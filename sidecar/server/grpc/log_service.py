@@ -66,6 +66,7 @@ class LogService:
     async def _plan(self, request: pb.PlanRequest) -> bytes:
         subscription = self._ranged(request.subscription)
         until, lanes = await subscription.plan(
+            request.token,
             _read_positions("start", request.start),
             Limits(request.max_records, request.max_bytes),
             _read_positions("ceiling", request.ceiling),

@@ -140,17 +140,17 @@ async def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues
         reading = RangeSubscription(settings, made.broker)
         attached, start = await reading.attach("clicks")
         assert await reading.resolve_start(attached.token, None) == start == {lane: 2, other: 0}
-        assert (await reading.plan(start, Limits(), {}))[0] == start
+        assert (await reading.plan(0, start, Limits(), {}))[0] == start
         assert await reading.commit(attached.token, start) == start
         end = await reading.bounds(lane, Run(2, 9))
         assert [frames async for frames in reading.read(lane, Run(2, 9), end, 1 << 20)] == []
-        for beyond in (reading.plan({lane: 3}, Limits(), {}), reading.bounds(lane, Run(3, 9))):
+        for beyond in (reading.plan(0, {lane: 3}, Limits(), {}), reading.bounds(lane, Run(3, 9))):
             with pytest.raises(Removed, match="there never was a position 3"):
                 await beyond
         await asyncio.to_thread(producer.commit_transaction, 20)
         kafka.publish(made.name, b"after")
         await made.until_the_end_is(4)
-        until, _ = await reading.plan(start, Limits(), {})
+        until, _ = await reading.plan(0, start, Limits(), {})
         assert until == {lane: 4, other: 0}
         end = await reading.bounds(lane, Run(2, 4))
         pieces = [frames async for frames in reading.read(lane, Run(2, 4), end, 1 << 20)]

@@ -152,7 +152,7 @@ class LaneReader:
         await asyncio.to_thread(self._server.admin, "POST", f"{self._path}/trim")
 
     async def until(self) -> int:
-        return (await self.subscription.plan({self._lane: self.at}, Limits(), {}))[0][self._lane]
+        return (await self.subscription.plan(0, {self._lane: self.at}, Limits(), {}))[0][self._lane]
 
     async def commit(self, position: int) -> None:
         await self.subscription.commit(self._token, {self._lane: position})

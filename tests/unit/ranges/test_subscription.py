@@ -63,9 +63,9 @@ async def test_what_was_removed_is_planned_also_when_there_is_nothing_else_to_re
     await broker.publish("orders", [Message(None, b"v", lane=0) for _ in range(8)])
     subscription = RangeSubscription(replace(SETTINGS, topics=("orders",)), broker)
     lane = Lane("orders", 0)
-    assert (await subscription.plan({lane: 3}, Limits(), ceiling))[0][lane] == until
+    assert (await subscription.plan(0, {lane: 3}, Limits(), ceiling))[0][lane] == until
     with pytest.raises(Removed, match="removed 3 to"):
         await subscription.bounds(lane, Run(3, until))
-    assert (await subscription.plan({lane: 8}, Limits(), {}))[0][lane] == 8
+    assert (await subscription.plan(0, {lane: 8}, Limits(), {}))[0][lane] == 8
     subscription.pause("")
-    assert (await subscription.plan({lane: 3}, Limits(), ceiling))[0][lane] == 3
+    assert (await subscription.plan(0, {lane: 3}, Limits(), ceiling))[0][lane] == 3

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from offramp.v1 import record_pb2 as offramp_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14offramp/v1/log.proto\x12\nofframp.v1\x1a\x17offramp/v1/record.proto\"=\n\x0cLanePosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\x03\"5\n\rAttachRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x0e\n\x06reader\x18\x02 \x01(\t\"L\n\x0e\x41ttachResponse\x12\r\n\x05token\x18\x01 \x01(\x04\x12+\n\tcommitted\x18\x02 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"\x0f\n\rStartEarliest\"\r\n\x0bStartLatest\"\x10\n\x0eStartCommitted\"\xe6\x01\n\x13ResolveStartRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12-\n\x08\x65\x61rliest\x18\x03 \x01(\x0b\x32\x19.offramp.v1.StartEarliestH\x00\x12)\n\x06latest\x18\x04 \x01(\x0b\x32\x17.offramp.v1.StartLatestH\x00\x12/\n\tcommitted\x18\x05 \x01(\x0b\x32\x1a.offramp.v1.StartCommittedH\x00\x12\x16\n\x0ctimestamp_ms\x18\x06 \x01(\x03H\x00\x42\x07\n\x05start\"C\n\x14ResolveStartResponse\x12+\n\tpositions\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"\x9f\x01\n\x0bPlanRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\'\n\x05start\x18\x02 \x03(\x0b\x32\x18.offramp.v1.LanePosition\x12\x13\n\x0bmax_records\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\x04\x12)\n\x07\x63\x65iling\x18\x05 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"_\n\x0cPlanResponse\x12\'\n\x05until\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition\x12&\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"\xc3\x01\n\rLocateRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12-\n\x08\x65\x61rliest\x18\x03 \x01(\x0b\x32\x19.offramp.v1.StartEarliestH\x00\x12)\n\x06latest\x18\x04 \x01(\x0b\x32\x17.offramp.v1.StartLatestH\x00\x12\x16\n\x0ctimestamp_ms\x18\x05 \x01(\x03H\x00\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x06 \x01(\x08\x42\x04\n\x02\x61t\"L\n\x0eLocateResponse\x12+\n\tpositions\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition\x12\r\n\x05group\x18\x02 \x01(\t\"~\n\x10ReadRangeRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0c\n\x04lane\x18\x03 \x01(\r\x12\r\n\x05start\x18\x04 \x01(\x03\x12\r\n\x05until\x18\x05 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x06 \x01(\x04\"8\n\x11ReadRangeResponse\x12#\n\x07records\x18\x04 \x03(\x0b\x32\x12.offramp.v1.Record\"e\n\x11\x43ommitUpToRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12+\n\tpositions\x18\x03 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"A\n\x12\x43ommitUpToResponse\x12+\n\tcommitted\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition2\xb5\x03\n\nLogService\x12?\n\x06\x41ttach\x12\x19.offramp.v1.AttachRequest\x1a\x1a.offramp.v1.AttachResponse\x12Q\n\x0cResolveStart\x12\x1f.offramp.v1.ResolveStartRequest\x1a .offramp.v1.ResolveStartResponse\x12\x39\n\x04Plan\x12\x17.offramp.v1.PlanRequest\x1a\x18.offramp.v1.PlanResponse\x12?\n\x06Locate\x12\x19.offramp.v1.LocateRequest\x1a\x1a.offramp.v1.LocateResponse\x12J\n\tReadRange\x12\x1c.offramp.v1.ReadRangeRequest\x1a\x1d.offramp.v1.ReadRangeResponse0\x01\x12K\n\nCommitUpTo\x12\x1d.offramp.v1.CommitUpToRequest\x1a\x1e.offramp.v1.CommitUpToResponseBU\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14offramp/v1/log.proto\x12\nofframp.v1\x1a\x17offramp/v1/record.proto\"=\n\x0cLanePosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\x03\"5\n\rAttachRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x0e\n\x06reader\x18\x02 \x01(\t\"L\n\x0e\x41ttachResponse\x12\r\n\x05token\x18\x01 \x01(\x04\x12+\n\tcommitted\x18\x02 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"\x0f\n\rStartEarliest\"\r\n\x0bStartLatest\"\x10\n\x0eStartCommitted\"\xe6\x01\n\x13ResolveStartRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12-\n\x08\x65\x61rliest\x18\x03 \x01(\x0b\x32\x19.offramp.v1.StartEarliestH\x00\x12)\n\x06latest\x18\x04 \x01(\x0b\x32\x17.offramp.v1.StartLatestH\x00\x12/\n\tcommitted\x18\x05 \x01(\x0b\x32\x1a.offramp.v1.StartCommittedH\x00\x12\x16\n\x0ctimestamp_ms\x18\x06 \x01(\x03H\x00\x42\x07\n\x05start\"C\n\x14ResolveStartResponse\x12+\n\tpositions\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"\xae\x01\n\x0bPlanRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\'\n\x05start\x18\x02 \x03(\x0b\x32\x18.offramp.v1.LanePosition\x12\x13\n\x0bmax_records\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\x04\x12)\n\x07\x63\x65iling\x18\x05 \x03(\x0b\x32\x18.offramp.v1.LanePosition\x12\r\n\x05token\x18\x06 \x01(\x04\"_\n\x0cPlanResponse\x12\'\n\x05until\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition\x12&\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"\xc3\x01\n\rLocateRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12-\n\x08\x65\x61rliest\x18\x03 \x01(\x0b\x32\x19.offramp.v1.StartEarliestH\x00\x12)\n\x06latest\x18\x04 \x01(\x0b\x32\x17.offramp.v1.StartLatestH\x00\x12\x16\n\x0ctimestamp_ms\x18\x05 \x01(\x03H\x00\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x06 \x01(\x08\x42\x04\n\x02\x61t\"L\n\x0eLocateResponse\x12+\n\tpositions\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition\x12\r\n\x05group\x18\x02 \x01(\t\"~\n\x10ReadRangeRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0c\n\x04lane\x18\x03 \x01(\r\x12\r\n\x05start\x18\x04 \x01(\x03\x12\r\n\x05until\x18\x05 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x06 \x01(\x04\"8\n\x11ReadRangeResponse\x12#\n\x07records\x18\x04 \x03(\x0b\x32\x12.offramp.v1.Record\"e\n\x11\x43ommitUpToRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12+\n\tpositions\x18\x03 \x03(\x0b\x32\x18.offramp.v1.LanePosition\"A\n\x12\x43ommitUpToResponse\x12+\n\tcommitted\x18\x01 \x03(\x0b\x32\x18.offramp.v1.LanePosition2\xb5\x03\n\nLogService\x12?\n\x06\x41ttach\x12\x19.offramp.v1.AttachRequest\x1a\x1a.offramp.v1.AttachResponse\x12Q\n\x0cResolveStart\x12\x1f.offramp.v1.ResolveStartRequest\x1a .offramp.v1.ResolveStartResponse\x12\x39\n\x04Plan\x12\x17.offramp.v1.PlanRequest\x1a\x18.offramp.v1.PlanResponse\x12?\n\x06Locate\x12\x19.offramp.v1.LocateRequest\x1a\x1a.offramp.v1.LocateResponse\x12J\n\tReadRange\x12\x1c.offramp.v1.ReadRangeRequest\x1a\x1d.offramp.v1.ReadRangeResponse0\x01\x12K\n\nCommitUpTo\x12\x1d.offramp.v1.CommitUpToRequest\x1a\x1e.offramp.v1.CommitUpToResponseBU\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,21 +50,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESOLVESTARTRESPONSE']._serialized_start=540
   _globals['_RESOLVESTARTRESPONSE']._serialized_end=607
   _globals['_PLANREQUEST']._serialized_start=610
-  _globals['_PLANREQUEST']._serialized_end=769
-  _globals['_PLANRESPONSE']._serialized_start=771
-  _globals['_PLANRESPONSE']._serialized_end=866
-  _globals['_LOCATEREQUEST']._serialized_start=869
-  _globals['_LOCATEREQUEST']._serialized_end=1064
-  _globals['_LOCATERESPONSE']._serialized_start=1066
-  _globals['_LOCATERESPONSE']._serialized_end=1142
-  _globals['_READRANGEREQUEST']._serialized_start=1144
-  _globals['_READRANGEREQUEST']._serialized_end=1270
-  _globals['_READRANGERESPONSE']._serialized_start=1272
-  _globals['_READRANGERESPONSE']._serialized_end=1328
-  _globals['_COMMITUPTOREQUEST']._serialized_start=1330
-  _globals['_COMMITUPTOREQUEST']._serialized_end=1431
-  _globals['_COMMITUPTORESPONSE']._serialized_start=1433
-  _globals['_COMMITUPTORESPONSE']._serialized_end=1498
-  _globals['_LOGSERVICE']._serialized_start=1501
-  _globals['_LOGSERVICE']._serialized_end=1938
+  _globals['_PLANREQUEST']._serialized_end=784
+  _globals['_PLANRESPONSE']._serialized_start=786
+  _globals['_PLANRESPONSE']._serialized_end=881
+  _globals['_LOCATEREQUEST']._serialized_start=884
+  _globals['_LOCATEREQUEST']._serialized_end=1079
+  _globals['_LOCATERESPONSE']._serialized_start=1081
+  _globals['_LOCATERESPONSE']._serialized_end=1157
+  _globals['_READRANGEREQUEST']._serialized_start=1159
+  _globals['_READRANGEREQUEST']._serialized_end=1285
+  _globals['_READRANGERESPONSE']._serialized_start=1287
+  _globals['_READRANGERESPONSE']._serialized_end=1343
+  _globals['_COMMITUPTOREQUEST']._serialized_start=1345
+  _globals['_COMMITUPTOREQUEST']._serialized_end=1446
+  _globals['_COMMITUPTORESPONSE']._serialized_start=1448
+  _globals['_COMMITUPTORESPONSE']._serialized_end=1513
+  _globals['_LOGSERVICE']._serialized_start=1516
+  _globals['_LOGSERVICE']._serialized_end=1953
 # @@protoc_insertion_point(module_scope)

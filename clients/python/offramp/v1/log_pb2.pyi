@@ -68,18 +68,20 @@ class ResolveStartResponse(_message.Message):
     def __init__(self, positions: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
 
 class PlanRequest(_message.Message):
-    __slots__ = ("subscription", "start", "max_records", "max_bytes", "ceiling")
+    __slots__ = ("subscription", "start", "max_records", "max_bytes", "ceiling", "token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     MAX_RECORDS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     CEILING_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     start: _containers.RepeatedCompositeFieldContainer[LanePosition]
     max_records: int
     max_bytes: int
     ceiling: _containers.RepeatedCompositeFieldContainer[LanePosition]
-    def __init__(self, subscription: _Optional[str] = ..., start: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ..., max_records: _Optional[int] = ..., max_bytes: _Optional[int] = ..., ceiling: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
+    token: int
+    def __init__(self, subscription: _Optional[str] = ..., start: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ..., max_records: _Optional[int] = ..., max_bytes: _Optional[int] = ..., ceiling: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ..., token: _Optional[int] = ...) -> None: ...
 
 class PlanResponse(_message.Message):
     __slots__ = ("until", "ends")

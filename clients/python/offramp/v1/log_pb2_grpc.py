@@ -100,9 +100,10 @@ class LogServiceServicer(object):
     """
 
     def Attach(self, request, context):
-        """Acquires the right to commit for a reader. Tokens grow, and the newest wins, whichever sidecar issued it and
-        however often sidecars were restarted since: ResolveStart and CommitUpTo with an older one get ABORTED. Attach once
-        per run of a reader.
+        """Acquires the right to plan and commit for a reader. Tokens grow, and the newest wins, whichever sidecar issued it and
+        however often sidecars were restarted since: ResolveStart, Plan and CommitUpTo with an older one get ABORTED. Attach
+        once per run of a reader; one with a checkpoint that others may write to, too, once it has written its first plan
+        there: so a run that loses the race for the checkpoint does not end the one that has won it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -132,6 +133,7 @@ class LogServiceServicer(object):
 
         A lane that `start` does not name is new: `until` has its first position, so that it enters the reader's offsets,
         and the next plan continues from there. While an operator has paused the subscription, `until` is `start`.
+        ABORTED              another reader has attached since `token` was issued
         OUT_OF_RANGE         a start is beyond the end of its lane: it belongs to another topic of this name
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

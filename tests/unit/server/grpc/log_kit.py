@@ -37,7 +37,11 @@ class Reader:
 
     async def plan(self, start: Mapping[int, int], ceiling: Mapping[int, int] | None = None, **limits: int) -> Any:
         request = log_pb2.PlanRequest(
-            subscription=self.subscription, start=positions(start), ceiling=positions(ceiling or {}), **limits
+            subscription=self.subscription,
+            token=self.token,
+            start=positions(start),
+            ceiling=positions(ceiling or {}),
+            **limits,
         )
         return await self.stub.Plan(request)
 

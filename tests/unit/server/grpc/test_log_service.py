@@ -48,9 +48,10 @@ async def test_the_newest_reader_wins_and_older_ones_are_aborted(kit: Kit, first
     await first.attach("first")
     await second.attach("second")
     assert second.token > first.token
-    for late in (first.resolve_start, lambda: first.commit({0: 9})):
+    for late in (first.resolve_start, lambda: first.plan({0: 0}), lambda: first.commit({0: 9})):
         async with refused(ABORTED, "second"):
             await late()
+    assert await Reader(kit.channel).until({0: 0}) == {0: 10}, "one that only looks needs no token"
     await second.resolve_start()
     assert await second.commit({0: 3}) == {0: 3}
 

@@ -36,7 +36,8 @@ class ClosedBy
      */
     const CLOSED_BY_LINGER = 3;
     /**
-     * The records were delivered before and are redelivered separately from others.
+     * Some of the records failed before, alone or with others, and are redelivered separately from those that did not.
+     * Records that were only released look like new ones.
      *
      * Generated from protobuf enum <code>CLOSED_BY_RETRY = 4;</code>
      */

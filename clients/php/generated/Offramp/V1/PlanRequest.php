@@ -39,6 +39,13 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>repeated .offramp.v1.LanePosition ceiling = 5;</code>
      */
     private $ceiling;
+    /**
+     * As from Attach, so that a reader that was replaced gets no further range. 0: a reader that has not attached, or that
+     * only looks; it is not checked.
+     *
+     * Generated from protobuf field <code>uint64 token = 6;</code>
+     */
+    protected $token = 0;
 
     /**
      * Constructor.
@@ -54,6 +61,9 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
      *     @type int|string $max_bytes
      *     @type array<\Offramp\V1\LanePosition>|\Google\Protobuf\Internal\RepeatedField $ceiling
      *           The plan does not go past these positions; a lane that is not named here has no limit.
+     *     @type int|string $token
+     *           As from Attach, so that a reader that was replaced gets no further range. 0: a reader that has not attached, or that
+     *           only looks; it is not checked.
      * }
      */
     public function __construct($data = NULL) {
@@ -179,6 +189,34 @@ class PlanRequest extends \Google\Protobuf\Internal\Message
     {
         $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::MESSAGE, \Offramp\V1\LanePosition::class);
         $this->ceiling = $arr;
+
+        return $this;
+    }
+
+    /**
+     * As from Attach, so that a reader that was replaced gets no further range. 0: a reader that has not attached, or that
+     * only looks; it is not checked.
+     *
+     * Generated from protobuf field <code>uint64 token = 6;</code>
+     * @return int|string
+     */
+    public function getToken()
+    {
+        return $this->token;
+    }
+
+    /**
+     * As from Attach, so that a reader that was replaced gets no further range. 0: a reader that has not attached, or that
+     * only looks; it is not checked.
+     *
+     * Generated from protobuf field <code>uint64 token = 6;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setToken($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->token = $var;
 
         return $this;
     }
