@@ -60,14 +60,13 @@ DEAD_LETTER_SCHEMA = StructType(
     ]
 )
 
-_ARROW_TYPES: dict[type[DataType], pa.DataType] = {
+_SCALARS: dict[type[DataType], pa.DataType] = {
     BinaryType: pa.binary(),
     BooleanType: pa.bool_(),
     StringType: pa.string(),
     IntegerType: pa.int32(),
     LongType: pa.int64(),
     TimestampType: _ARROW_TIME,
-    ArrayType: _ARROW_HEADERS,
 }
 
 Records = Sequence[record_pb2.Record]
@@ -84,13 +83,20 @@ class Rows(Protocol):
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark expects for this one."""
-    return pa.schema(
-        [pa.field(one.name, _ARROW_TYPES[type(one.dataType)], nullable=one.nullable) for one in schema.fields]
-    )
+    return pa.schema([pa.field(one.name, _arrow_type(one.dataType), nullable=one.nullable) for one in schema.fields])
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    if isinstance(kind, ArrayType):
+        return pa.list_(pa.field("element", _arrow_type(kind.elementType), nullable=kind.containsNull))
+    if isinstance(kind, StructType):
+        return pa.struct(list(arrow_schema(kind)))
+    return _SCALARS[type(kind)]
 
 
 def select_columns(asked: StructType, known: StructType) -> StructType:
-    """The columns that a user's schema asks for, in its order. Raises `BadOption` for one that does not exist."""
+    """The columns that a user's schema asks for, in its order, with its nullability: what Spark then expects, to the
+    letter. Raises `BadOption` for one that does not exist."""
     by_name = {one.name: one for one in known.fields}
     for one in asked.fields:
         if one.name not in by_name:
@@ -99,12 +105,28 @@ def select_columns(asked: StructType, known: StructType) -> StructType:
         wanted, has = one.dataType.simpleString(), by_name[one.name].dataType.simpleString()
         if wanted != has:
             raise BadOption(f'schema: the column "{one.name}" is {has}, not {wanted}; cast it after reading')
-    return StructType([StructField(one.name, by_name[one.name].dataType, one.nullable) for one in asked.fields])
+        header = one.dataType.elementType if isinstance(one.dataType, ArrayType) else None
+        if isinstance(header, StructType) and not header["value"].nullable:
+            raise BadOption(f'schema: the column "{one.name}": a header may have no value. Leave out NOT NULL')
+    return asked
 
 
 def to_arrow(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """One Arrow batch of all the rows."""
-    return pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)
+    """One Arrow batch of all the rows. Raises `BadOption` for a null in a column that was asked for as NOT NULL."""
+    return pa.RecordBatch.from_arrays([_column(rows, field) for field in schema], schema=schema)
+
+
+def _column(rows: Rows, field: pa.Field) -> pa.Array:
+    column = rows.column(field.name)
+    if column.null_count and not field.nullable:
+        # Spark would read whatever is in the buffer there.
+        row = column.is_null().index(True).as_py()
+        place = "/".join(str(rows.column(name)[row]) for name in ("topic", "lane", "position"))
+        raise BadOption(
+            f'column "{field.name}": the schema says that it is never null, and the record {place} has none (a '
+            "tombstone, perhaps). Leave out NOT NULL"
+        )
+    return column if column.type == field.type else column.cast(field.type)
 
 
 class RecordRows:

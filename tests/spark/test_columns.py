@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from offramp.v1 import admin_pb2, record_pb2
 from spark_bridge.columns import (
@@ -94,13 +94,37 @@ def test_a_schema_chooses_columns_in_its_order() -> None:
     assert to_arrow(rows, arrow_schema(asked)).to_pylist() == [{"position": 4, "value": b"x"}]
 
 
+def test_headers_have_the_nullability_that_was_asked_for() -> None:
+    header = StructType().add("name", "string").add("value", "binary")
+    asked = select_columns(StructType().add("headers", ArrayType(header)), SCHEMA)
+    records = [record_pb2.Record(headers=[record_pb2.Header(name="a", value=b"1")]), record_pb2.Record()]
+    for schema in (asked, select_columns(StructType([SCHEMA["headers"]]), SCHEMA)):
+        batch = to_arrow(RecordRows(records, "orders"), arrow_schema(schema))
+        assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+        assert batch.to_pylist() == [{"headers": [{"name": "a", "value": b"1"}]}, {"headers": []}]
+
+
+def test_a_null_in_a_column_that_was_asked_for_without_names_its_record() -> None:
+    asked = arrow_schema(select_columns(StructType().add("value", "binary", nullable=False), SCHEMA))
+    good, tombstone = record_pb2.Record(value=b"x", position=4), record_pb2.Record(lane=2, position=7)
+    assert to_arrow(RecordRows([good], "orders"), asked).num_rows == 1
+    said = r'column "value": .* the record orders/2/7 has none.* Leave out NOT NULL'
+    with pytest.raises(BadOption, match=said):
+        to_arrow(RecordRows([good, tombstone], "orders"), asked)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
+        (
+            "headers",
+            ArrayType(StructType().add("name", "string").add("value", "binary", nullable=False)),
+            "a header may have no value",
+        ),
         ("valeu", "binary", 'there is no column "valeu".*Did you mean "value"'),
         ("value", "string", 'the column "value" is binary, not string; cast it after reading'),
     ],
 )
-def test_a_schema_of_other_columns_is_refused(name: str, kind: str, said: str) -> None:
+def test_a_schema_of_other_columns_is_refused(name: str, kind: str | DataType, said: str) -> None:
     with pytest.raises(BadOption, match=said):
         select_columns(StructType().add(name, kind), SCHEMA)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from offramp import Message, Publisher
@@ -173,6 +173,18 @@ def test_a_bounded_read_takes_a_time_span_positions_and_columns(
     assert values(**one_lane) == [6, 8]
     assert values(**span, subscription="both") == [5, 6, 7, 8]
     assert environment.committed() == {"clicks/0": -1, "clicks/1": -1}, "a bounded read leaves no trace"
+
+
+def test_a_schema_has_the_nullability_that_it_says(spark: SparkSession, environment: SparkEnvironment) -> None:
+    environment.publish([Message(b"x", headers=[("a", b"1")], lane=0), Message(None, lane=0)])
+
+    def rows(schema: str) -> list[Any]:
+        return spark.read.schema(schema).format("offramp").options(**environment.options()).load().collect()
+
+    documented = "headers array<struct<name: string, value: binary>>, value binary"
+    assert [(row.headers, row.value) for row in rows(documented)] == [([("a", b"1")], b"x"), ([], None)]
+    with pytest.raises(PythonException, match=r'"value": .* the record clicks/0/\d+ has none .* Leave out NOT NULL'):
+        rows("value binary not null")
 
 
 @pytest.mark.parametrize(
