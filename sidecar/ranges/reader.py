@@ -1,7 +1,7 @@
 """Reads topics of a subscription by position or time, without a group. Keeps nothing but the sizes of records."""
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -22,6 +22,11 @@ _SAMPLE_EVERY = 20
 _GAP_CHECK_INTERVAL = 5.0
 #: the weight of the newest chunk in the average size of a lane's records
 _WEIGHT = 0.2
+
+
+def never() -> bool:
+    """For a read that nobody interrupts."""
+    return False
 
 
 class LogReader:
@@ -79,10 +84,13 @@ class LogReader:
             end.end,
         )
 
-    async def read(self, lane: Lane, run: Run, end: LaneEnd, max_bytes: int) -> AsyncIterator[list[bytes]]:
-        """The frames of a run, in order, in lists of about 1 MiB and at most `max_bytes`. `end` is from `bounds`.
+    async def read(
+        self, lane: Lane, run: Run, end: LaneEnd, max_bytes: int, interrupted: Callable[[], bool] = never
+    ) -> AsyncIterator[Chunk]:
+        """The records of a run, in order, in chunks of about 1 MiB and at most `max_bytes`. `end` is from `bounds`.
 
-        Ends with the run or the lane. Raises `Removed` if the broker has removed a part of the run or the lane has
+        Ends with the run or the lane, or after a chunk when `interrupted` says so: what was passed is checked then, and
+        another read may continue there. Raises `Removed` if the broker has removed a part of the run or the lane has
         become shorter, `ResourceExhausted` for a record larger than `max_bytes`, and what `Broker.read` raises.
         """
         gaps = _Gaps(run)
@@ -97,7 +105,9 @@ class LogReader:
                         check_at = self._clock.now() + _GAP_CHECK_INTERVAL
                     self._weigh(chunk)
                     _check_sizes(chunk, max_bytes)
-                    yield chunk.frames
+                    yield chunk
+                    if interrupted():
+                        break
         except BrokerError:
             # If the next records were removed meanwhile, that is the better error.
             gaps.check(lane, await self._end(lane))

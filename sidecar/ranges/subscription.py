@@ -6,7 +6,7 @@ who may commit. Only a view for the status is kept here, so that any sidecar can
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from sidecar.brokers.base import Broker, LaneEnd, SeekTarget, SeekTo, SourceSpec
 from sidecar.brokers.fencing import Attached, check_token
@@ -14,12 +14,12 @@ from sidecar.brokers.range_cursor import GroupState
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, InvalidRequest, Refused, Removed, Stopping, Unavailable, Unknown
 from sidecar.model.reasons import Reason
-from sidecar.model.records import Lane, Run, Start
+from sidecar.model.records import Chunk, Lane, Run, Start
 from sidecar.observability.counters import Counters, Meters
 from sidecar.observability.logs import Log
 from sidecar.observability.status import LaneStatus, ReaderStatus, SubscriptionState, SubscriptionStatus
 from sidecar.ranges.planner import Limits, plan, rotation_seed
-from sidecar.ranges.reader import LogReader
+from sidecar.ranges.reader import LogReader, never
 from sidecar.settings import SubscriptionSettings
 
 log = Log("ranges")
@@ -178,7 +178,9 @@ class RangeSubscription:
                 raise
             return await self.log.bounds(lane, rest)
 
-    async def read(self, lane: Lane, run: Run, end: LaneEnd, max_bytes: int) -> AsyncIterator[list[bytes]]:
+    async def read(
+        self, lane: Lane, run: Run, end: LaneEnd, max_bytes: int, interrupted: Callable[[], bool] = never
+    ) -> AsyncIterator[Chunk]:
         """See `LogReader.read`."""
         self._check_draining()
         self._reads += 1
@@ -186,10 +188,10 @@ class RangeSubscription:
         try:
             if run.start < end.start:
                 run = await self._without_gap(lane, run)
-            async with contextlib.aclosing(self.log.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]
-                async for frames in pieces:
-                    self.counters.delivered += len(frames)
-                    yield frames
+            async with contextlib.aclosing(self.log.read(lane, run, end, max_bytes, interrupted)) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    self.counters.delivered += len(chunk.frames)
+                    yield chunk
         finally:
             self._reads -= 1
             if not self._reads:

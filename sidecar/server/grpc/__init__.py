@@ -16,6 +16,7 @@ sessions          how a worker's session begins and ends, in either way
 publish_service   PublishService
 admin_service     AdminService, and statuses as messages
 log_service       LogService: ranges
+read_slots        how many ranges of a subscription are read at a time
 health_service    grpc.health.v1
 reflection        server reflection, v1 and v1alpha
 """

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
 from offramp.v1 import log_pb2 as pb
-from sidecar.brokers.base import SeekTarget, SeekTo
+from sidecar.brokers.base import LaneEnd, SeekTarget, SeekTo
 from sidecar.brokers.connections import Connections
 from sidecar.model.errors import InvalidRequest, Removed
 from sidecar.model.records import Lane, Run
@@ -13,6 +13,7 @@ from sidecar.model.text import clean
 from sidecar.ranges.planner import Limits
 from sidecar.ranges.reader import LogReader
 from sidecar.ranges.subscription import RangeSubscription
+from sidecar.server.grpc.read_slots import ReadSlots
 from sidecar.server.grpc.requests import read_message_bytes, read_time
 from sidecar.server.grpc.rpc import Context, Handler, server_stream, unary
 from sidecar.server.grpc.slow_clients import StreamWriter
@@ -23,7 +24,7 @@ NAME: str = pb.DESCRIPTOR.services_by_name["LogService"].full_name
 
 #: trailing metadata of ReadRange, at its end and with OUT_OF_RANGE: the first position and the end of the lane
 FIRST_POSITION, END_POSITION = "offramp-first-position", "offramp-end-position"
-#: ranges that are read at a time; further ones wait. Each may hold some megabytes of a broker's library
+#: ranges of a subscription that are read at a time; further ones wait
 MAX_READS = 16
 #: characters of a reader's name
 _MAX_TEXT = 200
@@ -39,7 +40,7 @@ class LogService:
             **registry.ranged,
             **{name: LogReader(one.settings, one.broker, one.clock) for name, one in registry.leased.items()},
         }
-        self._reads = asyncio.Semaphore(MAX_READS)
+        self._slots = {name: ReadSlots(MAX_READS) for name in self._readers}
 
     def methods(self) -> dict[str, Handler]:
         return {
@@ -101,11 +102,7 @@ class LogService:
         lane, run = Lane(request.topic, request.lane), Run(request.start, request.until)
         try:
             with StreamWriter(context, self._write_timeout) as writer:
-                async with self._reads:
-                    end = await reader.bounds(lane, run)
-                    async with aclosing(reader.read(lane, run, end, max_bytes)) as pieces:  # type: ignore[type-var]
-                        async for frames in pieces:
-                            await writer.write(b"".join(frames))
+                end = await _write_range(writer, self._slots[request.subscription], reader, lane, run, max_bytes)
             # A reader that planned up to `until` must be able to tell the end of its range from that of the lane.
             _set_ends(context, end.start, end.end)
         except Removed as error:
@@ -126,6 +123,31 @@ class LogService:
         subscription = self._registry.get(name, Right.RANGES)
         self._brokers.usable(subscription.settings.broker)
         return self._readers[name]
+
+
+async def _write_range(
+    writer: StreamWriter, slots: ReadSlots, reader: LogReader | RangeSubscription, lane: Lane, run: Run, max_bytes: int
+) -> LaneEnd:
+    """Returns the ends of the lane, once all is written. Raises what reading and writing raise."""
+    write: asyncio.Task[None] | None = None
+    try:
+        while True:
+            async with slots.one() as slot:
+                end = await reader.bounds(lane, run)
+                chunks = reader.read(lane, run, end, max_bytes, lambda: slot.taken_away)
+                async with aclosing(chunks):  # type: ignore[type-var]
+                    async for chunk in chunks:
+                        write = asyncio.create_task(writer.write(b"".join(chunk.frames)))
+                        run = Run(chunk.positions[-1] + 1, run.stop)
+                        await slot.wait_for(write)
+            if write is not None:
+                await write
+            if not slot.taken_away:
+                return end
+    finally:
+        if write is not None:
+            write.cancel()
+            await asyncio.gather(write, return_exceptions=True)
 
 
 def _set_ends(context: Context, start: int, end: int) -> None:

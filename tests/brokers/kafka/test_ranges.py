@@ -143,7 +143,7 @@ async def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues
         assert (await reading.plan(0, start, Limits(), {}))[0] == start
         assert await reading.commit(attached.token, start) == start
         end = await reading.bounds(lane, Run(2, 9))
-        assert [frames async for frames in reading.read(lane, Run(2, 9), end, 1 << 20)] == []
+        assert [chunk async for chunk in reading.read(lane, Run(2, 9), end, 1 << 20)] == []
         for beyond in (reading.plan(0, {lane: 3}, Limits(), {}), reading.bounds(lane, Run(3, 9))):
             with pytest.raises(Removed, match="there never was a position 3"):
                 await beyond
@@ -153,6 +153,6 @@ async def test_a_reader_within_an_open_transaction_has_nothing_yet_and_continues
         until, _ = await reading.plan(0, start, Limits(), {})
         assert until == {lane: 4, other: 0}
         end = await reading.bounds(lane, Run(2, 4))
-        pieces = [frames async for frames in reading.read(lane, Run(2, 4), end, 1 << 20)]
-        assert [decode_frame(frame).value for frames in pieces for frame in frames] == [b"after"]
+        chunks = [chunk async for chunk in reading.read(lane, Run(2, 4), end, 1 << 20)]
+        assert [decode_frame(frame).value for chunk in chunks for frame in chunk.frames] == [b"after"]
         await reading.close()

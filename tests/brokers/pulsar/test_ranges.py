@@ -164,8 +164,8 @@ class LaneReader:
     async def read(self, start: int, stop: int) -> list[bytes | None]:
         run = Run(start, stop)
         end = await self.subscription.bounds(self._lane, run)
-        pieces = self.subscription.read(self._lane, run, end, 1 << 20)
-        return [decode_frame(frame).value async for frames in pieces for frame in frames]
+        chunks = self.subscription.read(self._lane, run, end, 1 << 20)
+        return [decode_frame(frame).value async for chunk in chunks for frame in chunk.frames]
 
     async def backlog(self) -> int:
         """The backlog in the status."""

@@ -55,7 +55,7 @@ def read(broker: Changing, run: Run = RUN) -> int:
     async def body() -> int:
         reading = LogReader(SETTINGS, broker, broker.clock)
         end = await reading.bounds(LANE, run)
-        return sum([len(frames) async for frames in reading.read(LANE, run, end, 1 << 20)])
+        return sum([len(chunk.frames) async for chunk in reading.read(LANE, run, end, 1 << 20)])
 
     return asyncio.run(body())
 

@@ -7,7 +7,10 @@ import grpc
 import pytest
 
 from offramp.v1 import admin_pb2, log_pb2, publish_pb2
-from sidecar.server.grpc import log_service
+from sidecar.model.errors import Removed
+from sidecar.model.records import Lane, Run
+from sidecar.server.grpc import log_service, read_slots
+from sidecar.settings import SubscriptionSettings
 from tests.unit.server.grpc.log_kit import (
     EXHAUSTED,
     INVALID,
@@ -155,23 +158,55 @@ async def test_what_retention_has_removed_is_out_of_range_and_says_what_is_left(
 
 
 @in_loop
-async def test_ranges_beyond_the_most_at_a_time_wait_their_turn(
+async def test_a_client_that_does_not_read_holds_up_nobody_and_misses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_service, "MAX_READS", 1)
-
     async with ranged(tmp_path) as (kit, reader):
         for _ in range(8):
             await kit.publish([bytes(1000)] * 1000)
         # More than gRPC takes in before anybody reads it.
+        slow = [aiter(reader.range(0, 8000)) for _ in range(3)]
+        firsts = [(await anext(answers)).records for answers in slow]
+        assert len(await reader.values(0, 1)) == 1
+        for first, answers in zip(firsts, slow, strict=True):
+            rest = [record.position async for answer in answers for record in answer.records]
+            assert [*(record.position for record in first), *rest] == list(range(8000))
+
+
+@in_loop
+async def test_reads_of_one_subscription_do_not_wait_for_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_service, "MAX_READS", 1)
+    monkeypatch.setattr(read_slots, "_BLOCKED_AFTER", 3600.0)
+    both = {name: SubscriptionSettings(topics=(TOPIC,), group=name, mode=RANGES) for name in ("orders", "other")}
+    async with ranged(tmp_path, subscriptions=both) as (kit, reader):
+        for _ in range(8):
+            await kit.publish([bytes(1000)] * 1000)
         first = aiter(reader.range(0, 8000))
         await anext(first)
         second = asyncio.create_task(reader.values(0, 1))
-        for _ in range(20):
-            assert await reader.until({0: 0}) == {0: 8000}
-        assert not second.done()
+        assert len(await Reader(kit.channel, "other").values(0, 1)) == 1
+        assert not second.done(), "one at a time"
         assert [_ async for _ in first]
         assert len(await second) == 1
+
+
+@with_reader()
+async def test_what_was_removed_before_a_read_goes_on_is_told(kit: Kit, reader: Reader) -> None:
+    for _ in range(4):
+        await kit.publish([bytes(1000)] * 1000)
+    log = kit.sidecar._registry.ranged["orders"].log
+    run = Run(0, 4000)
+    end = await log.bounds(Lane(TOPIC, 0), run)
+    chunks = log.read(Lane(TOPIC, 0), run, end, 1 << 20, lambda: True)
+    chunk = await anext(chunks)
+    assert 0 < len(chunk.frames) < 4000
+    object.__setattr__(local(kit)._options, "retention_bytes", 100_000)
+    await local(kit).run_retention()
+    with pytest.raises(Removed, match=f"has removed {chunk.positions[-1] + 1} to"):
+        await anext(chunks)
 
 
 @with_reader()
