@@ -52,13 +52,14 @@ class LogClient:
         subscription = options.require("subscription", "as in the sidecar's configuration")
         return cls(options.access(), subscription, options["timeout"])
 
-    def attach(self, reader: str | None) -> int:
-        """Takes the right to commit from whoever had it. Returns the token that proves it."""
+    def attach(self, reader: str | None) -> tuple[int, Positions]:
+        """Takes the right to plan and commit from whoever had it. Returns the token that proves it, and what is
+        committed."""
         request = pb.AttachRequest(
             subscription=self._subscription, reader=reader or f"spark {socket.gethostname()}-{os.getpid()}"
         )
         response: pb.AttachResponse = self._call("Attach", request)
-        return response.token
+        return response.token, from_wire(response.committed)
 
     def resolve_start(self, token: int, start: NamedPosition | datetime) -> Positions:
         """Where a reader without a checkpoint starts; the same for every call."""

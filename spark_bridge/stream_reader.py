@@ -10,6 +10,7 @@ checkpoint has a batch that it has planned itself: one that loses leaves the win
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._token = 0
         #: where a query without a checkpoint begins
         self._start: Positions | None = None
+        #: what was committed before this reader attached
+        self._found: Positions = {}
         #: the end of the batch that was planned last
         self._planned: Offset | None = None
         #: where the lanes ended at the last plan
@@ -67,10 +70,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Spark calls this more than once and never stores the result, so the sidecar pins it before it answers."""
-        start: NamedPosition = self._options["startingPosition"]
         if self._start is None:
+            wanted: NamedPosition | datetime = self._options["startingPosition"]
             # Once: a broker that is starting up may miss a lane that it has reported before.
-            self._start = self._committed = self._attached().resolve_start(self._token, start)
+            self._start = self._committed = self._attached().resolve_start(self._token, wanted)
+            if self._found and wanted is not NamedPosition.COMMITTED:
+                self._warn_of_positions(wanted, self._start)
         return to_offset(self._subscription, self._start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -137,8 +142,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _attached(self) -> LogClient:
         if not self._token:
-            self._token = self._client.attach(self._options["name"])
+            self._token, self._found = self._client.attach(self._options["name"])
         return self._client
+
+    def _warn_of_positions(self, wanted: NamedPosition | datetime, start: Positions) -> None:
+        if all(start.get(lane, at) == at for lane, at in self._client.locate(wanted).items()):
+            return
+        flag = {NamedPosition.EARLIEST: "--start", NamedPosition.LATEST: "--end"}
+        where = flag[wanted] if isinstance(wanted, NamedPosition) else f"--time {wanted.isoformat()}"
+        logger.warning(
+            "option startingPosition has no effect: the subscription %s has positions already, and the query starts "
+            "there: %s. To start elsewhere, stop the query, run `offramp seek %s %s`, and start it with a new "
+            "checkpoint",
+            self._subscription,
+            ", ".join(f"{lane} {at}" for lane, at in sorted(start.items())),
+            self._subscription,
+            where,
+        )
 
     def _plan(self, begins: Positions, records: int, size: int) -> tuple[Positions, Plan]:
         """The plan, and the part of `begins` that it starts from. With failOnDataLoss=false that leaves out lanes that

@@ -1,6 +1,7 @@
 """The reader of a stream, called as Spark calls it, with a real sidecar and without Spark."""
 
 import json
+import logging
 import pickle
 import random
 import shutil
@@ -90,6 +91,26 @@ def test_a_time_is_where_a_query_can_start(environment: SparkEnvironment) -> Non
     source = reader(environment, startingPosition="1970-01-01T00:00:05Z")
     start = source.initialOffset()
     assert values(read(source, start, source.latestOffset(start, NO_LIMIT))) == [5, 6, 7, 8]
+
+
+def test_a_start_that_has_no_effect_is_said_with_the_command_that_has_one(
+    environment: SparkEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    environment.numbers(0, 8)
+    first = reader(environment)
+    start = first.initialOffset()
+    with caplog.at_level(logging.WARNING, "offramp.spark"):
+        # They start where the group is in any case.
+        reader(environment, startingPosition="committed").initialOffset()
+        reader(environment, startingPosition="earliest").initialOffset()
+        assert not caplog.messages
+        assert reader(environment, startingPosition="latest").initialOffset() == start
+        assert reader(environment, startingPosition="2030-01-01T00:00:00Z").initialOffset() == start
+    latest, time = caplog.messages
+    assert "startingPosition has no effect: the subscription clicks has positions already" in latest
+    assert "clicks/0 0, clicks/1 0" in latest
+    assert "run `offramp seek clicks --end`" in latest
+    assert "run `offramp seek clicks --time 2030-01-01T00:00:00+00:00`" in time
 
 
 @pytest.mark.parametrize(
