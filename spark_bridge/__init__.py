@@ -5,13 +5,14 @@
     spark_bridge.install(spark)
     clicks = spark.readStream.format("offramp").option("address", "...").option("subscription", "clicks").load()
 
-`install` registers `format("offramp")` with a session, for reading and writing, and commits as queries progress;
+`install` registers `format("offramp")` where Spark has not found it by itself, and commits as queries progress;
 `flush` commits what a query has done once it has ended; `handle` calls a function with DataFrames of batches and acks
 them. `python -m spark_bridge` is a ready job. What this module exports is the public interface of the package.
 
 | module | what it is for |
 |---|---|
 | `datasource` | `format("offramp")`: chooses the reader or writer that Spark asks for |
+| `pyspark_offramp` | where Spark finds the data source by itself; a package beside this one once installed |
 | `stream_reader` | plans the micro-batches of `readStream`, in the driver |
 | `bounded_readers` | plan `spark.read`: ranges of lanes, or dead letters |
 | `range_reader` | reads one range, on an executor |

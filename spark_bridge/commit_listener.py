@@ -10,6 +10,7 @@ import threading
 from typing import Unpack
 from weakref import WeakKeyDictionary
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -33,7 +34,7 @@ _COMMIT_TIMEOUT = 15.0
 
 
 def install(spark: SparkSession, **proof: Unpack[ProofOptions]) -> "Committer":
-    """Registers `format("offramp")` with a session, and commits as its queries progress.
+    """Registers `format("offramp")` with a session that has not found it by itself, and commits as queries progress.
 
     `token`, `token_file`, `ca` and so on are the credentials for commits to a sidecar beyond loopback; without them
     they come from the environment (see `offramp.channel`). May be called again, to change them. Raises `BadOption` if a
@@ -44,7 +45,7 @@ def install(spark: SparkSession, **proof: Unpack[ProofOptions]) -> "Committer":
         Access(**proof)
     except ValueError as error:
         raise BadOption(f"option {error}") from error
-    spark.dataSource.register(OfframpDataSource)
+    _register(spark)
     before = _installed.pop(spark, None)
     if before is not None:
         spark.streams.removeListener(before)
@@ -67,6 +68,15 @@ def flush(query: StreamingQuery, **proof: Unpack[ProofOptions]) -> None:
             _commit(one, proof)
         if sources:
             return
+
+
+def _register(spark: SparkSession) -> None:
+    try:
+        spark.dataSource.register(OfframpDataSource)
+    except AnalysisException as error:
+        # Spark has found it by itself: see `pyspark_offramp`.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 class Committer(StreamingQueryListener):
