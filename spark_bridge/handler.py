@@ -30,6 +30,10 @@ _CREDIT = 256
 _PATIENCE = 60.0
 
 
+#: by these an error says that a server of Spark Connect does not know the session, since it is another one
+_SERVER_RESTARTED = ("INVALID_HANDLE.SESSION_CHANGED", "incorrect server side session identifier")
+
+
 class InHand:
     """The records that a function was called with. Those that it does not name are acked if it returns, and retried if
     it raises."""
@@ -209,7 +213,7 @@ def _call(spark: SparkSession, fn: Function, group: Sequence[Batch], rows: ToRow
     try:
         fn(to_dataframe(spark, group, rows), InHand(group))
     except Exception as error:
-        stopped = is_stopped(spark)
+        stopped = is_stopped(spark, error)
         if stopped is not False:
             _unmark(group)
             end = SparkGone if stopped else _JvmDied
@@ -225,15 +229,26 @@ def _call(spark: SparkSession, fn: Function, group: Sequence[Batch], rows: ToRow
     return True
 
 
-def is_stopped(spark: SparkSession) -> bool | None:
-    """Whether the session was stopped, from its JVM. None if the JVM is gone."""
-    if spark.sparkContext._jsc is None:
-        return True
+def is_stopped(spark: SparkSession, error: Exception) -> bool | None:
+    """Whether the session was stopped, after an error that its end may have caused. None if its JVM, or the server that
+    it is connected to, is gone."""
     try:
-        return bool(spark.sparkContext._jsc.sc().isStopped())
+        if isinstance(spark, SparkSession):
+            context = spark.sparkContext._jsc
+            return context is None or bool(context.sc().isStopped())
+        return _is_stopped_on_server(spark, error)
     except Exception:
         # Which exception a dead JVM causes depends on how it died.
         return None
+
+
+def _is_stopped_on_server(spark: Any, error: Exception) -> bool | None:
+    """The same with Spark Connect. Raises what a call raises if there is no server."""
+    if any(words in str(error) for words in _SERVER_RESTARTED):
+        # The client closes the session itself then.
+        return None
+    # Any call tells whether the server is there.
+    return bool(spark.is_stopped or not spark.version)
 
 
 def to_dataframe(spark: SparkSession, batches: Sequence[Batch], rows: ToRows) -> DataFrame:

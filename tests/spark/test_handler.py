@@ -229,47 +229,135 @@ def test_a_failed_call_is_repeated_batch_by_batch_with_a_flag_and_what_it_had_na
     eventually(lambda: settled(environment), "all is committed")
 
 
-@pytest.mark.parametrize("way", ["stop", "kill"])
-def test_a_session_that_is_stopped_is_held_against_no_record_and_one_that_dies_is(
-    environment: SparkEnvironment, way: str
-) -> None:
-    environment.numbers(0, 50, topic=ORDERS)
-    # A process of its own: other tests still need the session of this one.
-    program = """
+#: ends its session in every way, while records are in hand
+ENDING = """
 import os, signal, sys
 from pyspark.sql import SparkSession
 import spark_bridge
 
-def fn(df, batch):
-    spark.stop() if sys.argv[2] == "stop" else os.kill(spark._sc._gateway.proc.pid, signal.SIGKILL)
+def stopping(df, batch):
+    spark.stop()
     batch.reject([], "nothing")
     df.count()
 
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-try:
-    spark_bridge.handle(spark, sys.argv[1], "orders", fn)
-except spark_bridge.SparkGone as error:
-    print("said:", error)
+def killing(df, batch):
+    print("again:", {(record.attempt, record.possibly_processed) for one in batch.batches for record in one})
+    os.kill(spark._sc._gateway.proc.pid, signal.SIGKILL)
+    batch.reject([], "nothing")
+    df.count()
+
+for fn in (stopping, killing):
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        spark_bridge.handle(spark, sys.argv[1], "orders", fn, linger=5.0, max_records=50)
+    except spark_bridge.SparkGone as error:
+        print("said:", error)
 """
+#: the same with Spark Connect, and all else that the bridge does
+CONNECTED = """
+import os, signal, sys
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+import offramp
+import spark_bridge
+
+address, folder = sys.argv[1:]
+server = SparkSession.builder.remote("local[1]").getOrCreate()
+assert server.read.format("offramp").options(address=address, subscription="clicks").load().count() == 50
+print("found by itself")
+# As if it had been started elsewhere: otherwise it ends with the first session that is stopped.
+del os.environ["SPARK_LOCAL_REMOTE"]
+spark_bridge.install(server)
+clicks = server.readStream.format("offramp").option("address", address).option("subscription", "clicks").load()
+to = clicks.writeStream.format("parquet").option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/log")
+query = to.trigger(availableNow=True).start()
+query.awaitTermination()
+spark_bridge.flush(query)
+print("streamed:", server.read.parquet(f"{folder}/out").count())
+
+def naming(df, batch):
+    batch.reject(df.where("CAST(CAST(value AS string) AS int) = 7"), "it is 7")
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise offramp.Release
+
+def stopping(df, batch):
+    spark.stop()
+    df.count()
+
+def killing(df, batch):
+    print("again:", {(record.attempt, record.possibly_processed) for one in batch.batches for record in one})
+    spark.client.set_retry_policies([])
+    os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+    df.count()
+
+for fn in (naming, stopping, killing):
+    spark = server.cloneSession()
+    try:
+        spark_bridge.handle(spark, address, "orders", fn, linger=2.0, max_records=50)
+    except spark_bridge.SparkGone as error:
+        print("said:", error)
+# Not by sys.exit: sessions would wait for minutes for the server to come back.
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def run_program(program: str, *arguments: str, **environ: str) -> str:
+    """What it prints. A process of its own: other tests still need the session of this one."""
     done = subprocess.run(
-        [sys.executable, "-c", program, environment.address, way],
+        [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
+        # With this, a server of Spark Connect takes any port that is free.
+        env={**os.environ, "SPARK_TESTING": "1", **environ},
         capture_output=True,
         text=True,
         timeout=SPARK_TIMEOUT,
         check=False,
     )
-    assert "said: the Spark session has ended" in done.stdout, done.stdout + done.stderr
-    counters = environment.sidecar.status(ORDERS).counters
-    assert (counters.nacked, counters.acked) == (0, 0)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def told(environment: SparkEnvironment, records: int) -> set[tuple[int, bool]]:
+    """What the next worker is told of these records: the attempt, and whether they may have been processed."""
     seen: dict[int, tuple[int, bool]] = {}
     with connect(ORDERS, address=environment.address) as consumer:
-        while len(seen) < 50:
+        while len(seen) < records:
             batch = next(consumer)
             seen |= {int(record.value or b""): (record.attempt, record.possibly_processed) for record in batch}
             batch.ack()
-    # Nobody knows how far a dead one came.
-    assert set(seen.values()) == ({(1, False)} if way == "stop" else {(2, True)})
+    return set(seen.values())
+
+
+def test_a_session_that_is_stopped_is_held_against_no_record_and_one_that_dies_is(
+    environment: SparkEnvironment,
+) -> None:
+    environment.numbers(0, 50, topic=ORDERS)
+    said = run_program(ENDING, environment.address)
+    assert said.count("said: the Spark session has ended") == 2, said
+    assert "again: {(1, False)}" in said
+    counters = environment.sidecar.status(ORDERS).counters
+    assert (counters.nacked, counters.acked) == (0, 0)
+    assert told(environment, 50) == {(2, True)}, "nobody knows how far a dead one came"
+
+
+def test_spark_connect_finds_the_source_by_itself_and_does_all_of_it(
+    environment: SparkEnvironment, tmp_path: Path
+) -> None:
+    environment.numbers(0, 50)
+    environment.numbers(0, 50, topic=ORDERS)
+    # As installed by pip.
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    (installed / "pyspark_offramp").symlink_to(ROOT / "spark_bridge" / "pyspark_offramp")
+    said = run_program(CONNECTED, environment.address, str(tmp_path), PYTHONPATH=str(installed))
+    assert "found by itself" in said
+    assert "streamed: 50" in said
+    eventually(lambda: environment.done() == 50, "what was streamed is committed")
+    assert dead(environment) == {"7": "REJECTED: it is 7"}
+    assert said.count("said: the Spark session has ended") == 2, said
+    assert "again: {(1, False)}" in said
+    assert told(environment, 49) == {(2, True)}
 
 
 def test_what_cannot_be_is_said(spark: SparkSession, environment: SparkEnvironment) -> None:
