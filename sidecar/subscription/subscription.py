@@ -209,8 +209,7 @@ class Subscription(SubscriptionEvents):
     def written(self, leases: Iterable[bytes]) -> None:
         """The batches of these leases were written to their worker: their time starts now."""
         now = self.clock.now()
-        for lease in leases:
-            self.tracker.leases.mark_written(lease, now)
+        self.tracker.leases.mark_written(leases, now)
         self._deliverer.set_timer(now)
 
     def extend(self, lease: bytes, lease_for: float) -> Extended:

@@ -91,7 +91,7 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_batch_is_written(self, data: st.DataObject) -> None:
         known = self.one_of(data)
-        self.leases.mark_written(known.lease.id, self.now)
+        self.leases.mark_written([known.lease.id], self.now)
         if known.is_held and not known.written:
             known.written = True
             known.granted = self.now
@@ -174,6 +174,10 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         due = [known for known in self.known if known.is_held and known.deadline <= self.now]
         expired = self.leases.expire(self.now)
         assert sorted(lease.number for lease in expired) == [known.lease.number for known in due]
+        assert [lease.deadline for lease in expired] == sorted(known.deadline for known in due)
+        # Otherwise the timer would fire again and again.
+        next_deadline = self.leases.next_deadline()
+        assert next_deadline is None or next_deadline > self.now
         for known in due:
             self.end(known, data)
 
@@ -236,7 +240,9 @@ class SettlingIsAnsweredTruthfully(RuleBasedStateMachine):
         held = [known for known in self.known if known.is_held]
         assert len(self.leases) == len(held)
         assert [lease.id for lease in self.leases.held()] == [known.lease.id for known in held]
-        assert self.leases.next_deadline() == min((known.deadline for known in held), default=None)
+        next_deadline = self.leases.next_deadline()
+        assert (next_deadline is not None) == bool(held)
+        assert all(next_deadline is not None and next_deadline <= known.deadline for known in held)
         for known in self.known:
             if known.is_held:
                 assert known.lease.phase is LeasePhase.HELD

@@ -7,6 +7,7 @@
 | `ordering` | which fresh and returned records of a lane may be delivered now |
 | `window` | how far past its committed position a lane may be delivered |
 | `leases` | batches held by workers: grant, extend, settle, expire |
+| `deadlines` | which lease expires next |
 | `record_slices` | consecutive records with their history, and groups that are redelivered together |
 | `memory` | how much memory records may hold, and which lanes must be paused for it |
 """

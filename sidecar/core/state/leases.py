@@ -1,6 +1,5 @@
 """Batches held by workers: grant, extend, settle, expire. Pure."""
 
-import heapq
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
+from sidecar.core.state.deadlines import NO_ROW, Deadlines
 from sidecar.core.state.lane import LanePhase
 from sidecar.core.state.record_slices import RecordSlice, RedeliveryGroup, RedeliveryState, between, count, size
 from sidecar.model.reasons import Reason
@@ -71,6 +71,7 @@ class Lease(Generic[Holder]):
         "phase",
         "records",
         "redeliveries",
+        "row",
         "settled",
         "size",
         "slices",
@@ -96,6 +97,8 @@ class Lease(Generic[Holder]):
         self.written = False
         #: on the loop's clock
         self.deadline = float("inf")
+        #: the time of its row in `Deadlines`
+        self.row = NO_ROW
         #: the number of the lease that failed first with these records
         self.first_lease = number
         self.uncounted_failures = 0
@@ -256,8 +259,7 @@ class Leases(Generic[Holder]):
         self._finished: OrderedDict[bytes, Lease[Holder]] = OrderedDict()
         #: runs of outcomes of the finished leases
         self._outcomes = 0
-        #: a lease may have several entries; only the one that equals its `deadline` counts
-        self._deadlines: list[tuple[float, int, Lease[Holder]]] = []
+        self._deadlines: Deadlines[Lease[Holder]] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -273,16 +275,17 @@ class Leases(Generic[Holder]):
         id_ = self._prefix + self._number.to_bytes(6, "big")
         lease = Lease(self._number, id_, holder, slices, now, limit)
         self._held[id_] = lease
-        self._set_deadline(lease, now + longest)
+        self._deadlines.set(lease, now + longest)
         return lease
 
-    def mark_written(self, id_: bytes, now: float) -> None:
-        """The batch was written to the worker: the time of its lease starts now."""
-        lease = self._held.get(id_)
-        if lease is not None and not lease.written:
-            lease.written = True
-            lease.granted = now
-            self._set_deadline(lease, now + lease.limit)
+    def mark_written(self, ids: Iterable[bytes], now: float) -> None:
+        """These batches were written to the worker: the time of their leases starts now."""
+        for id_ in ids:
+            lease = self._held.get(id_)
+            if lease is not None and not lease.written:
+                lease.written = True
+                lease.granted = now
+                self._deadlines.set(lease, now + lease.limit)
 
     def extend(self, id_: bytes, seconds: float, longest: float, now: float) -> Extended:
         """Move the deadline to this many seconds from now, if that is later; never past `longest` from the delivery."""
@@ -293,33 +296,22 @@ class Leases(Generic[Holder]):
             # The requested time starts once the batch is written.
             lease.limit = min(max(lease.limit, seconds), longest)
             return Extended(id_, ExtendStatus.EXTENDED, lease.limit)
-        deadline = min(now + seconds, lease.granted + longest)
-        if deadline > lease.deadline:
-            self._set_deadline(lease, deadline)
+        self._deadlines.set(lease, max(lease.deadline, min(now + seconds, lease.granted + longest)))
         return Extended(id_, ExtendStatus.EXTENDED, max(0.0, lease.deadline - now))
 
     def next_deadline(self) -> float | None:
-        """When the next lease expires."""
-        while self._deadlines:
-            deadline, _, lease = self._deadlines[0]
-            if lease.phase is LeasePhase.HELD and lease.deadline == deadline:
-                return deadline
-            heapq.heappop(self._deadlines)
-        return None
+        """A time before which no lease expires, and at which one may."""
+        return self._deadlines.next()
 
     def expire(self, now: float) -> list[Lease[Holder]]:
-        """Leases whose deadline has passed. The caller ends them."""
-        out = []
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            lease = heapq.heappop(self._deadlines)[2]
-            lease.deadline = float("inf")
-            out.append(lease)
-        return out
+        """Leases whose deadline has passed, in the order of their deadlines. The caller ends them."""
+        return self._deadlines.expire(now)
 
     def end(self, lease: Lease[Holder]) -> list[RecordSlice]:
         """The lease ended without a settlement. Returns its unsettled records; the caller adds the groups in which
         they wait to `Lease.redeliveries`."""
         del self._held[lease.id]
+        self._deadlines.remove(lease)
         lease.phase = LeasePhase.ENDED
         self._remember(lease)
         return lease.unsettled()
@@ -413,6 +405,7 @@ class Leases(Generic[Holder]):
 
     def _close(self, lease: Lease[Holder]) -> None:
         del self._held[lease.id]
+        self._deadlines.remove(lease)
         lease.phase = LeasePhase.SETTLED
         lease.settled = None
         self._remember(lease)
@@ -425,11 +418,3 @@ class Leases(Generic[Holder]):
     def _forget_oldest(self) -> None:
         while len(self._finished) > REMEMBERED or self._outcomes > REMEMBERED_OUTCOMES:
             self._outcomes -= len(self._finished.popitem(last=False)[1].outcomes)
-
-    def _set_deadline(self, lease: Lease[Holder], deadline: float) -> None:
-        lease.deadline = deadline
-        heapq.heappush(self._deadlines, (deadline, lease.number, lease))
-        if len(self._deadlines) > 4 * len(self._held) + 1000:
-            # Otherwise entries of leases that are settled long before their deadline pile up.
-            self._deadlines = [(held.deadline, held.number, held) for held in self._held.values()]
-            heapq.heapify(self._deadlines)

@@ -188,7 +188,7 @@ def test_only_what_was_unsettled_comes_back_when_a_lease_ends(leases: Leases[str
 
 def test_its_time_starts_when_the_batch_was_written(leases: Leases[str]) -> None:
     lease = granted(leases, limit=10.0)
-    leases.mark_written(lease.id, NOW + 5.0)
+    leases.mark_written([lease.id], NOW + 5.0)
     assert leases.next_deadline() == NOW + 15.0
 
 
@@ -201,21 +201,21 @@ def test_a_batch_that_is_never_written_ends_after_the_longest_time(leases: Lease
 def test_writing_it_again_does_not_prolong_it(leases: Leases[str]) -> None:
     """A Fetch that is repeated gets the same bytes again."""
     lease = granted(leases, limit=10.0)
-    leases.mark_written(lease.id, NOW)
-    leases.mark_written(lease.id, NOW + 9.0)
+    leases.mark_written([lease.id], NOW)
+    leases.mark_written([lease.id], NOW + 9.0)
     assert leases.next_deadline() == NOW + 10.0
 
 
 def test_an_extension_lets_it_end_later_but_never_past_the_longest_time(leases: Leases[str]) -> None:
     lease = granted(leases, limit=10.0)
-    leases.mark_written(lease.id, NOW)
+    leases.mark_written([lease.id], NOW)
     assert leases.extend(lease.id, 30.0, LONGEST, NOW + 5.0).lease_for == 30.0
     assert leases.extend(lease.id, 1_000.0, LONGEST, NOW + 5.0).lease_for == LONGEST - 5.0
 
 
 def test_an_extension_never_shortens_it(leases: Leases[str]) -> None:
     lease = granted(leases, limit=10.0)
-    leases.mark_written(lease.id, NOW)
+    leases.mark_written([lease.id], NOW)
     assert leases.extend(lease.id, 1.0, LONGEST, NOW).lease_for == 10.0
 
 
@@ -228,14 +228,14 @@ def test_an_extension_of_what_ended_is_stale_and_of_what_never_was_unknown(lease
 
 def test_a_lease_expires_once(leases: Leases[str]) -> None:
     lease = granted(leases, limit=LONGEST)
-    leases.mark_written(lease.id, NOW)
+    leases.mark_written([lease.id], NOW)
     assert leases.expire(NOW + LONGEST) == [lease]
     assert leases.expire(NOW + LONGEST) == []
 
 
 def test_a_settled_lease_does_not_expire(leases: Leases[str]) -> None:
     lease = granted(leases)
-    leases.mark_written(lease.id, NOW)
+    leases.mark_written([lease.id], NOW)
     settle(leases, lease, Outcome.ACK)
     assert leases.next_deadline() is None
 
