@@ -1,8 +1,6 @@
 """Where each record of a subscription is, and every move from one place to another. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Generic, TypeVar
 
 from sidecar.core.failures.reason_counts import ReasonCounts
@@ -24,7 +22,7 @@ class RecordTracker(Generic[Holder]):
     | place | where that is | entered by | left by |
     |---|---|---|---|
     | fresh | the lane's ordering | `track` | `lease`, `hold_too_large` |
-    | in flight | a lease | `lease` | `settle_lease`, `end_lease` |
+    | in flight | a lease | `lease` | `close_acked`, `settle_lease`, `end_lease` |
     | waiting | a redelivery group | `put_back`, `hold_too_large` | `lease`, `settle_lease` (late), `close_group` |
     | aside | being written to a side topic | `put_aside` | `settle_aside`, `return_from_aside` |
     | settled | the lane's ledger | `settle`, `settle_aside` | |
@@ -135,6 +133,15 @@ class RecordTracker(Generic[Holder]):
                 slice_.lane.waiting -= records
         return lease
 
+    def close_acked(self, settlement: Settlement) -> Lease[Holder] | None:
+        """Apply a settlement that acks a whole batch; the records are in no place until the caller settles them.
+        Returns None for one that `settle_lease` must look at."""
+        lease = self.leases.close_acked(settlement)
+        if lease is not None:
+            for slice_ in lease.slices:
+                slice_.lane.in_flight -= slice_.records
+        return lease
+
     def settle_lease(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, Sequence[SettledPart]]:
         """Apply a settlement. Returns what `Leases.settle` returns; the records of the parts are in no place until the
         caller puts them somewhere."""
@@ -218,18 +225,15 @@ class RecordTracker(Generic[Holder]):
 
     def settle(self, slices: Iterable[RecordSlice]) -> None:
         """Records are settled for good. None of their lanes may be gone."""
-        for lane, mine in _by_lane(slices):
+        by_lane: dict[LaneState, list[RecordSlice]] = {}
+        for slice_ in slices:
+            mine = by_lane.get(slice_.lane)
+            if mine is None:
+                by_lane[slice_.lane] = [slice_]
+            else:
+                mine.append(slice_)
+        for lane, mine in by_lane.items():
             before = lane.unsettled_records
             self.bytes -= lane.settle(mine)
             self.records -= before - lane.unsettled_records
             self.dispatcher.wake(lane)
-
-
-def _by_lane(slices: Iterable[RecordSlice]) -> Iterator[tuple[LaneState, Sequence[RecordSlice]]]:
-    """Neighbours of one lane together."""
-    if isinstance(slices, list) and len(slices) == 1:
-        # The usual case: a batch of one slice.
-        yield slices[0].lane, slices
-        return
-    for lane, mine in groupby(slices, attrgetter("lane")):
-        yield lane, list(mine)

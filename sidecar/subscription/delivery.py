@@ -80,29 +80,35 @@ class Deliverer:
             self._ready_sessions[session] = None
             self.schedule_delivery()
 
-    def release_lease(self, lease: Lease[Session]) -> None:
-        """The session does not hold the lease any more."""
-        session = lease.holder
-        if session.leases.pop(lease.id, None) is not None:
-            session.unsettled_bytes -= lease.size
-            if not session.leases:
-                session.consumer.idle()
-                session.isolation_timed_out = False
-                if session is self._draining_session:
-                    # If nothing is delivered now, in an outage or a pause, a later wait has a time of its own.
-                    self._draining_session = None
-                if session.exclusive:
-                    # For as long as it was exclusive other records come first.
-                    now = self._clock.now()
-                    session.exclusive, session.shared_until = False, now + (now - lease.granted)
-        if lease is self._probing:
-            self._probing = None
-            if self._outage.down:
-                self._probe_failures += 1
-                self._next_probe = self._clock.now() + self._probes.wait(self._probe_failures)
-        if self._tracer is not None:
-            self._tracer.ended(lease)
-        self.session_changed(session)
+    def release_leases(self, leases: Sequence[Lease[Session]]) -> None:
+        """Their sessions do not hold these leases any more."""
+        for lease in leases:
+            session = lease.holder
+            if session.leases.pop(lease.id, None) is not None:
+                session.unsettled_bytes -= lease.size
+                if not session.leases:
+                    self._session_empty(session, lease)
+            if lease is self._probing:
+                self._probing = None
+                if self._outage.down:
+                    self._probe_failures += 1
+                    self._next_probe = self._clock.now() + self._probes.wait(self._probe_failures)
+            if self._tracer is not None:
+                self._tracer.ended(lease)
+        for session in dict.fromkeys([lease.holder for lease in leases]):
+            self.session_changed(session)
+
+    def _session_empty(self, session: Session, last: Lease[Session]) -> None:
+        """The session holds nothing since it does not hold this lease."""
+        session.consumer.idle()
+        session.isolation_timed_out = False
+        if session is self._draining_session:
+            # If nothing is delivered now, in an outage or a pause, a later wait has a time of its own.
+            self._draining_session = None
+        if session.exclusive:
+            # For as long as it was exclusive other records come first.
+            now = self._clock.now()
+            session.exclusive, session.shared_until = False, now + (now - last.granted)
 
     def outage_began(self, now: float) -> None:
         """Only probes are delivered until the outage ends. The first one goes at once: it may not be one."""

@@ -68,7 +68,22 @@ class SettlementHandler:
 
     def settle(self, settlements: Iterable[Settlement], now: float) -> list[SettleResult]:
         """Apply settlements. Returns their results in order."""
-        results = [self._settle(settlement, now) for settlement in settlements]
+        results: list[SettleResult] = []
+        acked: list[Lease[Session]] = []
+        for settlement in settlements:
+            # Nearly all settlements ack a whole batch. A tracer looks at each of them.
+            lease = self._tracker.close_acked(settlement) if self._tracer is None else None
+            if lease is not None:
+                acked.append(lease)
+                results.append(SettleResult(lease.id, SettleStatus.SETTLED))
+                continue
+            self._finish_acked(acked, now)
+            acked = []
+            results.append(self._settle(settlement, now))
+        self._finish_acked(acked, now)
+        if self._oversized is not None and self._oversized.state is not RedeliveryState.WAITING:
+            self._oversized = None
+            self._troubles.clear("oversized")
         self._events.records_settled()
         return results
 
@@ -178,12 +193,27 @@ class SettlementHandler:
             self._settle_part(lease, each, now, in_outage=in_outage)
         if lease.phase is LeasePhase.SETTLED and lease.id in lease.holder.leases:
             tracker.meters.settle_seconds.observe(now - lease.granted)
-            self._deliverer.release_lease(lease)
+            self._deliverer.release_leases([lease])
             lease.forget_records()
-        if self._oversized is not None and self._oversized.state is not RedeliveryState.WAITING:
-            self._oversized = None
-            self._troubles.clear("oversized")
         return result
+
+    def _finish_acked(self, leases: Sequence[Lease[Session]], now: float) -> None:
+        """What follows when whole batches were acked: once for all of them, as far as it can be."""
+        if not leases:
+            return
+        tracker = self._tracker
+        records = sum([lease.records for lease in leases])
+        in_flight = len(tracker.leases) + len(leases)
+        for lease in leases:
+            self._budget.settled(1.0, 0.0, now - lease.granted, in_flight, now)
+            tracker.meters.settle_seconds.observe(now - lease.granted)
+        self._batch_succeeded(now)
+        self.rejects.settled(records, rejected=False)
+        tracker.counters.acked += records
+        tracker.settle([slice_ for lease in leases for slice_ in lease.slices])
+        self._deliverer.release_leases(leases)
+        for lease in leases:
+            lease.forget_records()
 
     def _settle_part(self, lease: Lease[Session], settled: SettledPart, now: float, *, in_outage: bool) -> None:
         slices, part, blamed, covered, waits = settled
@@ -240,7 +270,7 @@ class SettlementHandler:
     def _end(self, lease: Lease[Session]) -> list[RecordSlice]:
         """End a lease without a settlement. Returns its unsettled records of lanes that are not gone."""
         slices = self._tracker.end_lease(lease)
-        self._deliverer.release_lease(lease)
+        self._deliverer.release_leases([lease])
         return slices
 
     def _execute(

@@ -1,5 +1,6 @@
 """Cost depends on runs, not on records. It is measured in calls or lines, not seconds, so load does not change it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,21 @@ from sidecar.core.state.ledger import Ledger
 from sidecar.core.state.record_slices import RedeliveryGroup
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
-from sidecar.model.records import Chunk, Order, Outcome, Part, Run, Settlement
+from sidecar.model.records import (
+    Chunk,
+    ClientInfo,
+    Credit,
+    Delivery,
+    Notice,
+    Order,
+    Outcome,
+    Part,
+    Run,
+    Settlement,
+)
 from sidecar.model.run_set import RunSet
 from sidecar.settings import BatchSettings, Bytes, WindowSettings
+from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
 from tests.counting import calls_of, lines_of
 from tests.kit import chunk, lane_state, subscription_settings
@@ -280,3 +293,43 @@ def test_a_batch_costs_by_its_records_not_by_how_many_keys_there_are() -> None:
         return {stage: calls for stage, calls in Way(keys, Order.KEY, batch=100).calls.items() if stage != "track"}
 
     assert calls(1_000) == calls(100_000)
+
+
+class Worker(Consumer):
+    def __init__(self) -> None:
+        self.leases: list[bytes] = []
+
+    def deliver(self, delivery: Delivery) -> None:
+        self.leases.append(delivery.lease)
+
+    def notify(self, notice: Notice) -> None:
+        pass
+
+
+def calls_of_batches_of_one(batches: int) -> tuple[float, float]:
+    """The calls of each batch when so many are delivered in one turn, and when one request acks them."""
+
+    async def play() -> tuple[int, int]:
+        settings = subscription_settings(batch=BatchSettings(records=1))
+        subscription = Subscription(settings, MemoryBroker(), prefix=b"boot", clock=StoppedClock())
+        lanes, worker = [lane_state(number) for number in range(4)], Worker()
+        for state in lanes:
+            subscription.tracker.add_lane(state)
+            subscription.tracker.track(state, chunk([*range(batches // 4)], lane=state.lane), 0.0)
+        credit = Credit(batches)
+        subscription.connect(worker, client=ClientInfo(), credit=credit, max_message_bytes=1 << 20, lease=None)
+        delivering = calls_of(subscription._deliverer.deliver_ready)
+        acks = [Settlement(lease, Outcome.ACK) for lease in worker.leases]
+        settling = calls_of(lambda: subscription.settle(acks))
+        assert [state.ledger.low_watermark for state in lanes] == [batches // 4] * 4
+        return delivering, settling
+
+    delivering, settling = asyncio.run(play())
+    return delivering / batches, settling / batches
+
+
+def test_a_batch_of_one_is_delivered_and_acked_with_few_calls() -> None:
+    """Most of what a small batch costs is calls. The limits are what it takes now, and a little more."""
+    delivering, settling = calls_of_batches_of_one(1_000)
+    assert delivering < 85
+    assert settling < 25

@@ -4,7 +4,19 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sidecar.model.records import ClientInfo, Credit, Delivery, Extended, Notice, SessionEnd, Settlement, SettleResult
+from sidecar.core.state.leases import Lease
+from sidecar.model.records import (
+    ClientInfo,
+    Credit,
+    Delivery,
+    Extended,
+    Notice,
+    Outcome,
+    SessionEnd,
+    Settlement,
+    SettleResult,
+    SettleStatus,
+)
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.session import Consumer, Session
 from sidecar.subscription.subscription import Subscription
@@ -48,6 +60,7 @@ class CheckedSubscription(Subscription):
         super().__init__(*args, **named)
         handler: Any = self._settlement
         handler._settle = self._settled_one(handler._settle)
+        handler._finish_acked = self._acked_together(handler._finish_acked)
 
     @property
     def checker(self) -> Checker:
@@ -118,13 +131,30 @@ class CheckedSubscription(Subscription):
         def settled(settlement: Settlement, now: float) -> SettleResult:
             down = self.outage.down
             result = settle(settlement, now)
-            self.checker.outage_changed(down=self.outage.down)
-            if down:
-                self.checker.resumed_at = self.clock.now()
-            self.checker.settled(settlement, result, down=(down, self.outage.down))
+            self._follow(settlement, result, down=down)
             return result
 
         return settled
+
+    def _acked_together(self, finish: Callable[[Sequence[Lease[Session]], float], None]) -> Callable[..., None]:
+        """The same of whole batches that were acked one after another: the first of them ends an outage."""
+
+        def finished(leases: Sequence[Lease[Session]], now: float) -> None:
+            down = self.outage.down
+            finish(leases, now)
+            for lease in leases:
+                result = SettleResult(lease.id, SettleStatus.SETTLED)
+                self._follow(Settlement(lease.id, Outcome.ACK), result, down=down)
+                down = self.outage.down
+
+        return finished
+
+    def _follow(self, settlement: Settlement, result: SettleResult, *, down: bool) -> None:
+        """`down`: whether the handler was considered down before."""
+        self.checker.outage_changed(down=self.outage.down)
+        if down:
+            self.checker.resumed_at = self.clock.now()
+        self.checker.settled(settlement, result, down=(down, self.outage.down))
 
     def outage_changed(self) -> None:
         self.checker.outage_changed(down=self.outage.down)

@@ -143,6 +143,18 @@ def _accepts_everything(settle: Any) -> Any:
     return wrong
 
 
+def _ignores_that_lanes_are_gone(close_acked: Any) -> Any:
+    def wrong(self: Leases[Any], settlement: Settlement) -> Lease[Any] | None:
+        lease = self._held.get(settlement.lease)
+        if lease is not None:
+            # Without the records, whose frames are dropped, so that a wrong answer follows rather than an exception.
+            lease.slices = [slice_ for slice_ in lease.slices if slice_.lane.phase is not LanePhase.GONE]
+        closed: Lease[Any] | None = close_acked(self, settlement)
+        return closed
+
+    return wrong
+
+
 def _lane_does_not_wait(take: Any) -> Any:
     def wrong(self: LaneOrder, records: int, size: int, limit: int, *, force: bool = True) -> list[RecordSlice]:
         return NoOrder.take(self, records, size, limit, force=force)
@@ -417,6 +429,14 @@ MUTATIONS = (
     Mutation(3, "results of two subscriptions are mixed up", SubscriptionRegistry, "settle", _by_subscription),
     Mutation(8, "a revoked lane is released without a notice", AssignmentHandler, "_leave", _revoked_without_notice),
     Mutation(8, "a lane that is gone still takes settlements", RecordTracker, "end_lanes", _lost_stays_alive),
+    Mutation(
+        8,
+        "an ack for a lane that is gone is reported as settled",
+        Leases,
+        "close_acked",
+        _ignores_that_lanes_are_gone,
+        also=3,
+    ),
     Mutation(8, "a seek does not end what was before", Committer, "seek", _seek_ends_no_epoch),
     Mutation(9, "acks beyond the position are not committed", Ledger, "committable", _commits_nothing_beyond),
     Mutation(9, "acks beyond the position are forgotten after a restart", Ledger, "__init__", _ignores_settled_runs),

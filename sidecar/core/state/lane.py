@@ -18,7 +18,7 @@ from sidecar.core.state.record_slices import (
     RedeliveryState,
 )
 from sidecar.core.state.window import Window
-from sidecar.model.records import Assigned, Chunk, Commit, Lane, Order
+from sidecar.model.records import Assigned, Chunk, Commit, Lane, Order, Run
 from sidecar.settings import WindowSettings
 
 #: groups that stopped waiting and are kept all the same: pruning costs more
@@ -157,18 +157,25 @@ class LaneState:
         self.uncommitted -= uncommitted
 
     def settle(self, slices: Sequence[RecordSlice]) -> int:
-        """Settle these records of this lane. Returns how many bytes that frees."""
+        """Settle these records of this lane: at least one. Returns how many bytes that frees."""
         # First the ordering, which reads the keys; dropping the frames frees them.
         self.ordering.leave(slices)
-        freed = 0
+        freed = records = 0
+        low = stop = slices[0].low
         for slice_ in slices:
-            self.ledger.settle(slice_.run)
+            chunk = slice_.chunk
+            if slice_.low != stop:
+                self.ledger.settle(Run(low, stop))
+                low = slice_.low
+            # Neighbours are one run: workers mostly settle in the order of delivery.
+            stop = chunk.positions[slice_.stop - 1] + 1
             freed += slice_.size
-            records = slice_.stop - slice_.start
-            self.unsettled_records -= records
-            self.uncommitted += records
-            slice_.chunk.drop(slice_.start, slice_.stop)
+            records += slice_.records
+            chunk.drop(slice_.start, slice_.stop)
+        self.ledger.settle(Run(low, stop))
+        self.unsettled_records -= records
         self.unsettled_bytes -= freed
+        self.uncommitted += records
         return freed
 
     def note_to_park(self, group: RedeliveryGroup) -> None:

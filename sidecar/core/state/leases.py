@@ -316,6 +316,19 @@ class Leases(Generic[Holder]):
         self._remember(lease)
         return lease.unsettled()
 
+    def close_acked(self, settlement: Settlement) -> Lease[Holder] | None:
+        """Apply a settlement that acks a whole batch, of which nothing was settled before and no lane is gone. Returns
+        None for any other, and applies nothing."""
+        lease = self._held.get(settlement.lease)
+        if lease is None or settlement.outcome is not Outcome.ACK or settlement.parts or lease.settled is not None:
+            return None
+        for slice_ in lease.slices:
+            if slice_.lane.phase is LanePhase.GONE:
+                return None
+        lease.outcomes.append((0, lease.records, Outcome.ACK))
+        self._close(lease)
+        return lease
+
     def settle(self, settlement: Settlement) -> tuple[SettleResult, Lease[Holder] | None, list[SettledPart]]:
         """Apply a settlement. Returns the result, the lease unless it is UNKNOWN or the settlement is REFUSED, and the
         parts that took effect."""

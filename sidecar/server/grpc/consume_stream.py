@@ -70,8 +70,8 @@ class ConsumeStream(Consumer):
             self._session.set_backpressure(True)
 
     def notify(self, notice: Notice) -> None:
-        for piece in responses.split_notice(notice, self._outbox.frame_bytes):
-            self._outbox.add_answer(responses.notice(responses.CONSUME_NOTICES, piece))
+        pieces = responses.split_notice(notice, self._outbox.frame_bytes)
+        self._outbox.add_answers([responses.notice(responses.CONSUME_NOTICES, piece) for piece in pieces])
 
     def stop(self) -> None:
         """The sidecar stops: end the stream with UNAVAILABLE once every answer is written."""
@@ -84,7 +84,7 @@ class ConsumeStream(Consumer):
         tasks: list[asyncio.Task[None]] = []
         try:
             welcomed = welcome(self._session.id).SerializeToString()
-            self._outbox.add_answer(responses.field(responses.CONSUME_WELCOME, welcomed))
+            self._outbox.add_answers([responses.field(responses.CONSUME_WELCOME, welcomed)])
             await self._apply(first, first.credit if first.HasField("credit") else _first_credit(first.hello))
             tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
             await asyncio.gather(*tasks)
@@ -130,13 +130,13 @@ class ConsumeStream(Consumer):
         await self._writer.write(b"")
 
     async def _apply(self, request: pb.ConsumeRequest, credit: pb.Credit | None) -> None:
-        answer = self._outbox.add_answer
+        answer = self._outbox.add_answers
         if request.settlements:
-            for result in await settling.settle(self._registry, request.settlements):
-                answer(responses.settle_result(responses.CONSUME_RESULTS, result))
+            results = await settling.settle(self._registry, request.settlements)
+            answer([responses.settle_result(responses.CONSUME_RESULTS, result) for result in results])
         if request.extensions:
-            for extended in await settling.extend(self._registry, request.extensions):
-                answer(responses.extend_result(responses.CONSUME_EXTENDED, extended))
+            extended = await settling.extend(self._registry, request.extensions)
+            answer([responses.extend_result(responses.CONSUME_EXTENDED, one) for one in extended])
         if request.draining:
             self._leave()
         elif credit is not None:
@@ -176,9 +176,9 @@ class Outbox:
         self._room.set()
         self._closed = False
 
-    def add_answer(self, field: bytes) -> None:
-        self._answers.append(field)
-        self._answers_bytes += len(field)
+    def add_answers(self, fields: Sequence[bytes]) -> None:
+        self._answers.extend(fields)
+        self._answers_bytes += sum(map(len, fields))
         if self._answers_bytes > MAX_ANSWER_BYTES:
             self._room.clear()
         self._changed.set()

@@ -39,7 +39,7 @@ def settle_results(tag: bytes, results: Sequence[SettleResult], limit: int) -> l
 
 def settle_result(tag: bytes, result: SettleResult) -> bytes:
     # Nearly every result is this short one, and a worker that takes batches of one gets thousands a second.
-    body = b"\x0a%b%b\x10%b" % (varint(len(result.lease)), result.lease, varint(result.status))
+    body = b"\x0a%b%b\x10%c" % (varint(len(result.lease)), result.lease, result.status)
     if result.stale or result.detail or result.reason:
         body += record_pb2.SettleResult(
             stale=[

@@ -29,7 +29,7 @@ async def test_batches_and_answers_share_a_frame() -> None:
     outbox = Outbox(1 << 22)
     for number in range(3):
         outbox.add_delivery(delivery(number))
-        outbox.add_answer(result(number))
+        outbox.add_answers([result(number)])
     frame, leases = outbox.take()
     response = parse(frame)
     assert [batch.lease for batch in response.batches] == leases == [n.to_bytes(16) for n in range(3)]
@@ -44,7 +44,7 @@ async def test_frames_stay_within_their_size_and_nothing_is_lost_or_reordered() 
         outbox = Outbox(limit)
         for number in range(200):
             outbox.add_delivery(delivery(number, size=1_000))
-            outbox.add_answer(result(number))
+            outbox.add_answers([result(number)])
         batches: list[int] = []
         answers: list[int] = []
         outbox.close()
@@ -59,7 +59,7 @@ async def test_frames_stay_within_their_size_and_nothing_is_lost_or_reordered() 
 @in_loop
 async def test_a_batch_larger_than_a_frame_travels_alone() -> None:
     outbox = Outbox(1 << 22)
-    outbox.add_answer(result(1))
+    outbox.add_answers([result(1)])
     outbox.add_delivery(delivery(1, size=2 * FRAME_BYTES))
     outbox.add_delivery(delivery(2))
     assert [len(outbox.take()[1]) for _ in range(3)] == [0, 1, 1]
@@ -83,7 +83,7 @@ async def test_there_is_no_room_while_too_many_answers_wait() -> None:
         if not waits.done():
             break
         for number in range(1_000):
-            outbox.add_answer(result(number))
+            outbox.add_answers([result(number)])
     size = len(outbox.take()[0])
     await waits
     assert size <= MAX_ANSWER_BYTES
