@@ -131,6 +131,27 @@ class Deliverer:
         """Deliver batches to the sessions with capacity."""
         self._scheduled = False
         now = self._clock.now()
+        if self._tracker.dispatcher.only_fresh(now) and not self._outage.down:
+            self._deliver_fresh(now)
+        self._deliver_any(now)
+        self.set_timer(now)
+
+    def _deliver_fresh(self, now: float) -> None:
+        """The usual case: all records are fresh, and whoever has capacity may have them."""
+        sessions, dispatcher = self._ready_sessions, self._tracker.dispatcher
+        while sessions and self._may_deliver(now):
+            session = next(iter(sessions))
+            selection = dispatcher.select_fresh(self._capacity(session), now)
+            if dispatcher.too_large_fresh:
+                self._events.records_too_large(self._tracker.hold_too_large())
+            if selection is None:
+                return
+            del sessions[session]
+            self._deliver(session, selection, now)
+            if session.has_room():
+                sessions[session] = None
+
+    def _deliver_any(self, now: float) -> None:
         dispatcher = self._tracker.dispatcher
         passed_over: list[Session] = []
         if self._draining_session is not None and not dispatcher.has_suspect(now):
@@ -154,7 +175,6 @@ class Deliverer:
             # Nothing for this session; another one may take larger records, or hold no batch.
         if passed_over:
             self._ready_sessions = {**dict.fromkeys(passed_over), **self._ready_sessions}
-        self.set_timer(now)
 
     def set_timer(self, now: float) -> None:
         """Report `timer_fired` when time alone has changed something. It may come too early, or a moment late."""

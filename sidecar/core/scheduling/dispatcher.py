@@ -71,7 +71,16 @@ class Dispatcher:
 
     def idle(self, now: float) -> bool:
         """Whether nothing can be selected now, whoever asks."""
-        return not self._fresh and not self._returned.due(now) and not self._suspects.due(now)
+        return not self._fresh and self.only_fresh(now)
+
+    def only_fresh(self, now: float) -> bool:
+        """Whether all that may be selected now is fresh."""
+        return not self._returned.due(now) and not self._suspects.due(now)
+
+    def select_fresh(self, capacity: Capacity, now: float) -> Selection | None:
+        """What `select` returns while there is `only_fresh`."""
+        self.too_large.clear()
+        return self._fresh.select(capacity, now)
 
     def select(self, capacity: Capacity, now: float) -> Selection | None:
         """The next batch for a worker with this capacity; None if there is nothing for it now."""

@@ -35,6 +35,7 @@ class Ordering(ABC):
         self.fresh_bytes = 0
 
     def add(self, slice_: RecordSlice) -> None:
+        """The slice belongs to the lane from now on, which cuts off what it delivers."""
         self._fresh.append(slice_)
         self.fresh_records += slice_.records
         self.fresh_bytes += slice_.size
@@ -78,7 +79,7 @@ class Ordering(ABC):
         if fits <= 0:
             return None
         if fits < slice_.records:
-            slice_, self._fresh[0] = slice_.cut(fits)
+            slice_ = slice_.take_first(fits)
         else:
             self._fresh.popleft()
         self.fresh_records -= slice_.records
@@ -88,11 +89,11 @@ class Ordering(ABC):
     @staticmethod
     def _fits(slice_: RecordSlice, records: int, size: int, limit: int) -> int:
         chunk, start = slice_.chunk, slice_.start
-        most = min(slice_.stop, start + records)
+        most = slice_.stop if slice_.records <= records else start + records
         if chunk.positions[most - 1] >= limit:
             most = bisect_left(chunk.positions, limit, start, most)
-        if chunk.size(start, most) > size:
-            used = chunk.ends[start - 1] if start else 0
+        used = chunk.ends[start - 1] if start else 0
+        if chunk.ends[most - 1] - used > size:
             most = bisect_left(chunk.ends, used + size + 1, start, most)
         return most - start
 

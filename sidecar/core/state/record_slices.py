@@ -37,7 +37,7 @@ POSSIBLY_PROCESSED = DeliveryHistory(possibly_processed=True)
 
 
 class RecordSlice:
-    """Consecutive records of one chunk with one history. Immutable by convention."""
+    """Consecutive records of one chunk with one history. Only `take_first` changes one."""
 
     __slots__ = ("chunk", "history", "lane", "low", "records", "size", "start", "stop")
 
@@ -75,6 +75,17 @@ class RecordSlice:
             RecordSlice(self.lane, self.chunk, self.start, middle, self.low, self.history),
             RecordSlice(self.lane, self.chunk, middle, self.stop, self.chunk.positions[middle - 1] + 1, self.history),
         )
+
+    def take_first(self, records: int) -> "RecordSlice":
+        """The first records, which leave this slice. Some must be left. For slices that nobody else has: it is cheaper
+        than `cut`."""
+        chunk, middle = self.chunk, self.start + records
+        head = RecordSlice(self.lane, chunk, self.start, middle, self.low, self.history)
+        self.start = middle
+        self.low = chunk.positions[middle - 1] + 1
+        self.records -= records
+        self.size -= head.size
+        return head
 
     def slice(self, first: int, stop: int) -> "RecordSlice":
         """Records first <= i < stop of this slice."""
