@@ -125,7 +125,12 @@ class Deliverer:
         """Deliver after the current callback: once, however many have asked for it."""
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self.deliver_ready)
+            asyncio.get_running_loop().call_soon(self.deliver_scheduled)
+
+    def deliver_scheduled(self) -> None:
+        """Deliver now if a delivery is scheduled, and not once more after the current callback."""
+        if self._scheduled:
+            self.deliver_ready()
 
     def deliver_ready(self) -> None:
         """Deliver batches to the sessions with capacity."""

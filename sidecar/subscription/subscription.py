@@ -206,6 +206,10 @@ class Subscription(SubscriptionEvents):
         session.grant(credit)
         return session
 
+    def deliver_at_once(self) -> None:
+        """Deliver what there is for sessions with room, rather than after the current callback."""
+        self._deliverer.deliver_scheduled()
+
     def written(self, leases: Iterable[bytes]) -> None:
         """The batches of these leases were written to their worker: their time starts now."""
         now = self.clock.now()

@@ -111,6 +111,7 @@ class ConsumeStream(Consumer):
             if request.HasField("hello"):
                 raise InvalidRequest(f"{METHOD}: only the first request may carry hello")
             await self._apply(request, request.credit if request.HasField("credit") else None)
+            self._subscription.deliver_at_once()
             await self._outbox.room()
         self._leave()
         self._outbox.close()

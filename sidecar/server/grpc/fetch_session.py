@@ -284,6 +284,8 @@ class FetchSession(BatchWaiter):
         # Credit is a ceiling on all that is unsettled; what a call wants comes on top of that.
         max_bytes = session.unsettled_bytes + want.credit.bytes if want.credit.bytes else 0
         session.grant(Credit(session.unsettled + want.credit.batches, max_bytes))
+        # Mostly there is something, and then the call need not wait.
+        self._subscription.deliver_at_once()
         try:
             while turn.caller is me and not self.ready and await self.change(want.until):
                 pass
@@ -343,6 +345,7 @@ async def fetch_alone(
         return waiter.respond(results, 0, terms.max_message_bytes)[0]
     how = SessionEnd.ORDERLY
     try:
+        subscription.deliver_at_once()
         while not waiter.ready and await waiter.change(want.until):
             pass
         check()
