@@ -110,12 +110,12 @@ def key_of(frame: bytes) -> bytes | None:
 def encode_batch(tag: bytes, delivery: Delivery) -> tuple[list[bytes], int]:
     """A batch as a field of a response, in pieces to be joined with those of other fields, and its size in bytes."""
     origin = _encode_origin(delivery.topic, delivery.lanes, delivery.topic_id)
-    tail = _encode_tail(int(delivery.lease_for * 1000), delivery.closed_by)
+    tail = _encode_tail(delivery.lease_for, delivery.closed_by)
     if delivery.redeliveries:
         tail = _encode_redeliveries(delivery.redeliveries) + tail
     lease = delivery.lease
     length = 2 + len(lease) + len(origin) + delivery.size + len(tail)
-    head = b"%b%b\x0a%b%b%b" % (tag, varint(length), varint(len(lease)), lease, origin)
+    head = b"%b%b\x0a%c%b%b" % (tag, varint(length), len(lease), lease, origin)
     return [head, *delivery.frames, tail], len(head) + delivery.size + len(tail)
 
 
@@ -129,7 +129,8 @@ def _encode_origin(topic: str, lanes: tuple[int, ...], topic_id: str) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _encode_tail(lease_for_ms: int, closed_by: int) -> bytes:
+def _encode_tail(lease_for: float, closed_by: int) -> bytes:
+    lease_for_ms = int(lease_for * 1000)
     return (b"\x30" + varint(lease_for_ms) if lease_for_ms else b"") + b"\x38" + varint(closed_by)
 
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import InvalidRequest, ProtocolError, Stopping
-from sidecar.model.records import Delivery, Notice, SessionEnd
+from sidecar.model.records import Delivery, Notice, SessionEnd, SettleResult
 from sidecar.model.wire import CONSUME_BATCH_TAG, encode_batch
 from sidecar.server.grpc import responses, sessions, settling
-from sidecar.server.grpc.requests import read_credit
+from sidecar.server.grpc.requests import read_acks, read_credit
 from sidecar.server.grpc.rpc import Context, parse, read
 from sidecar.server.grpc.sessions import Terms
 from sidecar.server.grpc.slow_clients import StreamWriter
@@ -107,10 +107,14 @@ class ConsumeStream(Consumer):
 
     async def _read(self) -> None:
         while (raw := await read(self._context)) is not None:
-            request = parse(pb.ConsumeRequest, raw, METHOD)
-            if request.HasField("hello"):
-                raise InvalidRequest(f"{METHOD}: only the first request may carry hello")
-            await self._apply(request, request.credit if request.HasField("credit") else None)
+            acks = read_acks(raw)
+            if acks is not None:
+                self._answer(self._registry.settle(acks))
+            else:
+                request = parse(pb.ConsumeRequest, raw, METHOD)
+                if request.HasField("hello"):
+                    raise InvalidRequest(f"{METHOD}: only the first request may carry hello")
+                await self._apply(request, request.credit if request.HasField("credit") else None)
             self._subscription.deliver_at_once()
             await self._outbox.room()
         self._leave()
@@ -131,18 +135,19 @@ class ConsumeStream(Consumer):
         await self._writer.write(b"")
 
     async def _apply(self, request: pb.ConsumeRequest, credit: pb.Credit | None) -> None:
-        answer = self._outbox.add_answers
         if request.settlements:
-            results = await settling.settle(self._registry, request.settlements)
-            answer([responses.settle_result(responses.CONSUME_RESULTS, result) for result in results])
+            self._answer(await settling.settle(self._registry, request.settlements))
         if request.extensions:
             extended = await settling.extend(self._registry, request.extensions)
-            answer([responses.extend_result(responses.CONSUME_EXTENDED, one) for one in extended])
+            self._outbox.add_answers([responses.extend_result(responses.CONSUME_EXTENDED, one) for one in extended])
         if request.draining:
             self._leave()
         elif credit is not None:
             # Last, because settling makes room for it.
             self._session.grant(read_credit(credit))
+
+    def _answer(self, results: Sequence[SettleResult]) -> None:
+        self._outbox.add_answers([responses.settle_result(responses.CONSUME_RESULTS, result) for result in results])
 
     def _leave(self) -> None:
         """The client wants no further batch, not even one that is on its way."""

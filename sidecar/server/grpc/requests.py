@@ -1,5 +1,6 @@
 """Fields of requests, checked. A settlement that breaks a rule goes no further than this module."""
 
+import re
 from collections.abc import Iterable
 
 from offramp.v1 import consumer_pb2
@@ -18,6 +19,15 @@ MAX_RETRY_AFTER = 366 * 86_400.0
 DEFAULT_MESSAGE_BYTES = 4 << 20
 #: bytes; below this hardly any record would fit, and a record that fits no client is dead-lettered
 MIN_MESSAGE_BYTES = 4_096
+
+#: acks that are read at once; a request with more of them is applied in pieces
+MAX_PLAIN_ACKS = 1_000
+_LEASE_BYTES = 16
+#: ConsumeRequest.settlements with a lease and ACK, as all libraries write it: lengths and tags of two fields
+_PLAIN_ACK = b"\x12\x14\x0a\x10%b\x10\x01"
+_PLAIN_ACKS = re.compile(b"(?:" + _PLAIN_ACK % b".{16}" + b")+", re.DOTALL)
+_PLAIN_ACK_BYTES = len(_PLAIN_ACK % bytes(_LEASE_BYTES))
+_PLAIN_ACK_LEASE = _PLAIN_ACK.index(b"%b")
 
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _ALLOWED = ", ".join(f"{outcome.name} ({outcome.value})" for outcome in Outcome)
@@ -49,6 +59,17 @@ class RefusedSettlement(Exception):
     def __init__(self, text: str, reason: Reason = Reason.INVALID_PARTS) -> None:
         super().__init__(text)
         self.reason = reason
+
+
+def read_acks(raw: bytes) -> list[Settlement] | None:
+    """The settlements of a `ConsumeRequest` that acks some whole batches and asks for nothing else; None for any other.
+
+    Nearly every request is such a one, and one look at its bytes is all that it takes.
+    """
+    if len(raw) > MAX_PLAIN_ACKS * _PLAIN_ACK_BYTES or _PLAIN_ACKS.fullmatch(raw) is None:
+        return None
+    leases = range(_PLAIN_ACK_LEASE, len(raw), _PLAIN_ACK_BYTES)
+    return [Settlement(raw[at : at + _LEASE_BYTES], Outcome.ACK) for at in leases]
 
 
 def read_settlement(message: pb.Settlement) -> Settlement:

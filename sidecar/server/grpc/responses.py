@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offramp.v1 import consumer_pb2, error_pb2, record_pb2
-from sidecar.model.records import Extended, Notice, Range, SettleResult
+from sidecar.model.records import Extended, Notice, Range, SettleResult, SettleStatus
 from sidecar.model.wire import varint
 
 #: length-delimited fields: number << 3 | 2
@@ -38,16 +38,17 @@ def settle_results(tag: bytes, results: Sequence[SettleResult], limit: int) -> l
 
 
 def settle_result(tag: bytes, result: SettleResult) -> bytes:
-    # Nearly every result is this short one, and a worker that takes batches of one gets thousands a second.
-    body = b"\x0a%b%b\x10%c" % (varint(len(result.lease)), result.lease, result.status)
-    if result.stale or result.detail or result.reason:
-        body += record_pb2.SettleResult(
-            stale=[
-                record_pb2.Range(first=stale.first, count=stale.count) for stale in _join(result.stale, _MAX_RANGES)
-            ],
-            detail=result.detail,
-            reason=error_pb2.ErrorReason.Name(result.reason or 0),
-        ).SerializeToString()
+    lease = result.lease
+    if result.status is SettleStatus.SETTLED:
+        # Nearly every result. The lease is one of ours, so all lengths are one byte, and there is nothing to add.
+        return b"%b%c\x0a%c%b\x10%c" % (tag, len(lease) + 4, len(lease), lease, result.status)
+    body = record_pb2.SettleResult(
+        lease=lease,
+        status=record_pb2.SettleStatus.Name(result.status),
+        stale=[record_pb2.Range(first=stale.first, count=stale.count) for stale in _join(result.stale, _MAX_RANGES)],
+        detail=result.detail,
+        reason=error_pb2.ErrorReason.Name(result.reason or 0),
+    ).SerializeToString()
     return field(tag, body)
 
 
