@@ -112,12 +112,15 @@ class Fetcher:
         )
         pause: list[LaneState] = []
         resume: list[LaneState] = []
+        window_full = False
         for state in lanes:
+            beyond_window = state.window.full()
+            window_full |= beyond_window
             if self.stopped:
                 state.held_by = "draining"
             elif state in full:
                 state.held_by = "memory: too many records of this lane are unsettled"
-            elif state.window.full():
+            elif beyond_window:
                 state.held_by = f"window: waits for the record at {state.ledger.low_watermark}"
             else:
                 state.held_by = ""
@@ -125,7 +128,7 @@ class Fetcher:
             if wanted is not state.paused:
                 (pause if wanted else resume).append(state)
         self.anything_paused = any(state.held_by for state in lanes)
-        if any(state.window.full() for state in lanes):
+        if window_full:
             self._events.window_full()
         if pause:
             await self._source.pause([state.lane for state in pause])

@@ -295,6 +295,26 @@ def test_a_batch_costs_by_its_records_not_by_how_many_keys_there_are() -> None:
     assert calls(1_000) == calls(100_000)
 
 
+def test_each_poll_looks_at_each_lane_with_few_calls() -> None:
+    """Whether it must be paused. With many lanes, most polls bring records of few of them."""
+
+    def calls(lanes: int) -> int:
+        subscription = Subscription(subscription_settings(), MemoryBroker(), prefix=b"boot", clock=StoppedClock())
+        for number in range(lanes):
+            state = lane_state(number)
+            state.paused = False
+            subscription.tracker.add_lane(state)
+            subscription.tracker.track(state, chunk([*range(FEW)], lane=state.lane), 0.0)
+
+        async def play() -> int:
+            check = subscription.fetcher._pause_and_resume()
+            return calls_of(lambda: next(check.__await__(), None))
+
+        return asyncio.run(play())
+
+    assert calls(200) - calls(100) < 100 * 8
+
+
 class Worker(Consumer):
     def __init__(self) -> None:
         self.leases: list[bytes] = []

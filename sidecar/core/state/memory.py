@@ -48,11 +48,14 @@ class Memory:
     def _full_by(self, limit: int, fetch: int, lanes: Sequence[tuple[LaneUsage, int]]) -> set[Hashable]:
         half = limit / 2
         own = half / max(1, len(lanes))
-        common = sum(max(0.0, used - own) for _, used in lanes)
+        common = sum([used - own for _, used in lanes if used > own])
         full: set[Hashable] = set()
         for lane, used in lanes:
+            if used <= own * _RESUME:
+                # Nearly all lanes, nearly always.
+                continue
             was_full = lane.name in self._full
-            own_used_up = used > own * _RESUME if was_full else used >= own
+            own_used_up = was_full or used >= own
             common_used_up = common > (half * _RESUME if was_full else half - fetch)
             if own_used_up and (lane.waits_only or common_used_up):
                 full.add(lane.name)
