@@ -178,6 +178,8 @@ class Part:
     reason: str = ""
     #: seconds; None: by the backoff
     retry_after: float | None = None
+    #: with NACK: the records may have been processed nevertheless
+    possibly_processed: bool = False
 
 
 class Settlement(NamedTuple):
@@ -188,6 +190,8 @@ class Settlement(NamedTuple):
     reason: str = ""
     retry_after: float | None = None
     parts: tuple[Part, ...] = ()
+    #: of the records that no part names: see `Part`
+    possibly_processed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

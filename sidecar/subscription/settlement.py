@@ -93,17 +93,21 @@ class SettlementHandler:
         # A crash can be blamed only on a batch that the worker process had alone.
         alone = len(session.leases) == 1
         for lease in [*session.leases.values()]:
-            slices = self._end(lease)
-            failed = _failed(lease, slices)
             if how is SessionEnd.LOST:
-                counters.abandoned += count(slices)
-                decisions = self._policy.abandoned(failed, now, alone=alone, in_outage=self._outage.down)
-                self._execute(decisions, lease, now, "WORKER_DIED", ended=True)
-            else:
-                counters.released += count(slices)
-                self._execute(self._policy.released(failed), lease, now, "released", ended=True)
+                self._abandon(lease, now, alone=alone)
+                continue
+            slices = self._end(lease)
+            counters.released += count(slices)
+            self._execute(self._policy.released(_failed(lease, slices)), lease, now, "released", ended=True)
             lease.forget_unless_waiting()
         self._events.records_settled()
+
+    def abandon(self, lease_id: bytes, now: float, *, alone: bool) -> None:
+        """Redeliver a batch whose worker died, though its session goes on. `alone`: the worker had no other batch."""
+        lease = self._tracker.leases.get(lease_id)
+        if lease is not None:
+            self._abandon(lease, now, alone=alone)
+            self._events.records_settled()
 
     def expire(self, now: float) -> None:
         """End the leases whose time is over."""
@@ -228,7 +232,12 @@ class SettlementHandler:
                 counters.nacked += part.count
                 if not waits:
                     decisions = self._policy.failed(
-                        failed, now, reason=part.reason, retry_after=part.retry_after, in_outage=in_outage
+                        failed,
+                        now,
+                        reason=part.reason,
+                        retry_after=part.retry_after,
+                        possibly_processed=part.possibly_processed,
+                        in_outage=in_outage,
                     )
                     self._execute(decisions, lease, now, part.reason)
             case Outcome.RELEASE:
@@ -266,6 +275,13 @@ class SettlementHandler:
         if self._outage.failure(lease.number, now, first=_failed_first(slices) == count(slices)):
             self._deliverer.outage_began(now)
         self._events.outage_changed()
+
+    def _abandon(self, lease: Lease[Session], now: float, *, alone: bool) -> None:
+        slices = self._end(lease)
+        self._tracker.counters.abandoned += count(slices)
+        decisions = self._policy.abandoned(_failed(lease, slices), now, alone=alone, in_outage=self._outage.down)
+        self._execute(decisions, lease, now, "WORKER_DIED", ended=True)
+        lease.forget_unless_waiting()
 
     def _end(self, lease: Lease[Session]) -> list[RecordSlice]:
         """End a lease without a settlement. Returns its unsettled records of lanes that are not gone."""

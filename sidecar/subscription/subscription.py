@@ -225,6 +225,10 @@ class Subscription(SubscriptionEvents):
         """Apply workers' settlements."""
         return self._settlement.settle(settlements, self._expire())
 
+    def abandon(self, lease: bytes, *, alone: bool) -> None:
+        """The worker died with this batch, though the session goes on. `alone`: it had no other batch meanwhile."""
+        self._settlement.abandon(lease, self._expire(), alone=alone)
+
     # Operators
 
     def pause(self, reason: str) -> None:

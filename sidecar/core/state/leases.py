@@ -227,6 +227,14 @@ def _refuse_parts(records: int, settlement: Settlement) -> SettleResult | None:
     return None
 
 
+def _rest(settlement: Settlement, first: int, records: int) -> Part:
+    """Records that no part of the settlement names."""
+    assert settlement.outcome is not None
+    return Part(
+        first, records, settlement.outcome, settlement.reason, settlement.retry_after, settlement.possibly_processed
+    )
+
+
 def _expand_parts(records: int, settlement: Settlement) -> list[Part]:
     """The settlement as parts: those it lists and, unless it is partial, the rest of the batch."""
     if settlement.outcome is None:
@@ -236,7 +244,7 @@ def _expand_parts(records: int, settlement: Settlement) -> list[Part]:
     for part in [*settlement.parts, None]:
         stop = part.first if part else records
         if stop > at:
-            out.append(Part(at, stop - at, settlement.outcome, settlement.reason, settlement.retry_after))
+            out.append(_rest(settlement, at, stop - at))
         if part:
             out.append(part)
             at = part.first + part.count
@@ -299,6 +307,10 @@ class Leases(Generic[Holder]):
         self._deadlines.set(lease, max(lease.deadline, min(now + seconds, lease.granted + longest)))
         return Extended(id_, ExtendStatus.EXTENDED, max(0.0, lease.deadline - now))
 
+    def get(self, id_: bytes) -> Lease[Holder] | None:
+        """The lease, while a worker holds it."""
+        return self._held.get(id_)
+
     def next_deadline(self) -> float | None:
         """A time before which no lease expires, and at which one may."""
         return self._deadlines.next()
@@ -340,7 +352,7 @@ class Leases(Generic[Holder]):
             # The usual case: one outcome for the whole batch.
             lease.outcomes.append((0, lease.records, settlement.outcome))
             self._close(lease)
-            part = Part(0, lease.records, settlement.outcome, settlement.reason, settlement.retry_after)
+            part = _rest(settlement, 0, lease.records)
             return (
                 SettleResult(id_, SettleStatus.SETTLED),
                 lease,
@@ -359,7 +371,7 @@ class Leases(Generic[Holder]):
         for part, runs in zip(parts, missing, strict=True):
             covered = _positions_in(runs) if id(part) in listed else rest
             for start, stop in runs:
-                piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after)
+                piece = Part(start, stop - start, part.outcome, part.reason, part.retry_after, part.possibly_processed)
                 done.append(SettledPart(next(pieces), piece, piece.count < lease.records, covered))
         stale = lease.settled_otherwise(parts)
         for settled_now in done:
@@ -403,7 +415,7 @@ class Leases(Generic[Holder]):
             part = parts[at]
             stale.discard(Run(index, index + 1))
             lease.note_outcome(index, 1, part.outcome)
-            piece = Part(index, 1, part.outcome, part.reason, part.retry_after)
+            piece = replace(part, first=index, count=1)
             waits = part.outcome not in (Outcome.ACK, Outcome.REJECT)
             done.append(SettledPart([single], piece, blamed=True, covered=1, waits=waits))
         lease.remove_from_redelivery(done)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sidecar.model.records import ClosedBy, ExtendStatus, Outcome
+from sidecar.model.records import ClosedBy, ExtendStatus, Outcome, Part, Settlement, SettleStatus
 from sidecar.settings import ParkingSettings, WindowSettings
 from tests.promises.adjustable_time import advance, fast_forward, until
 from tests.promises.environment import Environment, batches_of, needs, numbered, promise, retry, values
@@ -23,6 +23,41 @@ class NackReplays:
         again = await worker.next()
         assert (again.values, again.attempt, again.possibly_processed) == ([b"value"], 2, env.flags_first_deliveries)
         assert again.delivery.closed_by is ClosedBy.RETRY
+
+    @promise
+    async def test_a_nack_that_does_not_know_the_outcome_flags_its_records_and_no_others(
+        self, env: Environment
+    ) -> None:
+        topic, subscription = await env.consuming(batch=batches_of(3))
+        await env.publish(topic, *numbered(3))
+        await env.wait_fetched(subscription, topic, 3)
+        worker = env.worker(subscription, credit=3)
+        batch = await worker.next()
+        parts = (Part(0, 1, Outcome.NACK, possibly_processed=True), Part(1, 1, Outcome.NACK))
+        subscription.settle([Settlement(batch.lease, Outcome.NACK, parts=parts, possibly_processed=True)])
+        flags: dict[bytes, bool] = {}
+        async with fast_forward():
+            while len(flags) < 3:
+                again = await worker.next()
+                flags |= zip(again.values, again.possibly_processed_flags, strict=True)
+        assert flags == {b"0": True, b"1": env.flags_first_deliveries, b"2": True}
+
+    @promise
+    async def test_a_batch_that_its_worker_died_with_comes_back_though_the_session_goes_on(
+        self, env: Environment
+    ) -> None:
+        topic, subscription = await env.consuming()
+        await env.publish(topic, *numbered(2))
+        worker = env.worker(subscription, credit=2)
+        died, other = await worker.take(2)
+        subscription.abandon(died.lease, alone=False)
+        again = await worker.next()
+        assert (again.values, again.attempt, again.possibly_processed) == (died.values, 2, True)
+        # What has ended already is not given up once more.
+        subscription.abandon(died.lease, alone=False)
+        again.ack()
+        assert other.ack().status is SettleStatus.SETTLED
+        assert subscription.counters.abandoned == 1
 
     @promise
     async def test_waits_grow_up_to_the_longest(self, env: Environment) -> None:
