@@ -5,5 +5,4 @@ guard             interceptor of a listener: authenticates each call by its toke
 tokens            the tokens of the configured clients
 certificates      the sidecar's own certificate and key, checked before clients see them
 credential_store  the certificate and tokens in use, reloaded when their files change
-files             reads files that must be kept secret
 """

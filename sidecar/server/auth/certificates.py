@@ -8,8 +8,8 @@ import ssl
 import time
 from dataclasses import dataclass
 
+from sidecar.model import files
 from sidecar.model.errors import StartError
-from sidecar.server.auth import files
 from sidecar.settings import ListenSettings
 
 #: X509_V_FLAG_NO_CHECK_TIME: the validity is checked here, for a better message

@@ -8,8 +8,8 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
+from sidecar.model import files
 from sidecar.model.errors import StartError
-from sidecar.server.auth import files
 from sidecar.server.auth.caller import Caller
 from sidecar.settings import ClientSettings
 

@@ -7,14 +7,11 @@ from offramp.v1 import consumer_pb2
 from offramp.v1 import record_pb2 as pb
 from sidecar.brokers.base import AtTime
 from sidecar.model.errors import InvalidRequest
+from sidecar.model.limits import MAX_RETRY_AFTER, kept_reason
 from sidecar.model.reasons import Reason
 from sidecar.model.records import Credit, Outcome, Part, Settlement
 from sidecar.server.grpc.entries import MAX_ENTRIES
 
-#: bytes of a reason that are kept
-MAX_REASON = 1_024
-#: seconds; due times are stored in milliseconds and must stay representable
-MAX_RETRY_AFTER = 366 * 86_400.0
 #: bytes; what gRPC clients accept by default
 DEFAULT_MESSAGE_BYTES = 4 << 20
 #: bytes; below this hardly any record would fit, and a record that fits no client is dead-lettered
@@ -87,7 +84,7 @@ def read_settlement(message: pb.Settlement) -> Settlement:
             raise RefusedSettlement("partial is set, but there are no parts to settle")
         return Settlement(message.lease, None, parts=_read_parts(message.parts))
     outcome = _read_outcome("", message.outcome)
-    reason, retry_after = _read_reason(message.reason), _read_delay(outcome, message)
+    reason, retry_after = kept_reason(message.reason), _read_delay(outcome, message)
     return Settlement(message.lease, outcome, reason, retry_after, _read_parts(message.parts))
 
 
@@ -106,7 +103,7 @@ def _read_parts(messages: Iterable[pb.Part]) -> tuple[Part, ...]:
         free_from = message.first + message.count
         outcome = _read_outcome(here, message.outcome)
         parts.append(
-            Part(message.first, message.count, outcome, _read_reason(message.reason), _read_delay(outcome, message))
+            Part(message.first, message.count, outcome, kept_reason(message.reason), _read_delay(outcome, message))
         )
     return tuple(parts)
 
@@ -116,12 +113,6 @@ def _read_outcome(where: str, number: int) -> Outcome:
     if outcome is None:
         raise RefusedSettlement(f"{where}outcome {number} is not one of {_ALLOWED}", Reason.UNKNOWN_OUTCOME)
     return outcome
-
-
-def _read_reason(text: str) -> str:
-    if len(text) * 4 <= MAX_REASON:
-        return text
-    return text.encode()[:MAX_REASON].decode(errors="ignore")
 
 
 def _read_delay(outcome: Outcome, message: pb.Settlement | pb.Part) -> float | None:

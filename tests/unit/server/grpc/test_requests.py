@@ -3,10 +3,11 @@
 import pytest
 
 from offramp.v1 import record_pb2 as pb
+from sidecar.model.limits import MAX_REASON, MAX_RETRY_AFTER
 from sidecar.model.reasons import Reason
 from sidecar.model.records import Outcome, Part, Settlement
 from sidecar.server.grpc.entries import MAX_ENTRIES
-from sidecar.server.grpc.requests import MAX_REASON, MAX_RETRY_AFTER, RefusedSettlement, read_settlement
+from sidecar.server.grpc.requests import RefusedSettlement, read_settlement
 
 LEASE = bytes(range(16))
 

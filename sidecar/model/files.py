@@ -1,4 +1,4 @@
-"""Reads the files of certificates, keys and tokens."""
+"""Reads the files of certificates, keys, tokens and other secrets."""
 
 import os
 import stat
@@ -40,6 +40,6 @@ def _open(setting: str, path: str) -> tuple[bytes, int]:
         raise StartError(f"{setting}: {path} is empty")
     if len(content) > _MAX_BYTES:
         raise StartError(
-            f"{setting}: {path} has more than {_MAX_BYTES} bytes, which is too large for a certificate, a key or tokens"
+            f"{setting}: {path} has more than {_MAX_BYTES} bytes, which is too large for a certificate or a secret"
         )
     return content, found.st_mode
