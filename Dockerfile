@@ -1,7 +1,8 @@
 # The sidecar, with the libraries of every broker. `make image` builds it; docs/kubernetes.md puts it into a pod.
 #
 # Any image with Python 3.11 or newer on glibc can be its base: --build-arg PYTHON_IMAGE=...
-# What few need is left out unless asked for: --build-arg EXTRAS=tracing adds OpenTelemetry, uvloop a faster event loop.
+# What few need is left out unless asked for: --build-arg EXTRAS=tracing,push,uvloop adds OpenTelemetry, what calls apps
+# over HTTP, and a faster event loop.
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build

@@ -12,6 +12,7 @@ A package imports only from those above it in this table; `make check` verifies 
 | `config` | reads settings from YAML and the environment |
 | `subscription` | subscriptions with mode `leases`: fetch, deliver, settle, commit |
 | `ranges` | subscriptions with mode `ranges`, for readers that keep their own checkpoint (Spark) |
+| `push` | calls apps that are servers: a worker within the sidecar |
 | `server` | the process: gRPC, HTTP, access control, the status page, start and drain |
 | `cli` | the `offramp` command |
 """

@@ -7,6 +7,7 @@ overrides     applies OFFRAMP_* variables and --set to the tree
 formats       how each type of value is written: durations, sizes, modes, choices
 build         the tree to settings, by walking the fields of the settings classes
 checks        rules between settings
+push_checks   rules for `push` of a subscription
 yaml_writer   settings back to YAML, and the annotated example
 messages      how names, values and secrets appear in error messages
 

@@ -9,6 +9,7 @@ from sidecar.brokers.base import BrokerOptions, is_pattern
 from sidecar.config.build import WRONG, keys_of
 from sidecar.config.formats import Format, format_of
 from sidecar.config.messages import did_you_mean, quoted
+from sidecar.config.push_checks import check_push
 from sidecar.config.tree import Node, Problems, origin_of
 from sidecar.model.addresses import MAX_SOCKET_PATH, is_loopback, split_address
 from sidecar.observability.tracing.tracer import problem_with
@@ -47,7 +48,7 @@ _SHARES = {1: "", 2: "half of "}
 #: keys of a subscription that have no effect with `mode: ranges`; of the retry topic, only the name has one
 _ONLY_LEASES = (
     "order", "oversized", "commit_every", "batch", "window", "memory", "lease", "retry", "outage", "budget",
-    "parking.enabled", "parking.after", "parking.lanes",
+    "parking.enabled", "parking.after", "parking.lanes", "push",
 )  # fmt: skip
 
 
@@ -161,6 +162,7 @@ def _check_subscription(
         wrong("broker", f"{quoted(s.broker)} is not among brokers. {hint}")
     _check_topics(s, wrong)
     _check_mode(s, wrong)
+    check_push(s, wrong)
     for low, high, share in _NOT_ABOVE:
         (value, fmt), (limit, _) = _value_of(s, low), _value_of(s, high)
         if value * share > limit:

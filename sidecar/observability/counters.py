@@ -87,6 +87,14 @@ class Meters:
     refetched_bytes: int = 0
     #: seconds without fetching while revoked lanes were drained
     revoke_seconds: float = 0.0
+    #: calls to the app of `push`, by HTTP status or, without one, by what happened
+    push_calls: dict[str, int] = field(default_factory=dict)
+    #: from the beginning of a call to its answer
+    push_seconds: Histogram = field(default_factory=lambda: Histogram(SETTLE_SECONDS_BOUNDS))
+    #: calls that are under way, and those that timed out and may be
+    push_in_flight: int = 0
+    #: the app is not there, the route is wrong, or the app has asked to wait
+    push_waiting: bool = False
     #: batches by what closed them
     closed_by: dict[ClosedBy, int] = field(default_factory=lambda: dict.fromkeys(ClosedBy, 0))
 

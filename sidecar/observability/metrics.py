@@ -116,6 +116,12 @@ def _closed_by(scrape: Scrape) -> Iterator[Sample]:
             yield (subscription, reason.name.lower()), count
 
 
+def _push_calls(scrape: Scrape) -> Iterator[Sample]:
+    for subscription, meters in scrape.meters.items():
+        for status, calls in sorted(meters.push_calls.items()):
+            yield (subscription, status), calls
+
+
 def _states(scrape: Scrape) -> Iterator[Sample]:
     for status in scrape.status.subscriptions:
         for state in SubscriptionState:
@@ -205,6 +211,15 @@ METRICS: tuple[Metric, ...] = (
     _meter("batch_records", Kind.HISTOGRAM, "Records in a batch.", lambda meters: meters.batch_records),
     _meter("settle_seconds", Kind.HISTOGRAM, "Time from the writing of a batch to its settlement.",
            lambda meters: meters.settle_seconds),
+    Metric("offramp_push_calls_total", Kind.COUNTER,
+           "Calls to the app, by HTTP status; without an answer: refused, cut, timeout, invalid or cancelled.",
+           ("subscription", "status"), _push_calls),
+    _meter("push_call_seconds", Kind.HISTOGRAM, "Time from the beginning of a call to its answer.",
+           lambda meters: meters.push_seconds),
+    _meter("push_calls_in_flight", Kind.GAUGE, "Calls under way, with those that timed out and may still run.",
+           lambda meters: meters.push_in_flight),
+    _meter("push_waiting", Kind.GAUGE, "1 while the app cannot be reached or has asked to wait.",
+           lambda meters: meters.push_waiting),
     Metric("offramp_reader_attached_seconds", Kind.GAUGE,
            "Seconds since the reader of a subscription with mode ranges attached.", ("subscription", "reader"),
            _readers),

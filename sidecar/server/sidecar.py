@@ -18,6 +18,8 @@ from sidecar.model.version import PROTOCOL, PROTOCOL_MINOR, VERSION
 from sidecar.observability import logs, metrics, tracing
 from sidecar.observability.logs import Log
 from sidecar.observability.status import Status, SubscriptionState
+from sidecar.push import factory as push
+from sidecar.push.pusher import Pusher
 from sidecar.ranges.subscription import RangeSubscription
 from sidecar.server import event_loop, process
 from sidecar.server.auth.caller import current
@@ -118,6 +120,8 @@ class Sidecar:
         self._tasks: set[asyncio.Task[None]] = set()
         self._tracing = tracing.start(settings.tracing, os.environ)
         self._connections = Connections(settings.brokers, brokers.create)
+        #: by the subscription that they work for
+        self._pushers: dict[str, Pusher] = {}
         self._registry = self._subscriptions()
         #: those whose broker is open and that are not drained yet
         self._started: list[AnySubscription] = []
@@ -152,7 +156,9 @@ class Sidecar:
             prefix = lease_prefix(self._boot, number)
             system = self._settings.brokers[settings.broker].type
             tracer = self._tracing.tracer(settings, system) if self._tracing is not None else None
-            leased[prefix] = Subscription(settings, broker, prefix=prefix, tracer=tracer)
+            leased[prefix] = subscription = Subscription(settings, broker, prefix=prefix, tracer=tracer)
+            if settings.push.url:
+                self._pushers[settings.name] = push.create(subscription, tracer)
         return SubscriptionRegistry(self._boot, leased, ranged)
 
     async def start(self) -> None:
@@ -205,6 +211,7 @@ class Sidecar:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listeners.stop(None)
         await asyncio.gather(*(subscription.close() for subscription in self._started), return_exceptions=True)
+        await asyncio.gather(*(pusher.close() for pusher in self._pushers.values()), return_exceptions=True)
         self._listeners.close()
         await self._connections.close()
         await self._http.stop()
@@ -243,6 +250,8 @@ class Sidecar:
             return
         await subscription.start()
         self._started.append(subscription)
+        if pusher := self._pushers.get(subscription.settings.name):
+            pusher.start()
 
     async def _drain(self, subscription: AnySubscription, deadline: float) -> None:
         try:

@@ -3,6 +3,7 @@
 fields         what settings are made of: documented fields, and types that say how a value is written
 listeners      where callers connect, who may, and with which rights: `listen`, `clients`, `http`
 subscriptions  how a subscription consumes
+push           how the sidecar calls an app that is a server
 
 The example file, the tables of `docs/configuration.md` and the error messages are generated from the documentation of
 the fields. Durations are in seconds, sizes in bytes.
@@ -15,6 +16,7 @@ from typing import Any
 
 from sidecar.settings.fields import Address, Bytes, Mode, Seconds, section, setting
 from sidecar.settings.listeners import Authenticate, ClientSettings, HttpSettings, ListenSettings, Right
+from sidecar.settings.push import PushFormat, PushSettings
 from sidecar.settings.subscriptions import (
     BatchSettings,
     BudgetSettings,
@@ -53,6 +55,8 @@ __all__ = [
     "OutageSettings",
     "Oversized",
     "ParkingSettings",
+    "PushFormat",
+    "PushSettings",
     "RetrySettings",
     "Right",
     "Seconds",

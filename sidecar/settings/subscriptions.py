@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from sidecar.model.records import Order, Start
 from sidecar.settings.fields import Bytes, Seconds, section, setting
+from sidecar.settings.push import PushSettings
 
 
 class Exhausted(StrEnum):
@@ -199,6 +200,7 @@ class SubscriptionSettings:
     parking: ParkingSettings = section("How records with a long wait are parked in a retry topic.", ParkingSettings)
     dead_letter: DeadLetterSettings = section("Where records go that have failed for good.", DeadLetterSettings)
     budget: BudgetSettings = section("Limits that protect what the handler depends on.", BudgetSettings)
+    push: PushSettings = section("The app, if it is a server that the sidecar calls.", PushSettings)
 
     @property
     def group_name(self) -> str:

@@ -33,6 +33,9 @@ class Collector(BaseHTTPRequestHandler):
                             "name": span.name,
                             "kind": span.kind,
                             "links": links,
+                            "trace": span.trace_id.hex(),
+                            "span": span.span_id.hex(),
+                            "parent": span.parent_span_id.hex(),
                             "service": service["service.name"],
                         }
                         file.write(json.dumps(said) + "\n")

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import offramp
 from tests.e2e.harness import WAIT_TIMEOUT, Sidecar, eventually
+from tests.e2e.push.harness import App, pushing
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -72,6 +73,19 @@ def test_spans_reach_a_collector(tmp_path: Path, collector: Collector, by: str) 
         assert collector.span("poll orders")["links"] == [TRACE]
         assert collector.span("deliver orders")["links"] == [TRACE]
         assert collector.span("settle orders")["service"] == "offramp"
+
+
+def test_a_call_to_an_app_is_a_span_that_the_app_can_continue(tmp_path: Path, collector: Collector) -> None:
+    with App(tmp_path) as app:
+        sidecar = pushing(tmp_path, app.url, environ=FAST)
+        sidecar.settings["tracing"] = {"endpoint": collector.address}
+        with sidecar:
+            sidecar.publish("orders", [b"value"])
+            span = collector.span("POST")
+            _, trace_id, span_id, _ = app.events()[0]["headers"]["traceparent"].split("-")
+            assert (span["trace"], span["span"]) == (trace_id, span_id)
+            deliver = collector.span("deliver orders")
+            assert (span["trace"], span["parent"]) == (deliver["trace"], deliver["span"])
 
 
 def test_the_last_spans_leave_when_the_sidecar_stops(tmp_path: Path, collector: Collector) -> None:

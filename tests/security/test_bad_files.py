@@ -158,7 +158,7 @@ def test_an_unforeseen_failure_of_a_check_is_logged_once_and_the_checks_go_on(
         (
             "x" * (1 << 20) + "y",
             0o600,
-            "has more than 1048576 bytes, which is too large for a certificate, a key or tokens",
+            "has more than 1048576 bytes, which is too large for a certificate or a secret",
         ),
     ],
 )

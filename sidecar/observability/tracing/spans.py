@@ -79,6 +79,17 @@ class SubscriptionTracer:
         span.set_attribute("offramp.settle_status", result.status.name.lower())
         span.end()
 
+    def calling(self, lease: bytes, address: str) -> "PushSpan":
+        parent, _ = self._open.get(lease, (None, None))
+        return PushSpan(
+            self._tracer.start_span(
+                "POST",
+                context=set_span_in_context(parent, _ROOT) if parent is not None else _ROOT,
+                kind=SpanKind.CLIENT,
+                attributes={"http.request.method": "POST", "server.address": address, **self._common},
+            )
+        )
+
     def ended(self, lease: Lease) -> None:
         span, _ = self._open.pop(lease.id, (None, None))
         if span is None:
@@ -120,6 +131,24 @@ class SubscriptionTracer:
             },
             start_time=began,
         )
+
+
+class PushSpan:
+    """A `CallSpan`."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, set_span_in_context(span, _ROOT))
+        self.traceparent = carrier.get("traceparent", "")
+
+    def end(self, status: str) -> None:
+        if status.isdigit():
+            self._span.set_attribute("http.response.status_code", int(status))
+        if not status.startswith("2"):
+            self._span.set_attribute("error.type", status)
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.end()
 
 
 def _link(span: Span, frames: Iterable[bytes]) -> None:

@@ -45,6 +45,16 @@ class Lease(Protocol):
     def ended(self) -> bool: ...
 
 
+class CallSpan(Protocol):
+    """A call to an app that is a server."""
+
+    #: names the span in a header of the call, by W3C
+    traceparent: str
+
+    def end(self, status: str) -> None:
+        """The call has ended: with an HTTP status, or with a word that says how."""
+
+
 class Tracer(Protocol):
     """Traces one subscription, per batch. No method blocks or raises."""
 
@@ -56,6 +66,9 @@ class Tracer(Protocol):
 
     def settled(self, began: int, lease: Lease, settlement: Settlement, result: SettleResult) -> None:
         """A settlement was applied."""
+
+    def calling(self, lease: bytes, address: str) -> "CallSpan":
+        """The app at this address is called with a batch."""
 
     def ended(self, lease: Lease) -> None:
         """The worker does not hold the batch any more: it was settled or expired, or the session ended."""

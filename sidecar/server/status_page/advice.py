@@ -17,6 +17,8 @@ _REMEDIES = {
     "dead_letters": _SIDE_TOPIC,
     "paused": "Fix the cause, then `offramp resume {name}`.",
     "oversized": "Connect a client that takes larger messages (`max_message_bytes`).",
+    "push": "Start the app, or correct `push` of the subscription. The sidecar keeps trying, and nothing is counted.",
+    "push_reply": "Check the broker and `push.reply_topic`. The batch is acked once its reply is published.",
     "broker": "Check the broker, its address and the rights of this client. The sidecar keeps trying.",
     "bug": "Restart the sidecar, and report the traceback that is in its log.",
 }

@@ -1,0 +1,7 @@
+"""Real sidecars that push to real servers in other processes.
+
+| module | what it is for |
+|---|---|
+| `app` | an ASGI app that answers as its rules say, and notes every call |
+| `harness` | the process of that app, and a sidecar that pushes to it |
+"""
