@@ -5,9 +5,9 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from sidecar.config.messages import quoted
-from sidecar.model.addresses import MAX_SOCKET_PATH
+from sidecar.model.addresses import MAX_SOCKET_PATH, split_address
 from sidecar.model.units import show_duration
-from sidecar.settings import PushSettings, SubscriptionSettings
+from sidecar.settings import PushFormat, PushSettings, SubscriptionSettings
 
 #: records a problem with a key of the subscription
 Wrong = Callable[[str, str], None]
@@ -25,14 +25,17 @@ _OWN_HEADERS = re.compile(
 
 def check_push(s: SubscriptionSettings, wrong: Wrong) -> None:
     push = s.push
-    if not push.url:
+    if not push.enabled:
         _check_unused(push, wrong)
         return
-    problem = _problem_with_url(push.url)
-    if problem:
+    if push.fastcgi:
+        _check_fastcgi(push, wrong)
+    elif problem := _problem_with_url(push.url):
         wrong("push.url", f"{quoted(push.url)} {problem}")
+    if push.script and not push.fastcgi:
+        wrong("push.script", "is for push.fastcgi, which is empty")
     if push.tls_ca and not push.url.startswith("https:"):
-        wrong("push.tls_ca", f"is for an https URL, and push.url is {quoted(push.url)}")
+        wrong("push.tls_ca", f"is for an https URL, and push.url is {quoted(push.url) if push.url else 'empty'}")
     if push.timeout + push.settle_after > s.lease.max:
         longest = show_duration(push.timeout + push.settle_after)
         limit = show_duration(s.lease.max)
@@ -48,6 +51,24 @@ def check_push(s: SubscriptionSettings, wrong: Wrong) -> None:
 def _check_unused(push: PushSettings, wrong: Wrong) -> None:
     if push != PushSettings():
         wrong("push.url", f"is missing, though other keys of push are set; {_EXAMPLE}")
+
+
+def _check_fastcgi(push: PushSettings, wrong: Wrong) -> None:
+    if push.url:
+        wrong("push.fastcgi", "is set, and so is push.url; a subscription is pushed to one of them")
+    path = push.fastcgi.removeprefix("unix:")
+    if path == push.fastcgi and split_address(path) is None:
+        wrong("push.fastcgi", f"{quoted(path)} is neither unix:/path/of/a.sock nor host:port")
+    elif path != push.fastcgi and not path.startswith("/"):
+        wrong("push.fastcgi", f"{quoted(push.fastcgi)} does not name a socket by its whole path")
+    elif path != push.fastcgi and len(path.encode()) > MAX_SOCKET_PATH:
+        wrong("push.fastcgi", f"is longer than the {MAX_SOCKET_PATH} bytes that the path of a socket can have")
+    if not push.script.startswith("/"):
+        wrong("push.script", f"{quoted(push.script)} is not the whole path of a script, such as /app/public/worker.php")
+    if push.reply_topic:
+        wrong("push.reply_topic", "is for push.url; what a script answers over FastCGI is its result")
+    if push.format not in (PushFormat.JSON, PushSettings().format):
+        wrong("push.format", f"{quoted(push.format)} is for push.url; with push.fastcgi, batches go in JSON")
 
 
 def _problem_with_url(url: str) -> str:

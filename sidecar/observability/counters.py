@@ -102,6 +102,7 @@ class Meters:
 #: every field that a log line may have besides time, level, logger and message. Never a payload.
 LOG_FIELDS: Mapping[str, str] = {
     "address": "host and port",
+    "batch": "the id of a batch",
     "broker": "a broker's name in the configuration",
     "caller": "who called: a client of the configuration, or the listener if it needs no token",
     "calls": "a number of calls",

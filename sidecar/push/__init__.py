@@ -8,6 +8,8 @@
 | `verdict` | what a call can end with |
 | `app` | an app that is called, whatever the protocol |
 | `http` | an app that is called over HTTP |
+| `fastcgi` | an app that is called over FastCGI: php-fpm |
+| `fastcgi_protocol` | the records of FastCGI |
 | `answers` | what an HTTP answer says of its batch |
 | `results` | the outcomes that the body of an answer names |
 | `batch` | a batch as it is pushed: its records, decoded, with what is known of earlier deliveries |
@@ -18,5 +20,5 @@
 | `secret_file` | a secret that is read again when its file changes |
 | `replies` | publishes what an app answers |
 
-Only `http` loads a client library, and only if a subscription has `push.url`.
+Only `http` loads a client library, and only if a subscription has `push.url`. There is none for FastCGI that is kept.
 """

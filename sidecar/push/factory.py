@@ -3,6 +3,7 @@
 from sidecar.model.errors import StartError
 from sidecar.observability.tracing import Tracer
 from sidecar.push.app import App
+from sidecar.push.fastcgi import FastCgiApp
 from sidecar.push.pusher import Pusher
 from sidecar.subscription.subscription import Subscription
 
@@ -10,12 +11,14 @@ _INSTALL = "pip install 'offramp-sidecar[push]' or, in a container, an image tha
 
 
 def create(subscription: Subscription, tracer: Tracer | None) -> Pusher:
-    """For a subscription with `push.url`. Raises `StartError` if its settings cannot be met."""
+    """For a subscription with `push`. Raises `StartError` if its settings cannot be met."""
     return Pusher(subscription, _app(subscription), tracer)
 
 
 def _app(subscription: Subscription) -> App:
     settings = subscription.settings
+    if settings.push.fastcgi:
+        return FastCgiApp(settings.name, settings.push, subscription.clock)
     try:
         # Only here, because aiohttp takes a quarter of a second and 13 MB.
         from sidecar.push.http import HttpApp  # noqa: PLC0415

@@ -157,7 +157,7 @@ class Sidecar:
             system = self._settings.brokers[settings.broker].type
             tracer = self._tracing.tracer(settings, system) if self._tracing is not None else None
             leased[prefix] = subscription = Subscription(settings, broker, prefix=prefix, tracer=tracer)
-            if settings.push.url:
+            if settings.push.enabled:
                 self._pushers[settings.name] = push.create(subscription, tracer)
         return SubscriptionRegistry(self._boot, leased, ranged)
 

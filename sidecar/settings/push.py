@@ -30,9 +30,21 @@ class PushSettings:
         "`offramp-sidecar[push]`.",
         "",
     )
+    fastcgi: str = setting(
+        "Instead of `url`: the socket of php-fpm or another FastCGI server, as unix:/run/php/php-fpm.sock or "
+        "host:port. It gets batches in JSON, and acks them by an answer as the helper for PHP writes it.",
+        "",
+    )
+    script: str = setting("With `fastcgi`: path of the script, as the server sees it.", "")
+    fastcgi_keep: bool = setting(
+        "With `fastcgi`: keep connections between calls. Each occupies a worker, so only for a pool of which nobody "
+        "else uses a part.",
+        False,
+    )
     format: PushFormat = setting(
         "`cloudevents`: a batch of CloudEvents; `json`: a batch with all that is known of each record; one record a "
-        "call: `cloudevents-structured`, `cloudevents-binary` and `raw`, whose body is the value.",
+        "call: `cloudevents-structured`, `cloudevents-binary` and `raw`, whose body is the value. With `fastcgi` it is "
+        "always `json`.",
         PushFormat.CLOUDEVENTS,
     )
     concurrency: int = setting("Maximum number of calls at a time.", 16, at_least=1, at_most=10_000)
@@ -71,3 +83,7 @@ class PushSettings:
     content_type: str = setting("Media type of values whose records have no content-type header.", "application/json")
     event_type: str = setting("`type` of CloudEvents whose records name none (header ce_type).", "offramp.record")
     max_answer: Bytes = setting("Size of the largest answer that is read.", Bytes(1 << 20), at_least=1024)
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.url or self.fastcgi)

@@ -53,7 +53,12 @@ def test_it_has_the_version_of_the_sidecar_and_speaks_its_protocol() -> None:
 
 
 def test_every_file_is_strict_and_has_no_mistake() -> None:
-    files = [*(PHP / "src").rglob("*.php"), PHP / "bin/offramp-worker", *(PHP / "examples").rglob("*.php")]
+    files = [
+        *(PHP / "src").rglob("*.php"),
+        PHP / "push/handle.php",
+        PHP / "bin/offramp-worker",
+        *(PHP / "examples").rglob("*.php"),
+    ]
     assert [file for file in files if "declare(strict_types=1);" not in file.read_text()] == []
     for file in files:
         done = run("php", "-d", "display_errors=1", "-l", str(file))

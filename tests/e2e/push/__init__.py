@@ -3,5 +3,6 @@
 | module | what it is for |
 |---|---|
 | `app` | an ASGI app that answers as its rules say, and notes every call |
+| `fpm` | a real php-fpm |
 | `harness` | the process of that app, and a sidecar that pushes to it |
 """

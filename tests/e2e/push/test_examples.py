@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.e2e.harness import eventually
+from tests.e2e.push.fpm import Fpm
 from tests.e2e.push.harness import ROOT, dead, free_port, pushing, settled
 from tests.servers.tools import give_up
 
@@ -48,6 +49,17 @@ def test_an_app_with_one_more_route_gets_its_orders(kind: str, tmp_path: Path) -
         assert reason.startswith("REJECTED: not an order")
         eventually(lambda: "order 2 of 7" in log.read_text(), "the app has printed it")
         assert "order 1 of 5" in log.read_text()
+
+
+def test_php_fpm_needs_no_web_server_for_it(tmp_path: Path) -> None:
+    with (
+        Fpm(tmp_path, "") as fpm,
+        pushing(tmp_path, "", {**fpm.push, "script": str(EXAMPLE / "worker.php")}) as sidecar,
+    ):
+        sidecar.publish("orders", [b'{"id": 1, "amount": 5}', b"no order"], lane=0)
+        settled(sidecar, 2)
+        assert dead(sidecar, 1) == [("no order", "REJECTED: not an order")]
+        eventually(lambda: "order 1 of 5" in sidecar.log, "what the script says on stderr is logged")
 
 
 def test_the_page_shows_the_example_as_it_is() -> None:

@@ -68,6 +68,33 @@ def test_a_mistake_names_its_key(keys: str, line: str) -> None:
     assert found.startswith(line)
 
 
+FPM = "fastcgi: 'unix:/run/fpm.sock', script: /app/worker.php"
+
+
+def test_fastcgi_takes_a_socket_or_an_address_and_a_script() -> None:
+    assert said(FPM) == []
+    assert said("fastcgi: '127.0.0.1:9000', script: /app/worker.php, format: json, concurrency: 4") == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("fastcgi: 'unix:/run/fpm.sock'", 'script: "" is not the whole path of a script'),
+        ("script: /app/worker.php", "url: is missing, though other keys of push are set"),
+        (f"{URL}, script: /app/worker.php", "script: is for push.fastcgi"),
+        (f"{FPM}, {URL}", "fastcgi: is set, and so is push.url"),
+        ("fastcgi: /run/fpm.sock, script: /a", 'fastcgi: "/run/fpm.sock" is neither unix:'),
+        ("fastcgi: 'unix:fpm.sock', script: /a", 'fastcgi: "unix:fpm.sock" does not name a socket by its whole path'),
+        (f"{FPM}, format: raw", 'format: "raw" is for push.url'),
+        (f"{FPM}, reply_topic: r", "reply_topic: is for push.url"),
+        (f"{FPM}, tls_ca: /x", "tls_ca: is for an https URL"),
+    ],
+)
+def test_a_mistake_about_fastcgi_names_its_key(keys: str, line: str) -> None:
+    (found,) = said(keys)
+    assert found.startswith(line)
+
+
 def test_ranges_cannot_be_pushed() -> None:
     (line,) = problems(f"subscriptions: {{s: {{topics: [a], mode: ranges, push: {{{URL}}}}}}}")
     assert "subscriptions.s.push: has no effect with `mode: ranges`" in line
