@@ -28,8 +28,13 @@ def check_push(s: SubscriptionSettings, wrong: Wrong) -> None:
     if not push.enabled:
         _check_unused(push, wrong)
         return
+    if sum(map(bool, (push.url, push.fastcgi, push.grpc))) > 1:
+        wrong("push.url", "push.fastcgi and push.grpc exclude each other: a subscription is pushed to one of them")
+        return
     if push.fastcgi:
         _check_fastcgi(push, wrong)
+    elif push.grpc:
+        _check_grpc(push, wrong)
     elif problem := _problem_with_url(push.url):
         wrong("push.url", f"{quoted(push.url)} {problem}")
     if push.script and not push.fastcgi:
@@ -54,21 +59,31 @@ def _check_unused(push: PushSettings, wrong: Wrong) -> None:
 
 
 def _check_fastcgi(push: PushSettings, wrong: Wrong) -> None:
-    if push.url:
-        wrong("push.fastcgi", "is set, and so is push.url; a subscription is pushed to one of them")
-    path = push.fastcgi.removeprefix("unix:")
-    if path == push.fastcgi and split_address(path) is None:
-        wrong("push.fastcgi", f"{quoted(path)} is neither unix:/path/of/a.sock nor host:port")
-    elif path != push.fastcgi and not path.startswith("/"):
-        wrong("push.fastcgi", f"{quoted(push.fastcgi)} does not name a socket by its whole path")
-    elif path != push.fastcgi and len(path.encode()) > MAX_SOCKET_PATH:
-        wrong("push.fastcgi", f"is longer than the {MAX_SOCKET_PATH} bytes that the path of a socket can have")
+    _check_target("push.fastcgi", push.fastcgi, wrong)
     if not push.script.startswith("/"):
         wrong("push.script", f"{quoted(push.script)} is not the whole path of a script, such as /app/public/worker.php")
     if push.reply_topic:
         wrong("push.reply_topic", "is for push.url; what a script answers over FastCGI is its result")
     if push.format not in (PushFormat.JSON, PushSettings().format):
         wrong("push.format", f"{quoted(push.format)} is for push.url; with push.fastcgi, batches go in JSON")
+
+
+def _check_grpc(push: PushSettings, wrong: Wrong) -> None:
+    _check_target("push.grpc", push.grpc, wrong)
+    defaults = PushSettings()
+    for key in ("format", "reply_topic", "signing_secret_file", "header_files", "reject_statuses"):
+        if getattr(push, key) != getattr(defaults, key):
+            wrong(f"push.{key}", "has no effect with push.grpc; leave it out")
+
+
+def _check_target(key: str, target: str, wrong: Wrong) -> None:
+    path = target.removeprefix("unix:")
+    if path == target and split_address(path) is None:
+        wrong(key, f"{quoted(path)} is neither unix:/path/of/a.sock nor host:port")
+    elif path != target and not path.startswith("/"):
+        wrong(key, f"{quoted(target)} does not name a socket by its whole path")
+    elif path != target and len(path.encode()) > MAX_SOCKET_PATH:
+        wrong(key, f"is longer than the {MAX_SOCKET_PATH} bytes that the path of a socket can have")
 
 
 def _problem_with_url(url: str) -> str:

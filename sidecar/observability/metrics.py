@@ -212,7 +212,7 @@ METRICS: tuple[Metric, ...] = (
     _meter("settle_seconds", Kind.HISTOGRAM, "Time from the writing of a batch to its settlement.",
            lambda meters: meters.settle_seconds),
     Metric("offramp_push_calls_total", Kind.COUNTER,
-           "Calls to the app, by HTTP status; without an answer: refused, cut, timeout, invalid or cancelled.",
+           "Calls to the app, by the status of the answer; without one: refused, cut, timeout, invalid or cancelled.",
            ("subscription", "status"), _push_calls),
     _meter("push_call_seconds", Kind.HISTOGRAM, "Time from the beginning of a call to its answer.",
            lambda meters: meters.push_seconds),

@@ -10,6 +10,7 @@
 | `http` | an app that is called over HTTP |
 | `fastcgi` | an app that is called over FastCGI: php-fpm |
 | `fastcgi_protocol` | the records of FastCGI |
+| `grpc` | an app that is called over gRPC |
 | `answers` | what an HTTP answer says of its batch |
 | `results` | the outcomes that the body of an answer names |
 | `batch` | a batch as it is pushed: its records, decoded, with what is known of earlier deliveries |

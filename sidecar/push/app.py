@@ -5,6 +5,9 @@ from typing import Protocol
 from sidecar.model.records import Delivery
 from sidecar.push.verdict import Verdict
 
+#: bytes of a batch: no limit but that of `batch.bytes`, which a record alone may exceed
+UNLIMITED = 1 << 40
+
 
 class App(Protocol):
     """Serves batches, several at a time."""
@@ -15,6 +18,8 @@ class App(Protocol):
     address: str
     #: records that one call can carry; 0: as many as the subscription's settings say
     batch_records: int
+    #: bytes of the largest batch; a record alone that is larger is treated as `oversized` says
+    max_batch_bytes: int = UNLIMITED
 
     def open(self) -> None:
         """Called once, before the first batch."""

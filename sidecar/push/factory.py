@@ -4,6 +4,7 @@ from sidecar.model.errors import StartError
 from sidecar.observability.tracing import Tracer
 from sidecar.push.app import App
 from sidecar.push.fastcgi import FastCgiApp
+from sidecar.push.grpc import GrpcApp
 from sidecar.push.pusher import Pusher
 from sidecar.subscription.subscription import Subscription
 
@@ -19,6 +20,8 @@ def _app(subscription: Subscription) -> App:
     settings = subscription.settings
     if settings.push.fastcgi:
         return FastCgiApp(settings.name, settings.push, subscription.clock)
+    if settings.push.grpc:
+        return GrpcApp(settings.name, settings.push)
     try:
         # Only here, because aiohttp takes a quarter of a second and 13 MB.
         from sidecar.push.http import HttpApp  # noqa: PLC0415

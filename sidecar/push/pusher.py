@@ -22,9 +22,6 @@ from sidecar.push.verdict import Died, NotReached, Settled, TimedOut, Verdict
 from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
 
-#: bytes of a batch: no limit but that of `batch.bytes`, which a record alone may exceed
-_MAX_BATCH_BYTES = 1 << 40
-
 log = Log("push")
 
 
@@ -61,7 +58,7 @@ class Pusher(Consumer):
             self,
             client=client,
             credit=Credit(self._settings.concurrency),
-            max_message_bytes=_MAX_BATCH_BYTES,
+            max_message_bytes=app.max_batch_bytes,
             lease=None,
             batch_records=app.batch_records,
         )

@@ -41,6 +41,11 @@ class PushSettings:
         "else uses a part.",
         False,
     )
+    grpc: str = setting(
+        "Instead of `url`: where the app serves `offramp.v1.HandlerService` without TLS, as host:port or "
+        "unix:/path/of/a.sock.",
+        "",
+    )
     format: PushFormat = setting(
         "`cloudevents`: a batch of CloudEvents; `json`: a batch with all that is known of each record; one record a "
         "call: `cloudevents-structured`, `cloudevents-binary` and `raw`, whose body is the value. With `fastcgi` it is "
@@ -86,4 +91,4 @@ class PushSettings:
 
     @property
     def enabled(self) -> bool:
-        return bool(self.url or self.fastcgi)
+        return bool(self.url or self.fastcgi or self.grpc)

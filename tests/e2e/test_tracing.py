@@ -81,7 +81,7 @@ def test_a_call_to_an_app_is_a_span_that_the_app_can_continue(tmp_path: Path, co
         sidecar.settings["tracing"] = {"endpoint": collector.address}
         with sidecar:
             sidecar.publish("orders", [b"value"])
-            span = collector.span("POST")
+            span = collector.span("push")
             _, trace_id, span_id, _ = app.events()[0]["headers"]["traceparent"].split("-")
             assert (span["trace"], span["span"]) == (trace_id, span_id)
             deliver = collector.span("deliver orders")

@@ -83,10 +83,10 @@ class SubscriptionTracer:
         parent, _ = self._open.get(lease, (None, None))
         return PushSpan(
             self._tracer.start_span(
-                "POST",
+                "push",
                 context=set_span_in_context(parent, _ROOT) if parent is not None else _ROOT,
                 kind=SpanKind.CLIENT,
-                attributes={"http.request.method": "POST", "server.address": address, **self._common},
+                attributes={"server.address": address, **self._common},
             )
         )
 
@@ -145,7 +145,7 @@ class PushSpan:
     def end(self, status: str) -> None:
         if status.isdigit():
             self._span.set_attribute("http.response.status_code", int(status))
-        if not status.startswith("2"):
+        if not (status.startswith("2") or status == "OK"):
             self._span.set_attribute("error.type", status)
             self._span.set_status(Status(StatusCode.ERROR))
         self._span.end()

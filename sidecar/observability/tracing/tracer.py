@@ -52,7 +52,7 @@ class CallSpan(Protocol):
     traceparent: str
 
     def end(self, status: str) -> None:
-        """The call has ended: with an HTTP status, or with a word that says how."""
+        """The call has ended: with the status of the answer, or with a word that says how."""
 
 
 class Tracer(Protocol):

@@ -107,20 +107,20 @@ def test_none_is_longer_than_it_should_be() -> None:
     assert {path: length for path, length in lengths.items() if length >= 70} == {}
 
 
-def go_program(folder: Path) -> Path:
-    """The example in Go, generated and built as its comment says."""
+def go_program(folder: Path, source: Path = EXAMPLES / "go", program: str = "consume") -> Path:
+    """An example in Go, generated and built as its comment says."""
     if shutil.which("go") is None:
         give_up("Go is not installed")
     php.require("protoc")
-    example = folder / "examples/generated/go"
-    shutil.copytree(EXAMPLES / "go", example, ignore=shutil.ignore_patterns("bin", "offramp"))
+    example = folder / source.relative_to(ROOT)
+    shutil.copytree(source, example, ignore=shutil.ignore_patterns("bin", "offramp"))
     (folder / "proto").symlink_to(ROOT / "proto")
     for command in (["mod", "download"], ["generate"], ["build"]):
         done = subprocess.run(["go", *command], cwd=example, capture_output=True, text=True, check=False)
         if done.returncode and "download" in command:
             give_up(f"what the example for Go needs could not be fetched: {done.stderr[-500:]}")
         assert done.returncode == 0, done.stderr
-    return example / "consume"
+    return example / program
 
 
 def node_modules() -> Path:

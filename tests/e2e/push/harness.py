@@ -28,6 +28,8 @@ QUICK: dict[str, Any] = {
 class App:
     """`tests.e2e.push.app` on a unix socket or, with `options` of uvicorn, elsewhere."""
 
+    module = "tests.e2e.push.app"
+
     def __init__(self, folder: Path, **options: Any) -> None:
         self.socket = folder / "app.sock"
         self.url = f"http+unix://{self.socket}:/orders"
@@ -51,7 +53,7 @@ class App:
         with self._output.open("ab") as output:
             arguments = [str(self._rules), str(self._journal), json.dumps(self._options)]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.e2e.push.app", *arguments], cwd=ROOT, stdout=output, stderr=output
+                [sys.executable, "-m", self.module, *arguments], cwd=ROOT, stdout=output, stderr=output
             )
         eventually(self._accepts, "the app listens")
         return self

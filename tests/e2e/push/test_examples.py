@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.clients.generated.test_generated import go_program
 from tests.e2e.harness import eventually
 from tests.e2e.push.fpm import Fpm
 from tests.e2e.push.harness import ROOT, dead, free_port, pushing, settled
@@ -60,6 +61,17 @@ def test_php_fpm_needs_no_web_server_for_it(tmp_path: Path) -> None:
         settled(sidecar, 2)
         assert dead(sidecar, 1) == [("no order", "REJECTED: not an order")]
         eventually(lambda: "order 1 of 5" in sidecar.log, "what the script says on stderr is logged")
+
+
+def test_a_grpc_server_in_go_needs_generated_code_only(tmp_path: Path) -> None:
+    program, port, log = go_program(tmp_path, EXAMPLE / "go", "handler"), free_port(), tmp_path / "app.log"
+    sidecar = pushing(tmp_path, "", {"grpc": f"127.0.0.1:{port}"})
+    del sidecar.settings["subscriptions"]["orders"]["push"]["format"]
+    with server(str(program), f"127.0.0.1:{port}", log=log), sidecar:
+        sidecar.publish("orders", [b"one", b"", b"two"], lane=0)
+        settled(sidecar, 3)
+        assert dead(sidecar, 1) == [("", "REJECTED: not an order")]
+        eventually(lambda: log.read_text().split() == ["one", "two"], "the app has printed them")
 
 
 def test_the_page_shows_the_example_as_it_is() -> None:

@@ -82,7 +82,7 @@ def test_fastcgi_takes_a_socket_or_an_address_and_a_script() -> None:
         ("fastcgi: 'unix:/run/fpm.sock'", 'script: "" is not the whole path of a script'),
         ("script: /app/worker.php", "url: is missing, though other keys of push are set"),
         (f"{URL}, script: /app/worker.php", "script: is for push.fastcgi"),
-        (f"{FPM}, {URL}", "fastcgi: is set, and so is push.url"),
+        (f"{FPM}, {URL}", "url: push.fastcgi and push.grpc exclude each other"),
         ("fastcgi: /run/fpm.sock, script: /a", 'fastcgi: "/run/fpm.sock" is neither unix:'),
         ("fastcgi: 'unix:fpm.sock', script: /a", 'fastcgi: "unix:fpm.sock" does not name a socket by its whole path'),
         (f"{FPM}, format: raw", 'format: "raw" is for push.url'),
@@ -93,6 +93,20 @@ def test_fastcgi_takes_a_socket_or_an_address_and_a_script() -> None:
 def test_a_mistake_about_fastcgi_names_its_key(keys: str, line: str) -> None:
     (found,) = said(keys)
     assert found.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("grpc: 'app'", 'grpc: "app" is neither unix:'),
+        ("grpc: 'app:1', format: json", "format: has no effect with push.grpc"),
+        (f"grpc: 'app:1', {URL}", "url: push.fastcgi and push.grpc exclude each other"),
+    ],
+)
+def test_a_mistake_about_grpc_names_its_key(keys: str, line: str) -> None:
+    (found,) = said(keys)
+    assert found.startswith(line)
+    assert said("grpc: 'app:50051', headers: {a: b}") == []
 
 
 def test_ranges_cannot_be_pushed() -> None:
