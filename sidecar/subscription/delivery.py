@@ -72,6 +72,7 @@ class Deliverer:
         self._suspects_first: tuple[_Selector, ...] = (dispatcher.suspect, dispatcher.select)
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
 
     def session_changed(self, session: Session) -> None:
         if not session.has_room():
@@ -199,10 +200,11 @@ class Deliverer:
             return
         at = max(at, now + 0.001)
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(at, self._on_timer)
+        # Its time is kept here, because uvloop's handles have none if they are due at once.
+        self._timer, self._timer_at = asyncio.get_running_loop().call_at(at, self._on_timer), at
 
     def close(self) -> None:
         self.stopped = True
