@@ -67,6 +67,14 @@ def offramp(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str
     return subprocess.run([*OFFRAMP, *arguments], **settings)
 
 
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    """This process's without what configures a sidecar, but with the choice of the event loop."""
+    configures = ("OFFRAMP_", "OTEL_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(configures)}
+    loop = {name: os.environ[name] for name in ("OFFRAMP_PURE",) if name in os.environ}
+    return {**kept, **loop, **given}
+
+
 class Sidecar:
     """One sidecar process after another, in one folder. Settings are given as in the configuration file."""
 
@@ -120,10 +128,7 @@ class Sidecar:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={
-                    **{name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "OTEL_"))},
-                    **self._environ,
-                },
+                env=_environment(self._environ),
             )
 
     def _is_ready(self) -> bool:
