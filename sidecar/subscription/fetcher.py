@@ -7,7 +7,7 @@ from time import time_ns
 from sidecar.brokers.base import LaneEnd, Source
 from sidecar.core.failures.backoff import Backoff
 from sidecar.core.state.lane import LaneState
-from sidecar.core.state.memory import LaneUsage, Memory
+from sidecar.core.state.memory_limit import LaneUsage, MemoryLimit
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.errors import BrokerError, NotFound, Refused
 from sidecar.model.records import Lane
@@ -28,7 +28,7 @@ class Fetcher:
         tracker: RecordTracker[Session],
         troubles: Troubles,
         source: Source,
-        memory: Memory,
+        memory: MemoryLimit,
         backoff: Backoff,
         events: SubscriptionEvents,
         tracer: Tracer | None,

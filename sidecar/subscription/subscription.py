@@ -18,7 +18,7 @@ from sidecar.core.scheduling.budget import Budget
 from sidecar.core.scheduling.dispatcher import Dispatcher
 from sidecar.core.scheduling.selection import Batching
 from sidecar.core.state.lane import LaneState
-from sidecar.core.state.memory import Memory
+from sidecar.core.state.memory_limit import MemoryLimit
 from sidecar.core.state.record_slices import RedeliveryGroup
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.clock import Clock
@@ -123,7 +123,7 @@ class Subscription(SubscriptionEvents):
             self._committer,
             self,
         )
-        self.fetcher = Fetcher(tracker, troubles, self._source, Memory(settings.memory), backoff, self, tracer)
+        self.fetcher = Fetcher(tracker, troubles, self._source, MemoryLimit(settings.memory), backoff, self, tracer)
         self._left_topics = LeftTopics(settings, troubles, broker, self._source)
         self.paused_because = ""
         self.draining = False

@@ -16,7 +16,7 @@ from sidecar.core.scheduling.dispatcher import Dispatcher
 from sidecar.core.state.lane import LanePhase, LaneState
 from sidecar.core.state.leases import Lease, Leases
 from sidecar.core.state.ledger import Ledger
-from sidecar.core.state.memory import LaneUsage, Memory
+from sidecar.core.state.memory_limit import LaneUsage, MemoryLimit
 from sidecar.core.state.ordering import KeyOrder, LaneOrder, NoOrder
 from sidecar.core.state.record_slices import RecordSlice, cut
 from sidecar.core.state.window import Window
@@ -185,7 +185,7 @@ def _settled_wakes_nobody(wake: Any) -> Any:
 
 
 def _never_full(full: Any) -> Any:
-    def wrong(self: Memory, lanes: Iterable[Any]) -> set[Any]:
+    def wrong(self: MemoryLimit, lanes: Iterable[Any]) -> set[Any]:
         return set()
 
     return wrong
@@ -261,7 +261,7 @@ def _last_come_first_served(session_changed: Any) -> Any:
 
 
 def _no_share_is_guaranteed(full_by: Any) -> Any:
-    def wrong(self: Memory, limit: int, fetch: int, lanes: Sequence[tuple[LaneUsage, int]]) -> set[Any]:
+    def wrong(self: MemoryLimit, limit: int, fetch: int, lanes: Sequence[tuple[LaneUsage, int]]) -> set[Any]:
         return {lane.name for lane, _ in lanes} if sum(used for _, used in lanes) >= limit / 4 else set()
 
     return wrong
@@ -422,8 +422,8 @@ MUTATIONS = (
     Mutation(5, "the window is ignored", Window, "delivery_limit", _no_window),
     Mutation(6, "a lane feeds one worker at a time", Dispatcher, "wake", _settled_wakes_nobody),
     Mutation(6, "who came last is served first", Deliverer, "session_changed", _last_come_first_served),
-    Mutation(7, "no lane is ever paused", Memory, "full", _never_full),
-    Mutation(7, "one lane may take the share of all others", Memory, "_full_by", _no_share_is_guaranteed),
+    Mutation(7, "no lane is ever paused", MemoryLimit, "full", _never_full),
+    Mutation(7, "one lane may take the share of all others", MemoryLimit, "_full_by", _no_share_is_guaranteed),
     Mutation(7, "a session keeps the answers whose batches are settled", FetchSession, "idle", _keeps_every_answer),
     Mutation(7, "a lease that cannot be settled keeps its records", Lease, "forget_records", _keeps_every_record),
     Mutation(3, "results of two subscriptions are mixed up", SubscriptionRegistry, "settle", _by_subscription),

@@ -9,5 +9,5 @@
 | `leases` | batches held by workers: grant, extend, settle, expire |
 | `deadlines` | which lease expires next |
 | `record_slices` | consecutive records with their history, and groups that are redelivered together |
-| `memory` | how much memory records may hold, and which lanes must be paused for it |
+| `memory_limit` | how much memory records may hold, and which lanes must be paused for it |
 """

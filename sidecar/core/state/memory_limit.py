@@ -21,7 +21,7 @@ class LaneUsage(NamedTuple):
     waits_only: bool
 
 
-class Memory:
+class MemoryLimit:
     """Half of the limit is divided evenly: each lane is guaranteed its own part. The rest is common.
 
     A lane is full when it has used up its own part and the common part has no room for another fetch. So a slow lane

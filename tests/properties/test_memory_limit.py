@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sidecar.core.state.memory import LaneUsage, Memory
+from sidecar.core.state.memory_limit import LaneUsage, MemoryLimit
 from sidecar.settings import Bytes, MemorySettings
 
 
@@ -28,7 +28,7 @@ class MemoryIsSharedFairly(RuleBasedStateMachine):
         settings = MemorySettings(
             records=records, bytes=Bytes(self.limits[1]), poll_records=poll, poll_bytes=Bytes(poll * 10)
         )
-        self.memory = Memory(settings)
+        self.memory = MemoryLimit(settings)
         self.held = dict.fromkeys(range(lanes + retry_lanes), 0)
         self.waits_only = set(range(lanes, lanes + retry_lanes))
         self.fetch = self.memory.next_fetch(0, 0)
@@ -104,7 +104,7 @@ TestMemory = MemoryIsSharedFairly.TestCase
 def test_a_lane_whose_records_are_never_settled_leaves_the_others_their_part(
     records: int, poll: int, lanes: int
 ) -> None:
-    memory = Memory(MemorySettings(records=records, poll_records=poll))
+    memory = MemoryLimit(MemorySettings(records=records, poll_records=poll))
     slow = 0
     while 0 not in memory.full(LaneUsage(lane, 0 if lane else slow, 0, False) for lane in range(lanes)):
         slow += memory.next_fetch(slow, 0)[0]
@@ -119,6 +119,6 @@ def test_a_lane_whose_records_are_never_settled_leaves_the_others_their_part(
 
 @given(records=st.integers(0, 10_000), size=st.integers(0, 1 << 30))
 def test_a_fetch_always_asks_for_something(records: int, size: int) -> None:
-    most_records, most_bytes = Memory(MemorySettings(records=100, bytes=Bytes(1 << 20))).next_fetch(records, size)
+    most_records, most_bytes = MemoryLimit(MemorySettings(records=100, bytes=Bytes(1 << 20))).next_fetch(records, size)
     assert most_records >= 1
     assert most_bytes >= 1

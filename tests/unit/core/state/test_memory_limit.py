@@ -1,12 +1,12 @@
 """How much memory records may hold, and which lanes must be paused."""
 
-from sidecar.core.state.memory import LaneUsage, Memory
+from sidecar.core.state.memory_limit import LaneUsage, MemoryLimit
 from sidecar.settings import Bytes, MemorySettings
 
 
-def a_memory(records: int = 1_000) -> Memory:
+def a_memory(records: int = 1_000) -> MemoryLimit:
     """For a thousand records: five hundred guaranteed, five hundred common."""
-    return Memory(MemorySettings(records=records, poll_records=10))
+    return MemoryLimit(MemorySettings(records=records, poll_records=10))
 
 
 def held(**lanes: int) -> list[LaneUsage]:
@@ -43,16 +43,16 @@ def test_lanes_of_the_retry_topic_get_nothing_of_the_common_part() -> None:
 
 
 def test_bytes_count_as_records_do() -> None:
-    memory = Memory(MemorySettings(bytes=Bytes(1 << 20), poll_bytes=Bytes(1024)))
+    memory = MemoryLimit(MemorySettings(bytes=Bytes(1 << 20), poll_bytes=Bytes(1024)))
     assert memory.full([LaneUsage("a", 1, 1 << 20, waits_only=False)]) == {"a"}
 
 
 def test_a_fetch_asks_for_no_more_than_there_is_room_for() -> None:
-    memory = Memory(MemorySettings(records=1_000, poll_records=50))
+    memory = MemoryLimit(MemorySettings(records=1_000, poll_records=50))
     assert memory.next_fetch(0, 0)[0] == 50
     assert memory.next_fetch(980, 0)[0] == 20
     assert memory.next_fetch(2_000, 0)[0] == 1
 
 
 def test_a_fetch_is_small_beside_the_memory_whatever_the_settings_say() -> None:
-    assert Memory(MemorySettings(records=1_000, poll_records=100_000)).next_fetch(0, 0)[0] == 62
+    assert MemoryLimit(MemorySettings(records=1_000, poll_records=100_000)).next_fetch(0, 0)[0] == 62
