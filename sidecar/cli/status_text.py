@@ -111,7 +111,7 @@ def _report_sessions(s: Subscription) -> list[str]:
                 str(session.in_flight_records),
                 age(session.oldest_lease_ms) if session.leases else "-",
                 str(session.credit_batches),
-                age(session.age_ms),
+                f"away {age(session.away_ms)}" if session.away_ms else age(session.age_ms),
             )
         )
     return columns(rows, right=range(2, 8))

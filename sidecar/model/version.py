@@ -6,7 +6,10 @@ from importlib import metadata
 PROTOCOL = "offramp.v1"
 PROTOCOL_MINOR = 0
 #: what this sidecar can do beyond the first version of the protocol, as `Welcome.features` and docs/protocol.md name it
-FEATURES: tuple[str, ...] = ()
+FEATURES = (
+    # a session can outlive its connection: `resume_ms` and `resume`
+    "resume",
+)
 
 
 def _installed(package: str) -> str:

@@ -46,6 +46,9 @@ class Counters:
     splits: int = _counter("splits_total", "Failing batches that were split to find the record that fails.")
     commits: int = _counter("commits_total", "Commits that the broker stored.")
     failed_commits: int = _counter("failed_commits_total", "Commits that failed; they are retried.")
+    resumed_sessions: int = _counter(
+        "resumed_sessions_total", "Sessions that their clients resumed after a lost connection."
+    )
     removed: int = _counter("removed_records_total", "Records that the broker removed before they could be read.")
 
     def snapshot(self) -> "Counters":

@@ -186,7 +186,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("offramp_subscription_state", Kind.GAUGE, "1 for the state that the subscription is in.",
            ("subscription", "state"), _states),
     _gauge("troubles", "Problems of the subscription, as described in the status.", lambda s: len(s.trouble)),
-    _gauge("sessions", "Connected worker processes.", lambda s: len(s.sessions)),
+    _gauge("sessions", "Connected worker processes.", lambda s: sum(not one.away for one in s.sessions)),
     _gauge("leases", "Batches that workers hold.", lambda s: s.leases),
     _gauge("in_flight_records", "Records that workers hold.", lambda s: s.in_flight_records),
     _gauge("waiting_records", "Records that wait in memory for their retry.", lambda s: s.waiting_records),

@@ -70,6 +70,8 @@ class SessionStatus:
     age: float = 0.0
     #: seconds: the age of its oldest lease
     oldest_lease: float = 0.0
+    #: seconds since its connection was lost, while it waits for its client; 0: it is connected
+    away: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

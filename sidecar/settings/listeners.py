@@ -103,6 +103,13 @@ class ListenSettings:
         Seconds(600.0),
         at_least=1.0,
     )
+    resume_max: Seconds = setting(
+        "Upper bound for the time in which a client on `tcp` may resume its session after its connection was lost. "
+        "Until then its batches wait for it, even if its process is dead. Clients must ask for it; on the socket there "
+        "is no such time. 0: none.",
+        Seconds(60.0),
+        at_least=0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

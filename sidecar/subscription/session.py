@@ -68,6 +68,8 @@ class Session:
         self.isolation_timed_out = False
         #: until then other records come first: it was exclusive for as long
         self.shared_until = 0.0
+        #: since when it waits for its client to reconnect; None: it is connected
+        self.away_since: float | None = None
         self.ended = False
         self.backpressured = False
         self._stopped = False
@@ -90,6 +92,8 @@ class Session:
     def has_room(self) -> bool:
         if self._stopped or self.backpressured or self.ended or len(self.leases) >= self.credit.batches:
             return False
+        if self.away_since is not None:
+            return False
         if self.exclusive and self.leases:
             return False
         return self.credit.bytes == 0 or self.unsettled_bytes < self.credit.bytes
@@ -108,6 +112,18 @@ class Session:
     def stop_deliveries(self) -> None:
         """The client drains: deliver nothing more."""
         self._stopped = True
+        self._events.session_changed(self)
+
+    def suspend(self, consumer: Consumer, now: float) -> None:
+        """The connection is lost: it keeps its leases and gets no further ones. Until it is resumed or ended,
+        `consumer` gets its notices."""
+        self.consumer, self.away_since = consumer, now
+        self._events.session_changed(self)
+
+    def resume(self, consumer: Consumer, client: ClientInfo) -> None:
+        """Its client has another connection, whether or not the former one is known to be lost."""
+        self.consumer, self.client, self.away_since = consumer, client, None
+        self.backpressured = self._stopped = False
         self._events.session_changed(self)
 
     def end(self, how: SessionEnd) -> None:

@@ -109,6 +109,16 @@ class SettlementHandler:
             self._abandon(lease, now, alone=alone)
             self._events.records_settled()
 
+    def end_unreceived(self, leases: Iterable[Lease[Session]], now: float) -> None:
+        """Redeliver batches of which their client says that they never reached it."""
+        for lease in leases:
+            if lease.phase is LeasePhase.HELD:
+                slices = self._end(lease)
+                self._tracker.counters.released += count(slices)
+                self._execute(self._policy.unreceived(_failed(lease, slices)), lease, now, "unreceived", ended=True)
+                lease.forget_unless_waiting()
+        self._events.records_settled()
+
     def expire(self, now: float) -> None:
         """End the leases whose time is over."""
         for lease in self._tracker.leases.expire(now):

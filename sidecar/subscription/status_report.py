@@ -78,6 +78,8 @@ def _session(session: Session, now: float) -> SessionStatus:
         credit_batches=session.credit.batches,
         age=now - session.connected,
         oldest_lease=now - min((lease.granted for lease in session.leases.values()), default=now),
+        # Never 0, which means connected.
+        away=0.0 if session.away_since is None else max(now - session.away_since, 0.001),
     )
 
 

@@ -8,7 +8,7 @@ moment at which time alone changes something.
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sidecar.brokers.base import Broker, Polled, SeekTarget, SourceSpec
@@ -151,7 +151,7 @@ class Subscription(SubscriptionEvents):
         self.draining = self._deliverer.stopped = True
         self.drains_until = ends
         self.fetcher.stop()
-        self._notify(Notice(NoticeKind.DRAINING, detail="the sidecar is stopping", until=ends))
+        self._notify(self._draining_notice())
         # Records that a topic refuses may be refused for good, so nobody waits for them.
         writers = self._writers.values()
         await self._assignment.wait_until_idle(
@@ -201,14 +201,29 @@ class Subscription(SubscriptionEvents):
         session = Session(self, consumer, client, max_message_bytes, lease, self.clock.now(), batch_records)
         self.sessions[session] = None
         self.outage_changed()
-        if self.paused_because:
-            consumer.notify(Notice(NoticeKind.PAUSED, detail=self.paused_because))
+        self._tell_state(consumer)
         session.grant(credit)
         return session
 
     def deliver_at_once(self) -> None:
         """Deliver what there is for sessions with room, rather than after the current callback."""
         self._deliverer.deliver_scheduled()
+
+    def suspend(self, session: Session, consumer: Consumer) -> None:
+        """The session lost its connection, and its client may come back: it keeps its leases, whose time goes on."""
+        session.suspend(consumer, self.clock.now())
+
+    def reconnect(self, session: Session, consumer: Consumer, client: ClientInfo) -> None:
+        """The client of the session is back."""
+        session.resume(consumer, client)
+        self.counters.resumed_sessions += 1
+        self._tell_state(consumer)
+
+    def keep_only(self, session: Session, held: Collection[bytes]) -> None:
+        """The client says that these are the leases that have reached it. Deliver the session's others again."""
+        self.written(lease for lease in held if lease in session.leases)
+        lost = [lease for lease in session.leases.values() if lease.id not in held]
+        self._settlement.end_unreceived(lost, self._expire())
 
     def written(self, leases: Iterable[bytes]) -> None:
         """The batches of these leases were written to their worker: their time starts now."""
@@ -338,6 +353,15 @@ class Subscription(SubscriptionEvents):
         now = self.clock.now()
         self._settlement.expire(now)
         return now
+
+    def _tell_state(self, consumer: Consumer) -> None:
+        if self.draining:
+            consumer.notify(self._draining_notice())
+        if self.paused_because:
+            consumer.notify(Notice(NoticeKind.PAUSED, detail=self.paused_because))
+
+    def _draining_notice(self) -> Notice:
+        return Notice(NoticeKind.DRAINING, detail="the sidecar is stopping", until=self.drains_until)
 
     def _notify(self, notice: Notice) -> None:
         for session in [*self.sessions]:

@@ -135,6 +135,12 @@ class RedeliveryPolicy:
         """After a release or an orderly end of the session: at once, and it does not count."""
         return [Redeliver(failed.slices, 0.0, failed.isolated, failed.first_lease, failed.uncounted_failures)]
 
+    def unreceived(self, failed: FailedRecords) -> list[Decision]:
+        """The batch was written, and its worker says that it did not arrive: at once, and it does not count. Flagged,
+        because another process may speak for that worker now."""
+        slices = [slice_.with_history(slice_.history._replace(possibly_processed=True)) for slice_ in failed.slices]
+        return [Redeliver(slices, 0.0, failed.isolated, failed.first_lease, failed.uncounted_failures)]
+
     def overloaded(self, failed: FailedRecords, retry_after: float | None) -> list[Decision]:
         """After OVERLOADED: later, and it does not count."""
         uncounted_failures = failed.uncounted_failures + 1

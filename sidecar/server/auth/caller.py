@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from sidecar.model.errors import Forbidden, Stopping
 from sidecar.model.reasons import Reason
@@ -65,6 +66,10 @@ class Caller:
             text = f'{self.who} may not publish to topic "{topic}"; its publish_topics are: {allowed}'
             raise Forbidden(text, right=Right.PUBLISH, topic=topic)
 
+    @property
+    def revoked(self) -> bool:
+        return bool(self._revoked)
+
     @contextmanager
     def calling(self) -> Iterator[None]:
         """Wraps a call. Raises `Stopping` in it if the caller is revoked meanwhile."""
@@ -93,6 +98,9 @@ class Caller:
 
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 _identities: ContextVar[Callable[[], Iterable[bytes] | None]] = ContextVar("identities", default=lambda: None)
+_peer: ContextVar[Callable[[], str]] = ContextVar("peer", default=str)
+#: how gRPC begins the address of a caller over TCP
+_TCP = ("ipv4:", "ipv6:")
 _ITSELF = Caller.with_all("the sidecar", Right)
 
 
@@ -104,6 +112,25 @@ def enter(caller: Caller) -> None:
 def proven_by(identities: Callable[[], Iterable[bytes] | None]) -> None:
     """How to get the names in the client certificate of the current call, if there is one."""
     _identities.set(identities)
+
+
+def over(peer: Callable[[], str]) -> None:
+    """How to get the address that the current call comes from, as gRPC writes it."""
+    _peer.set(peer)
+
+
+class Credentials(NamedTuple):
+    """What a caller has proven: two that are equal are of the same client, whichever of its tokens it presented."""
+
+    who: str
+    certificate: tuple[bytes, ...]
+
+
+def credentials() -> Credentials | None:
+    """Those of the current call, if it comes over TCP."""
+    if not _peer.get()().startswith(_TCP):
+        return None
+    return Credentials(current().who, tuple(sorted(_identities.get()() or ())))
 
 
 def who() -> str:

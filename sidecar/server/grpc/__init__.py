@@ -13,6 +13,8 @@ consumer_service  ConsumerService: admission, and which way a worker takes batch
 consume_stream    one stream for a process with many workers, and its outbox
 fetch_session     sessions and calls for processes that block, and the wait for batches
 sessions          how a worker's session begins and ends, in either way
+resumption        sessions that outlive their connection, until their clients resume them
+pending_notices   notices for a client that does not read them now
 publish_service   PublishService
 admin_service     AdminService, and statuses as messages
 log_service       LogService: ranges

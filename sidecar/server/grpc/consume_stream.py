@@ -5,17 +5,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import grpc.aio
+
 from offramp.v1 import consumer_pb2 as pb
-from sidecar.model.errors import InvalidRequest, ProtocolError, Stopping
+from sidecar.model.errors import InvalidRequest, ProtocolError, Stopping, Superseded
 from sidecar.model.records import Delivery, Notice, SessionEnd, SettleResult
 from sidecar.model.wire import CONSUME_BATCH_TAG, encode_batch
 from sidecar.server.grpc import responses, sessions, settling
 from sidecar.server.grpc.requests import read_acks, read_credit
+from sidecar.server.grpc.resumption import SUPERSEDED, Absence, ResumableSessions
 from sidecar.server.grpc.rpc import Context, parse, read
-from sidecar.server.grpc.sessions import Terms
+from sidecar.server.grpc.sessions import NO_CREDIT, Terms
 from sidecar.server.grpc.slow_clients import StreamWriter
 from sidecar.server.subscriptions import SubscriptionRegistry
-from sidecar.subscription.session import Consumer
+from sidecar.subscription.session import Consumer, Session
 from sidecar.subscription.subscription import Subscription
 
 METHOD = "Consume"
@@ -54,15 +57,36 @@ class ConsumeStream(Consumer):
         subscription: Subscription,
         registry: SubscriptionRegistry,
         terms: Terms,
+        resumable: ResumableSessions,
+        former: Session | None = None,
     ) -> None:
+        """`former`: the session that the client resumes, or None for a new one."""
         self._context = context
         self._writer = writer
         self._subscription = subscription
         self._registry = registry
         self._outbox = Outbox(terms.max_message_bytes)
+        self._resumable = resumable
         # The credit of the first request is granted once its settlements have been read.
-        self._session = sessions.connect(subscription, self, terms)
+        if former is None:
+            self._session = sessions.connect(subscription, self, terms)
+        else:
+            self._session = former
+            former.grant(NO_CREDIT)
+            missed = former.consumer.notices.take() if isinstance(former.consumer, Absence) else ()
+            sessions.reconnect(subscription, former, self, terms)
+            for notice in missed:
+                self.notify(notice)
         self._stopping = False
+        #: the client has said that it leaves
+        self._leaving = False
+        #: the task that reads, until another stream has the session
+        self._reading: asyncio.Task[None] | None = None
+        self._superseded = False
+        self._disconnected = False
+        self._resumed = former is not None
+        #: the client has the welcome: without it, it could not resume the session
+        self._welcomed = self._resumed
 
     def deliver(self, delivery: Delivery) -> None:
         self._outbox.add_delivery(delivery)
@@ -78,35 +102,68 @@ class ConsumeStream(Consumer):
         self._stopping = True
         self._outbox.close()
 
-    async def run(self, first: pb.ConsumeRequest, welcome: Callable[[bytes], pb.Welcome]) -> None:
-        """Returns when the client has ended its stream in order; is cancelled when the client is gone."""
+    def supersede(self) -> None:
+        """Another stream has the session. This one ends with SUPERSEDED; what it has not written goes back."""
+        self._superseded = True
+        self._outbox.close()
+        sessions.release(self._subscription, self._outbox.take_back())
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def run(self, first: pb.ConsumeRequest, welcome: Callable[[Session, int], pb.Welcome]) -> None:
+        """Returns when the client has ended its stream in order; is cancelled when the client is gone. Raises
+        `Superseded`."""
         how = SessionEnd.LOST
         tasks: list[asyncio.Task[None]] = []
+        hello, session = first.hello, self._session
         try:
-            welcomed = welcome(self._session.id).SerializeToString()
+            grace = self._resumable.connected(self._subscription, session, self, hello.resume_ms)
+            welcomed = welcome(session, grace).SerializeToString()
             self._outbox.add_answers([responses.field(responses.CONSUME_WELCOME, welcomed)])
-            await self._apply(first, first.credit if first.HasField("credit") else _first_credit(first.hello))
-            tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+            if self._resumed:
+                self._subscription.keep_only(session, frozenset(hello.held))
+            self._reading = asyncio.create_task(self._read(first))
+            tasks = [self._reading, asyncio.create_task(self._write())]
             await asyncio.gather(*tasks)
             how = SessionEnd.ORDERLY
+        except (asyncio.CancelledError, grpc.aio.BaseError):
+            # The connection is lost, or reading was cancelled.
+            if self._superseded and not _is_cancelled():
+                await self._finish_writing(tasks[1:])
+                raise Superseded(SUPERSEDED) from None
+            self._disconnected = not self._superseded
+            raise
         except ProtocolError:
+            if not self._superseded:
+                session.stop_deliveries()
             await self._finish_writing(tasks[1:])
             raise
         finally:
             for task in tasks:
                 task.cancel()
-            sessions.end(self._subscription, self._session, how, unwritten=self._outbox.take_back())
+            self._end(how)
+
+    def _end(self, how: SessionEnd) -> None:
+        if self._superseded:
+            return
+        sessions.release(self._subscription, self._outbox.take_back())
+        waits = self._disconnected and self._welcomed and not self._leaving
+        if waits and self._resumable.keep(self._session, Absence()):
+            return
+        self._resumable.ended(self._session)
+        sessions.end(self._subscription, self._session, how)
 
     async def _finish_writing(self, writing: Sequence[asyncio.Task[None]]) -> None:
         """gRPC drops a status that is sent while a write is under way, even if that is cancelled, and the client would
         wait forever. The wait is short if the client does not read."""
-        self._session.stop_deliveries()
         self._outbox.close()
         if writing:
             await asyncio.wait(writing, timeout=_LAST_WRITE_TIMEOUT)
 
-    async def _read(self) -> None:
+    async def _read(self, first: pb.ConsumeRequest) -> None:
+        await self._apply(first, first.credit if first.HasField("credit") else _first_credit(first.hello))
         while (raw := await read(self._context)) is not None:
+            self._welcomed = True
             acks = read_acks(raw)
             if acks is not None:
                 self._answer(self._registry.settle(acks))
@@ -117,7 +174,7 @@ class ConsumeStream(Consumer):
                 await self._apply(request, request.credit if request.HasField("credit") else None)
             self._subscription.deliver_at_once()
             await self._outbox.room()
-        self._leave()
+        self._take_no_more()
         self._outbox.close()
 
     async def _write(self) -> None:
@@ -141,7 +198,8 @@ class ConsumeStream(Consumer):
             extended = await settling.extend(self._registry, request.extensions)
             self._outbox.add_answers([responses.extend_result(responses.CONSUME_EXTENDED, one) for one in extended])
         if request.draining:
-            self._leave()
+            self._leaving = True
+            self._take_no_more()
         elif credit is not None:
             # Last, because settling makes room for it.
             self._session.grant(read_credit(credit))
@@ -149,10 +207,16 @@ class ConsumeStream(Consumer):
     def _answer(self, results: Sequence[SettleResult]) -> None:
         self._outbox.add_answers([responses.settle_result(responses.CONSUME_RESULTS, result) for result in results])
 
-    def _leave(self) -> None:
+    def _take_no_more(self) -> None:
         """The client wants no further batch, not even one that is on its way."""
         self._session.stop_deliveries()
         sessions.release(self._subscription, self._outbox.take_back())
+
+
+def _is_cancelled() -> bool:
+    """Whether the call itself was cancelled, rather than something that it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _Batch(NamedTuple):

@@ -13,14 +13,16 @@ from sidecar.server.grpc import responses, settling
 from sidecar.server.grpc.consume_stream import METHOD as CONSUME
 from sidecar.server.grpc.consume_stream import ConsumeStream, read_hello
 from sidecar.server.grpc.entries import MAX_ENTRIES
-from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
+from sidecar.server.grpc.fetch_session import FetchSession, OpenStream, fetch_alone
 from sidecar.server.grpc.requests import DEFAULT_MESSAGE_BYTES
+from sidecar.server.grpc.resumption import ResumableSessions
 from sidecar.server.grpc.rpc import Context, Handler, both_stream, server_stream, unary
 from sidecar.server.grpc.sessions import read_terms
 from sidecar.server.grpc.slow_clients import StreamWriter, UnreadResponses
 from sidecar.server.grpc.statuses import abort
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.settings import ListenSettings, Right
+from sidecar.subscription.session import Session
 from sidecar.subscription.subscription import Subscription
 
 NAME: str = pb.DESCRIPTOR.services_by_name["ConsumerService"].full_name
@@ -36,6 +38,9 @@ class ConsumerService:
         self._admitted = 0
         self._streams: set[ConsumeStream] = set()
         self._sessions: dict[bytes, FetchSession] = {}
+        #: those of Consume, and those of Open
+        self._resumable_streams = ResumableSessions(settings.resume_max)
+        self._resumable_sessions = ResumableSessions(settings.resume_max, self._forget)
 
     def methods(self) -> dict[str, Handler]:
         return {
@@ -49,6 +54,8 @@ class ConsumerService:
     def stop(self) -> None:
         """End every session's stream with UNAVAILABLE, once its answers are written. Called after subscriptions have
         drained."""
+        self._resumable_streams.stop()
+        self._resumable_sessions.stop()
         for stream in self._streams:
             stream.stop()
         for session in self._sessions.values():
@@ -59,11 +66,14 @@ class ConsumerService:
         hello = first.hello
         subscription = self._registry.get_leased(hello.subscription, Right.CONSUME)
         terms = read_terms(hello)
-        with self._admission(), StreamWriter(context, self._settings.unread) as writer:
-            stream = ConsumeStream(context, writer, subscription, self._registry, terms)
+        former = self._resumable_streams.claim(hello.resume, subscription)
+        with self._admission(former), StreamWriter(context, self._settings.unread) as writer:
+            stream = ConsumeStream(
+                context, writer, subscription, self._registry, terms, self._resumable_streams, former
+            )
             self._streams.add(stream)
             try:
-                await stream.run(first, lambda session: self._welcome(session, subscription))
+                await stream.run(first, lambda session, grace: self._welcome(session, subscription, grace))
             except Stalled as error:
                 # Returns when the client has read it, and the session counts until then: gRPC holds what is unread.
                 await abort(context, error)
@@ -73,19 +83,24 @@ class ConsumerService:
     async def _open(self, request: pb.OpenRequest, context: Context) -> None:
         subscription = self._registry.get_leased(request.subscription, Right.CONSUME)
         terms = read_terms(request)
-        with self._admission(), StreamWriter(context, self._settings.unread) as writer:
-            session = FetchSession(subscription, self._registry, terms)
-            self._sessions[session.id] = session
+        former = self._resumable_sessions.claim(request.resume, subscription)
+        with self._admission(former), StreamWriter(context, self._settings.unread) as writer:
+            if former is None:
+                session = FetchSession(subscription, self._registry, terms)
+                self._sessions[session.id] = session
+            else:
+                session = self._sessions[former.id]
+                session.reconnect(terms)
+            stream = OpenStream(writer, session, terms.max_message_bytes)
+            resumable = self._resumable_sessions
+            grace = resumable.connected(subscription, session.session, stream, request.resume_ms)
             try:
-                welcome = self._welcome(session.id, subscription)
-                await writer.write(pb.OpenResponse(welcome=welcome).SerializeToString())
-                while True:
-                    for notice in await session.events():
-                        for piece in responses.split_notice(notice, terms.max_message_bytes):
-                            await writer.write(responses.notice(responses.OPEN_NOTICES, piece))
+                await stream.run(self._welcome(session.session, subscription, grace))
             finally:
-                del self._sessions[session.id]
-                session.end(SessionEnd.LOST)
+                if not stream.superseded and not (stream.disconnected and session.wait(resumable)):
+                    resumable.ended(session.session)
+                    self._forget(session.session)
+                    session.end(SessionEnd.LOST)
 
     async def _fetch(self, request: pb.FetchRequest) -> bytes:
         self._unread.check()
@@ -111,11 +126,16 @@ class ConsumerService:
         extended = await settling.extend(self._registry, request.extensions)
         return b"".join(responses.extend_result(responses.EXTEND_RESULTS, one) for one in extended)
 
+    def _forget(self, session: Session) -> None:
+        del self._sessions[session.id]
+
     @contextmanager
-    def _admission(self) -> Iterator[None]:
-        if self._admitted >= self._settings.max_sessions:
+    def _admission(self, former: Session | None = None) -> Iterator[None]:
+        """Counts the call as a session. One that resumes `former` takes its place, and is always admitted."""
+        sessions = self._admitted + self._resumable_streams.away + self._resumable_sessions.away
+        if former is None and sessions >= self._settings.max_sessions:
             raise ResourceExhausted(
-                f"there are {self._admitted} sessions already (listen.max_sessions)",
+                f"there are {sessions} sessions already (listen.max_sessions)",
                 Reason.TOO_MANY_SESSIONS,
                 limit="listen.max_sessions",
                 max=self._settings.max_sessions,
@@ -126,10 +146,10 @@ class ConsumerService:
         finally:
             self._admitted -= 1
 
-    def _welcome(self, session: bytes, subscription: Subscription) -> pb.Welcome:
+    def _welcome(self, session: Session, subscription: Subscription, grace_ms: int) -> pb.Welcome:
         settings = subscription.settings
         return pb.Welcome(
-            session=session,
+            session=session.id,
             boot=self._registry.boot,
             protocol_minor=PROTOCOL_MINOR,
             sidecar_version=VERSION,
@@ -141,4 +161,5 @@ class ConsumerService:
                 max_request_entries=MAX_ENTRIES,
             ),
             features=FEATURES,
+            resume_ms=grace_ms,
         )

@@ -4,51 +4,25 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import grpc.aio
+
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import InvalidRequest, OutOfTurn, ResourceExhausted, Stopping, Superseded, TooManyEntries
 from sidecar.model.records import Credit, Delivery, Notice, NoticeKind, SessionEnd, SettleResult
 from sidecar.model.wire import FETCH_BATCH_TAG, encode_batch
 from sidecar.server.grpc import responses, sessions, settling
+from sidecar.server.grpc.pending_notices import PendingNotices
 from sidecar.server.grpc.requests import read_credit, read_message_bytes
+from sidecar.server.grpc.resumption import SUPERSEDED, ResumableSessions
 from sidecar.server.grpc.sessions import NO_CREDIT, Terms, read_terms
+from sidecar.server.grpc.slow_clients import StreamWriter
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.session import Consumer
 from sidecar.subscription.subscription import Subscription
 
 #: seconds that a call waits for its first batch at the most
 MAX_WAIT = 60.0
-#: leases that one notice names at the most
-_MAX_LEASES = 1_000
 STOPPING = "the sidecar is stopping"
-
-#: a notice of the first kind makes an earlier one of the second pointless
-_SUPERSEDES = {NoticeKind.RESUMED: NoticeKind.PAUSED, NoticeKind.PAUSED: NoticeKind.RESUMED}
-
-
-class PendingNotices:
-    """Notices for a client that may not ask for them for a long time: at most one of each kind, oldest first. Leases
-    that are about to be lost are not those that are."""
-
-    def __init__(self) -> None:
-        self._notices: dict[tuple[NoticeKind, bool], Notice] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._notices)
-
-    def add(self, notice: Notice) -> None:
-        key = notice.kind, bool(notice.until)
-        earlier = self._notices.pop(key, None)
-        if earlier is not None and notice.leases:
-            leases = (*earlier.leases, *notice.leases)[-_MAX_LEASES:]
-            notice = replace(notice, leases=leases, until=min(earlier.until, notice.until))
-        if notice.kind in _SUPERSEDES:
-            self._notices.pop((_SUPERSEDES[notice.kind], False), None)
-        self._notices[key] = notice
-
-    def take(self) -> list[Notice]:
-        notices = list(self._notices.values())
-        self._notices.clear()
-        return notices
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +130,35 @@ class _Turn:
         self.response: bytes | None = None
 
 
+class OpenStream:
+    """One call of Open: the sign of life of a session."""
+
+    def __init__(self, writer: StreamWriter, session: "FetchSession", max_message_bytes: int) -> None:
+        self._writer = writer
+        self._session = session
+        self._max_message_bytes = max_message_bytes
+        #: another call has the session
+        self.superseded = False
+        #: the connection is lost
+        self.disconnected = False
+
+    def supersede(self) -> None:
+        self.superseded = True
+        self._session.look()
+
+    async def run(self, welcome: pb.Welcome) -> None:
+        """Never returns. Raises what `FetchSession.events` raises, and is cancelled when the client is gone."""
+        try:
+            await self._writer.write(pb.OpenResponse(welcome=welcome).SerializeToString())
+            while True:
+                for notice in await self._session.events(self):
+                    for piece in responses.split_notice(notice, self._max_message_bytes):
+                        await self._writer.write(responses.notice(responses.OPEN_NOTICES, piece))
+        except (asyncio.CancelledError, grpc.aio.BaseError):
+            self.disconnected = True
+            raise
+
+
 class FetchSession(BatchWaiter):
     """A session whose batches are fetched, one call at a time. Between calls it has no credit."""
 
@@ -170,11 +173,11 @@ class FetchSession(BatchWaiter):
         self._events = PendingNotices()
         self._eventful = asyncio.Event()
         self._stopping = False
-        self._session = sessions.connect(subscription, self, terms)
+        self.session = sessions.connect(subscription, self, terms)
 
     @property
     def id(self) -> bytes:
-        return self._session.id
+        return self.session.id
 
     @property
     def subscription(self) -> str:
@@ -188,8 +191,8 @@ class FetchSession(BatchWaiter):
     def idle(self) -> None:
         # Its client has the response, so all that a repeated call still wants are the results. If the session is over,
         # a call may still be on its way out, and the response goes with the session anyway.
-        if self._turn.response is not None and not self._session.ended:
-            limit = self._session.max_message_bytes
+        if self._turn.response is not None and not self.session.ended:
+            limit = self.session.max_message_bytes
             self._turn.response = b"".join(responses.settle_results(responses.FETCH_RESULTS, self._turn.results, limit))
 
     def notify(self, notice: Notice) -> None:
@@ -197,17 +200,34 @@ class FetchSession(BatchWaiter):
         self._events.add(notice)
         self._eventful.set()
 
-    async def events(self) -> list[Notice]:
+    async def events(self, stream: "OpenStream") -> list[Notice]:
         """The next notices for the session's own stream, which its process need not read: they come with Fetch too.
 
-        Raises `Stopping` after the last one.
+        Raises `Stopping` after the last one, and `Superseded` if another stream has the session.
         """
-        while not self._events:
+        while not stream.superseded:
+            if self._events:
+                return self._events.take()
             if self._stopping:
                 raise Stopping(STOPPING)
             self._eventful.clear()
             await self._eventful.wait()
-        return self._events.take()
+        raise Superseded(SUPERSEDED)
+
+    def look(self) -> None:
+        """Wake those that wait for `events`, so that they look whether another stream has the session."""
+        self._eventful.set()
+
+    def wait(self, resumable: ResumableSessions) -> bool:
+        """The connection is lost. Returns whether the session goes on."""
+        # No response carries them, and no call gets them before the client is back.
+        sessions.release(self._subscription, self.take_back())
+        return resumable.keep(self.session, self)
+
+    def reconnect(self, terms: Terms) -> None:
+        """Its client is back, with the same numbers of calls."""
+        self._terms = terms
+        sessions.reconnect(self._subscription, self.session, self, terms)
 
     def stop(self) -> None:
         """The sidecar stops: end the session's stream."""
@@ -215,7 +235,8 @@ class FetchSession(BatchWaiter):
         self._eventful.set()
 
     def end(self, how: SessionEnd) -> None:
-        sessions.end(self._subscription, self._session, how, unwritten=self.take_back())
+        sessions.release(self._subscription, self.take_back())
+        sessions.end(self._subscription, self.session, how)
 
     async def fetch(self, request: pb.FetchRequest, check: Callable[[], None]) -> bytes:
         """Raises `OutOfTurn`, `InvalidRequest`, `Superseded` in a call that another of its number has replaced, and
@@ -240,9 +261,9 @@ class FetchSession(BatchWaiter):
         self.wake()
         if want.credit.batches:
             await self._collect(turn, me, want, lease, limit, batch_records, check)
-        elif self._session.credit.batches:
+        elif self.session.credit.batches:
             # The call that was replaced leaves its credit behind.
-            self._session.grant(NO_CREDIT)
+            self.session.grant(NO_CREDIT)
         turn.response, leases = self.respond(turn.results, want.credit.batches, limit)
         sessions.release(self._subscription, self.take_back())
         self._subscription.written(leases)
@@ -278,7 +299,7 @@ class FetchSession(BatchWaiter):
         check: Callable[[], None],
     ) -> None:
         """Returns when there are batches, or when waiting for them is over."""
-        session = self._session
+        session = self.session
         session.max_message_bytes, session.lease = limit, lease
         session.batch_records = batch_records
         # Credit is a ceiling on all that is unsettled; what a call wants comes on top of that.

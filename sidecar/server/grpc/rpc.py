@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from sidecar.model import errors
 from sidecar.observability.logs import Log
-from sidecar.server.auth.caller import admitted, proven_by
+from sidecar.server.auth.caller import admitted, over, proven_by
 from sidecar.server.grpc.entries import check_entries
 from sidecar.server.grpc.statuses import abort
 
@@ -41,6 +41,7 @@ async def answer_errors(context: Context, method: str) -> AsyncIterator[None]:
     """End the call with the status of an `OfframpError`. Any other exception is INTERNAL, and logged."""
     try:
         proven_by(context.peer_identities)
+        over(context.peer)
         with admitted().calling():
             yield
     except errors.OfframpError as error:

@@ -65,16 +65,28 @@ def connect(subscription: Subscription, consumer: Consumer, terms: Terms, credit
     )
 
 
+def reconnect(subscription: Subscription, session: Session, consumer: Consumer, terms: Terms) -> None:
+    """The client of the session is back, on these terms."""
+    session.max_message_bytes, session.lease = terms.max_message_bytes, terms.lease
+    session.batch_records = terms.batch_records
+    subscription.reconnect(session, consumer, terms.client)
+    log.info(
+        "worker session resumed",
+        subscription=subscription.settings.name,
+        client=session.name,
+        leases=session.unsettled,
+    )
+
+
 def release(subscription: Subscription, leases: Sequence[bytes]) -> None:
     """Give back batches that their worker has never seen: this does not count as an attempt."""
     if leases:
         subscription.settle([Settlement(lease, Outcome.RELEASE) for lease in leases])
 
 
-def end(subscription: Subscription, session: Session, how: SessionEnd, *, unwritten: Sequence[bytes]) -> None:
-    """End a session. `unwritten` are leases of batches that were not written, so they cannot have killed the worker."""
+def end(subscription: Subscription, session: Session, how: SessionEnd) -> None:
+    """End a session. Batches that were not written must be released before: they cannot have killed the worker."""
     session.stop_deliveries()
-    release(subscription, unwritten)
     if how is SessionEnd.LOST and session.unsettled:
         log.warning(
             "worker session lost: its batches are redelivered",

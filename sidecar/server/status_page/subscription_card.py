@@ -261,7 +261,8 @@ def longest_holding(sessions: Sequence[SessionStatus]) -> Sequence[SessionStatus
 
 def _worker_row(session: SessionStatus) -> list[Child]:
     client = " ".join(filter(None, (session.language, session.library)))
-    details = ", ".join(filter(None, (client, f"pid {session.pid}" if session.pid else "")))
+    away = f"lost its connection {duration(session.away)} ago" if session.away else ""
+    details = ", ".join(filter(None, (client, f"pid {session.pid}" if session.pid else "", away)))
     return [
         joined((session.name, tag("small", f" {details}") if details else None)),
         count(session.leases),

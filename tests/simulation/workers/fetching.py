@@ -65,7 +65,7 @@ class Fetcher:
 
     def kept_batches(self) -> int:
         """Batches in the answer that is kept for a call that repeats it, although it holds none."""
-        if self._session is None or self._session._session.unsettled:
+        if self._session is None or self._session.session.unsettled:
             return 0
         return len(pb.FetchResponse.FromString(self._session.remembered).batches)
 

@@ -12,6 +12,7 @@ from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import Stalled, Stopping
 from sidecar.model.records import SessionEnd, Settlement
 from sidecar.server.grpc.consume_stream import MAX_BATCH_BYTES, ConsumeStream
+from sidecar.server.grpc.resumption import ResumableSessions
 from sidecar.server.grpc.rpc import Context
 from sidecar.server.grpc.sessions import read_terms
 from sidecar.server.grpc.slow_clients import StreamWriter
@@ -90,9 +91,10 @@ class StreamWorker(Worker):
         context = cast(Context, transport)
         try:
             with StreamWriter(context, _WRITE_TIMEOUT) as writer:
-                stream = ConsumeStream(context, writer, subscription, subscription.directory, read_terms(hello))
+                directory, terms = subscription.directory, read_terms(hello)
+                stream = ConsumeStream(context, writer, subscription, directory, terms, ResumableSessions(0.0))
                 self._stream, self.session = stream, stream._session
-                await stream.run(pb.ConsumeRequest(hello=hello), lambda session: pb.Welcome(session=session))
+                await stream.run(pb.ConsumeRequest(hello=hello), lambda session, _: pb.Welcome(session=session.id))
         except Stopping:
             pass
         except Stalled:

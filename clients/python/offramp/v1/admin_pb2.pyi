@@ -214,7 +214,7 @@ class LaneStatus(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., lane: _Optional[int] = ..., committed: _Optional[int] = ..., fetched: _Optional[int] = ..., end: _Optional[int] = ..., lag: _Optional[int] = ..., settled_beyond: _Optional[int] = ..., ready_records: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., waiting_records: _Optional[int] = ..., paused: bool = ..., held_by: _Optional[str] = ..., buffered_bytes: _Optional[int] = ..., parked: bool = ..., oldest_position: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., oldest_with: _Optional[str] = ..., would_be_replayed: _Optional[int] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
-    __slots__ = ("session", "name", "language", "library", "pid", "leases", "in_flight_records", "credit_batches", "age_ms", "oldest_lease_ms")
+    __slots__ = ("session", "name", "language", "library", "pid", "leases", "in_flight_records", "credit_batches", "age_ms", "oldest_lease_ms", "away_ms")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +225,7 @@ class SessionStatus(_message.Message):
     CREDIT_BATCHES_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     OLDEST_LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    AWAY_MS_FIELD_NUMBER: _ClassVar[int]
     session: bytes
     name: str
     language: str
@@ -235,10 +236,11 @@ class SessionStatus(_message.Message):
     credit_batches: int
     age_ms: int
     oldest_lease_ms: int
-    def __init__(self, session: _Optional[bytes] = ..., name: _Optional[str] = ..., language: _Optional[str] = ..., library: _Optional[str] = ..., pid: _Optional[int] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., credit_batches: _Optional[int] = ..., age_ms: _Optional[int] = ..., oldest_lease_ms: _Optional[int] = ...) -> None: ...
+    away_ms: int
+    def __init__(self, session: _Optional[bytes] = ..., name: _Optional[str] = ..., language: _Optional[str] = ..., library: _Optional[str] = ..., pid: _Optional[int] = ..., leases: _Optional[int] = ..., in_flight_records: _Optional[int] = ..., credit_batches: _Optional[int] = ..., age_ms: _Optional[int] = ..., oldest_lease_ms: _Optional[int] = ..., away_ms: _Optional[int] = ...) -> None: ...
 
 class Counters(_message.Message):
-    __slots__ = ("fetched", "delivered", "redelivered", "acked", "nacked", "released", "rejected", "overloaded", "expired", "abandoned", "parked", "unparked", "dead_lettered", "dropped", "stale_settlements", "unknown_settlements", "refused_settlements", "batches", "splits", "commits", "failed_commits", "removed")
+    __slots__ = ("fetched", "delivered", "redelivered", "acked", "nacked", "released", "rejected", "overloaded", "expired", "abandoned", "parked", "unparked", "dead_lettered", "dropped", "stale_settlements", "unknown_settlements", "refused_settlements", "batches", "splits", "commits", "failed_commits", "removed", "resumed_sessions")
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     REDELIVERED_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +263,7 @@ class Counters(_message.Message):
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     FAILED_COMMITS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     fetched: int
     delivered: int
     redelivered: int
@@ -283,7 +286,8 @@ class Counters(_message.Message):
     commits: int
     failed_commits: int
     removed: int
-    def __init__(self, fetched: _Optional[int] = ..., delivered: _Optional[int] = ..., redelivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., released: _Optional[int] = ..., rejected: _Optional[int] = ..., overloaded: _Optional[int] = ..., expired: _Optional[int] = ..., abandoned: _Optional[int] = ..., parked: _Optional[int] = ..., unparked: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., dropped: _Optional[int] = ..., stale_settlements: _Optional[int] = ..., unknown_settlements: _Optional[int] = ..., refused_settlements: _Optional[int] = ..., batches: _Optional[int] = ..., splits: _Optional[int] = ..., commits: _Optional[int] = ..., failed_commits: _Optional[int] = ..., removed: _Optional[int] = ...) -> None: ...
+    resumed_sessions: int
+    def __init__(self, fetched: _Optional[int] = ..., delivered: _Optional[int] = ..., redelivered: _Optional[int] = ..., acked: _Optional[int] = ..., nacked: _Optional[int] = ..., released: _Optional[int] = ..., rejected: _Optional[int] = ..., overloaded: _Optional[int] = ..., expired: _Optional[int] = ..., abandoned: _Optional[int] = ..., parked: _Optional[int] = ..., unparked: _Optional[int] = ..., dead_lettered: _Optional[int] = ..., dropped: _Optional[int] = ..., stale_settlements: _Optional[int] = ..., unknown_settlements: _Optional[int] = ..., refused_settlements: _Optional[int] = ..., batches: _Optional[int] = ..., splits: _Optional[int] = ..., commits: _Optional[int] = ..., failed_commits: _Optional[int] = ..., removed: _Optional[int] = ..., resumed_sessions: _Optional[int] = ...) -> None: ...
 
 class PauseRequest(_message.Message):
     __slots__ = ("subscription", "reason")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from offramp.v1 import record_pb2 as offramp_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19offramp/v1/consumer.proto\x12\nofframp.v1\x1a\x17offramp/v1/record.proto\"\x8d\x01\n\x06\x43lient\x12\x10\n\x08language\x18\x01 \x01(\t\x12\x0f\n\x07library\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x16\n\x0eprotocol_minor\x18\x04 \x01(\r\x12\x1c\n\x14needs_protocol_minor\x18\x05 \x01(\r\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x0c\n\x04name\x18\x07 \x01(\t\"(\n\x06\x43redit\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"\xad\x01\n\x05Hello\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\"\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x12.offramp.v1.Client\x12\"\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x12.offramp.v1.Credit\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x04\x12\x10\n\x08lease_ms\x18\x05 \x01(\x04\x12\x19\n\x11max_batch_records\x18\x06 \x01(\r\"\xc0\x01\n\x0e\x43onsumeRequest\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.offramp.v1.Hello\x12+\n\x0bsettlements\x18\x02 \x03(\x0b\x32\x16.offramp.v1.Settlement\x12)\n\nextensions\x18\x03 \x03(\x0b\x32\x15.offramp.v1.Extension\x12\"\n\x06\x63redit\x18\x04 \x01(\x0b\x32\x12.offramp.v1.Credit\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\"\xd7\x01\n\x0f\x43onsumeResponse\x12$\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.offramp.v1.Welcome\x12\"\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x11.offramp.v1.Batch\x12)\n\x07results\x18\x03 \x03(\x0b\x32\x18.offramp.v1.SettleResult\x12*\n\x08\x65xtended\x18\x04 \x03(\x0b\x32\x18.offramp.v1.ExtendResult\x12#\n\x07notices\x18\x05 \x03(\x0b\x32\x12.offramp.v1.Notice\"\x8f\x01\n\x07Welcome\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62oot\x18\x02 \x01(\x0c\x12\x16\n\x0eprotocol_minor\x18\x03 \x01(\r\x12\x17\n\x0fsidecar_version\x18\x04 \x01(\t\x12\"\n\x06limits\x18\x05 \x01(\x0b\x32\x12.offramp.v1.Limits\x12\x10\n\x08\x66\x65\x61tures\x18\x06 \x03(\t\"\x82\x01\n\x06Limits\x12\x15\n\rbatch_records\x18\x01 \x01(\r\x12\x13\n\x0b\x62\x61tch_bytes\x18\x02 \x01(\x04\x12\x14\n\x0clease_max_ms\x18\x03 \x01(\x04\x12\x19\n\x11max_request_bytes\x18\x04 \x01(\x04\x12\x1b\n\x13max_request_entries\x18\x05 \x01(\r\"e\n\x06Notice\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.offramp.v1.NoticeKind\x12\x0e\n\x06leases\x18\x02 \x03(\x0c\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x15\n\rsettle_for_ms\x18\x04 \x01(\x04\"\x8f\x01\n\x0bOpenRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\"\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x12.offramp.v1.Client\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\x04\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x19\n\x11max_batch_records\x18\x05 \x01(\r\"Y\n\x0cOpenResponse\x12$\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.offramp.v1.Welcome\x12#\n\x07notices\x18\x02 \x03(\x0b\x32\x12.offramp.v1.Notice\"\x8e\x02\n\x0c\x46\x65tchRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\x0c\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12+\n\x0bsettlements\x18\x04 \x03(\x0b\x32\x16.offramp.v1.Settlement\x12 \n\x04want\x18\x05 \x01(\x0b\x32\x12.offramp.v1.Credit\x12\x0f\n\x07wait_ms\x18\x06 \x01(\x04\x12\x10\n\x08lease_ms\x18\x07 \x01(\x04\x12\x19\n\x11max_message_bytes\x18\x08 \x01(\x04\x12\"\n\x06\x63lient\x18\t \x01(\x0b\x32\x12.offramp.v1.Client\x12\x19\n\x11max_batch_records\x18\n \x01(\r\"\x83\x01\n\rFetchResponse\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.offramp.v1.Batch\x12)\n\x07results\x18\x02 \x03(\x0b\x32\x18.offramp.v1.SettleResult\x12#\n\x07notices\x18\x03 \x03(\x0b\x32\x12.offramp.v1.Notice\"<\n\rSettleRequest\x12+\n\x0bsettlements\x18\x01 \x03(\x0b\x32\x16.offramp.v1.Settlement\";\n\x0eSettleResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.offramp.v1.SettleResult\"?\n\x12\x45xtendLeaseRequest\x12)\n\nextensions\x18\x01 \x03(\x0b\x32\x15.offramp.v1.Extension\"@\n\x13\x45xtendLeaseResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.offramp.v1.ExtendResult*\x8d\x01\n\nNoticeKind\x12\x1b\n\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14NOTICE_KIND_DRAINING\x10\x01\x12\x17\n\x13NOTICE_KIND_REVOKED\x10\x02\x12\x16\n\x12NOTICE_KIND_PAUSED\x10\x03\x12\x17\n\x13NOTICE_KIND_RESUMED\x10\x04\x32\xe5\x02\n\x0f\x43onsumerService\x12\x46\n\x07\x43onsume\x12\x1a.offramp.v1.ConsumeRequest\x1a\x1b.offramp.v1.ConsumeResponse(\x01\x30\x01\x12;\n\x04Open\x12\x17.offramp.v1.OpenRequest\x1a\x18.offramp.v1.OpenResponse0\x01\x12<\n\x05\x46\x65tch\x12\x18.offramp.v1.FetchRequest\x1a\x19.offramp.v1.FetchResponse\x12?\n\x06Settle\x12\x19.offramp.v1.SettleRequest\x1a\x1a.offramp.v1.SettleResponse\x12N\n\x0b\x45xtendLease\x12\x1e.offramp.v1.ExtendLeaseRequest\x1a\x1f.offramp.v1.ExtendLeaseResponseBU\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19offramp/v1/consumer.proto\x12\nofframp.v1\x1a\x17offramp/v1/record.proto\"\x8d\x01\n\x06\x43lient\x12\x10\n\x08language\x18\x01 \x01(\t\x12\x0f\n\x07library\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x16\n\x0eprotocol_minor\x18\x04 \x01(\r\x12\x1c\n\x14needs_protocol_minor\x18\x05 \x01(\r\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x0c\n\x04name\x18\x07 \x01(\t\"(\n\x06\x43redit\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"\xde\x01\n\x05Hello\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\"\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x12.offramp.v1.Client\x12\"\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x12.offramp.v1.Credit\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x04\x12\x10\n\x08lease_ms\x18\x05 \x01(\x04\x12\x19\n\x11max_batch_records\x18\x06 \x01(\r\x12\x11\n\tresume_ms\x18\x07 \x01(\x04\x12\x0e\n\x06resume\x18\x08 \x01(\x0c\x12\x0c\n\x04held\x18\t \x03(\x0c\"\xc0\x01\n\x0e\x43onsumeRequest\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.offramp.v1.Hello\x12+\n\x0bsettlements\x18\x02 \x03(\x0b\x32\x16.offramp.v1.Settlement\x12)\n\nextensions\x18\x03 \x03(\x0b\x32\x15.offramp.v1.Extension\x12\"\n\x06\x63redit\x18\x04 \x01(\x0b\x32\x12.offramp.v1.Credit\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\"\xd7\x01\n\x0f\x43onsumeResponse\x12$\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.offramp.v1.Welcome\x12\"\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x11.offramp.v1.Batch\x12)\n\x07results\x18\x03 \x03(\x0b\x32\x18.offramp.v1.SettleResult\x12*\n\x08\x65xtended\x18\x04 \x03(\x0b\x32\x18.offramp.v1.ExtendResult\x12#\n\x07notices\x18\x05 \x03(\x0b\x32\x12.offramp.v1.Notice\"\xa2\x01\n\x07Welcome\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62oot\x18\x02 \x01(\x0c\x12\x16\n\x0eprotocol_minor\x18\x03 \x01(\r\x12\x17\n\x0fsidecar_version\x18\x04 \x01(\t\x12\"\n\x06limits\x18\x05 \x01(\x0b\x32\x12.offramp.v1.Limits\x12\x10\n\x08\x66\x65\x61tures\x18\x06 \x03(\t\x12\x11\n\tresume_ms\x18\x07 \x01(\x04\"\x82\x01\n\x06Limits\x12\x15\n\rbatch_records\x18\x01 \x01(\r\x12\x13\n\x0b\x62\x61tch_bytes\x18\x02 \x01(\x04\x12\x14\n\x0clease_max_ms\x18\x03 \x01(\x04\x12\x19\n\x11max_request_bytes\x18\x04 \x01(\x04\x12\x1b\n\x13max_request_entries\x18\x05 \x01(\r\"e\n\x06Notice\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.offramp.v1.NoticeKind\x12\x0e\n\x06leases\x18\x02 \x03(\x0c\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x15\n\rsettle_for_ms\x18\x04 \x01(\x04\"\xb2\x01\n\x0bOpenRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\"\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x12.offramp.v1.Client\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\x04\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x19\n\x11max_batch_records\x18\x05 \x01(\r\x12\x11\n\tresume_ms\x18\x06 \x01(\x04\x12\x0e\n\x06resume\x18\x07 \x01(\x0c\"Y\n\x0cOpenResponse\x12$\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.offramp.v1.Welcome\x12#\n\x07notices\x18\x02 \x03(\x0b\x32\x12.offramp.v1.Notice\"\x8e\x02\n\x0c\x46\x65tchRequest\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\x0c\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12+\n\x0bsettlements\x18\x04 \x03(\x0b\x32\x16.offramp.v1.Settlement\x12 \n\x04want\x18\x05 \x01(\x0b\x32\x12.offramp.v1.Credit\x12\x0f\n\x07wait_ms\x18\x06 \x01(\x04\x12\x10\n\x08lease_ms\x18\x07 \x01(\x04\x12\x19\n\x11max_message_bytes\x18\x08 \x01(\x04\x12\"\n\x06\x63lient\x18\t \x01(\x0b\x32\x12.offramp.v1.Client\x12\x19\n\x11max_batch_records\x18\n \x01(\r\"\x83\x01\n\rFetchResponse\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.offramp.v1.Batch\x12)\n\x07results\x18\x02 \x03(\x0b\x32\x18.offramp.v1.SettleResult\x12#\n\x07notices\x18\x03 \x03(\x0b\x32\x12.offramp.v1.Notice\"<\n\rSettleRequest\x12+\n\x0bsettlements\x18\x01 \x03(\x0b\x32\x16.offramp.v1.Settlement\";\n\x0eSettleResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.offramp.v1.SettleResult\"?\n\x12\x45xtendLeaseRequest\x12)\n\nextensions\x18\x01 \x03(\x0b\x32\x15.offramp.v1.Extension\"@\n\x13\x45xtendLeaseResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.offramp.v1.ExtendResult*\x8d\x01\n\nNoticeKind\x12\x1b\n\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14NOTICE_KIND_DRAINING\x10\x01\x12\x17\n\x13NOTICE_KIND_REVOKED\x10\x02\x12\x16\n\x12NOTICE_KIND_PAUSED\x10\x03\x12\x17\n\x13NOTICE_KIND_RESUMED\x10\x04\x32\xe5\x02\n\x0f\x43onsumerService\x12\x46\n\x07\x43onsume\x12\x1a.offramp.v1.ConsumeRequest\x1a\x1b.offramp.v1.ConsumeResponse(\x01\x30\x01\x12;\n\x04Open\x12\x17.offramp.v1.OpenRequest\x1a\x18.offramp.v1.OpenResponse0\x01\x12<\n\x05\x46\x65tch\x12\x18.offramp.v1.FetchRequest\x1a\x19.offramp.v1.FetchResponse\x12?\n\x06Settle\x12\x19.offramp.v1.SettleRequest\x1a\x1a.offramp.v1.SettleResponse\x12N\n\x0b\x45xtendLease\x12\x1e.offramp.v1.ExtendLeaseRequest\x1a\x1f.offramp.v1.ExtendLeaseResponseBU\n\rio.offramp.v1P\x01Z\x1fofframp.io/offramp/v1;offrampv1\xca\x02\nOfframp\\V1\xe2\x02\x13Offramp\\V1\\Metadatab\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,40 +33,40 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'offramp.v1.consumer_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rio.offramp.v1P\001Z\037offramp.io/offramp/v1;offrampv1\312\002\nOfframp\\V1\342\002\023Offramp\\V1\\Metadata'
-  _globals['_NOTICEKIND']._serialized_start=2122
-  _globals['_NOTICEKIND']._serialized_end=2263
+  _globals['_NOTICEKIND']._serialized_start=2225
+  _globals['_NOTICEKIND']._serialized_end=2366
   _globals['_CLIENT']._serialized_start=67
   _globals['_CLIENT']._serialized_end=208
   _globals['_CREDIT']._serialized_start=210
   _globals['_CREDIT']._serialized_end=250
   _globals['_HELLO']._serialized_start=253
-  _globals['_HELLO']._serialized_end=426
-  _globals['_CONSUMEREQUEST']._serialized_start=429
-  _globals['_CONSUMEREQUEST']._serialized_end=621
-  _globals['_CONSUMERESPONSE']._serialized_start=624
-  _globals['_CONSUMERESPONSE']._serialized_end=839
-  _globals['_WELCOME']._serialized_start=842
-  _globals['_WELCOME']._serialized_end=985
-  _globals['_LIMITS']._serialized_start=988
-  _globals['_LIMITS']._serialized_end=1118
-  _globals['_NOTICE']._serialized_start=1120
-  _globals['_NOTICE']._serialized_end=1221
-  _globals['_OPENREQUEST']._serialized_start=1224
-  _globals['_OPENREQUEST']._serialized_end=1367
-  _globals['_OPENRESPONSE']._serialized_start=1369
-  _globals['_OPENRESPONSE']._serialized_end=1458
-  _globals['_FETCHREQUEST']._serialized_start=1461
-  _globals['_FETCHREQUEST']._serialized_end=1731
-  _globals['_FETCHRESPONSE']._serialized_start=1734
-  _globals['_FETCHRESPONSE']._serialized_end=1865
-  _globals['_SETTLEREQUEST']._serialized_start=1867
-  _globals['_SETTLEREQUEST']._serialized_end=1927
-  _globals['_SETTLERESPONSE']._serialized_start=1929
-  _globals['_SETTLERESPONSE']._serialized_end=1988
-  _globals['_EXTENDLEASEREQUEST']._serialized_start=1990
-  _globals['_EXTENDLEASEREQUEST']._serialized_end=2053
-  _globals['_EXTENDLEASERESPONSE']._serialized_start=2055
-  _globals['_EXTENDLEASERESPONSE']._serialized_end=2119
-  _globals['_CONSUMERSERVICE']._serialized_start=2266
-  _globals['_CONSUMERSERVICE']._serialized_end=2623
+  _globals['_HELLO']._serialized_end=475
+  _globals['_CONSUMEREQUEST']._serialized_start=478
+  _globals['_CONSUMEREQUEST']._serialized_end=670
+  _globals['_CONSUMERESPONSE']._serialized_start=673
+  _globals['_CONSUMERESPONSE']._serialized_end=888
+  _globals['_WELCOME']._serialized_start=891
+  _globals['_WELCOME']._serialized_end=1053
+  _globals['_LIMITS']._serialized_start=1056
+  _globals['_LIMITS']._serialized_end=1186
+  _globals['_NOTICE']._serialized_start=1188
+  _globals['_NOTICE']._serialized_end=1289
+  _globals['_OPENREQUEST']._serialized_start=1292
+  _globals['_OPENREQUEST']._serialized_end=1470
+  _globals['_OPENRESPONSE']._serialized_start=1472
+  _globals['_OPENRESPONSE']._serialized_end=1561
+  _globals['_FETCHREQUEST']._serialized_start=1564
+  _globals['_FETCHREQUEST']._serialized_end=1834
+  _globals['_FETCHRESPONSE']._serialized_start=1837
+  _globals['_FETCHRESPONSE']._serialized_end=1968
+  _globals['_SETTLEREQUEST']._serialized_start=1970
+  _globals['_SETTLEREQUEST']._serialized_end=2030
+  _globals['_SETTLERESPONSE']._serialized_start=2032
+  _globals['_SETTLERESPONSE']._serialized_end=2091
+  _globals['_EXTENDLEASEREQUEST']._serialized_start=2093
+  _globals['_EXTENDLEASEREQUEST']._serialized_end=2156
+  _globals['_EXTENDLEASERESPONSE']._serialized_start=2158
+  _globals['_EXTENDLEASERESPONSE']._serialized_end=2222
+  _globals['_CONSUMERSERVICE']._serialized_start=2369
+  _globals['_CONSUMERSERVICE']._serialized_end=2726
 # @@protoc_insertion_point(module_scope)

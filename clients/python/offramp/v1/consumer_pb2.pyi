@@ -48,20 +48,26 @@ class Credit(_message.Message):
     def __init__(self, batches: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("subscription", "client", "credit", "max_message_bytes", "lease_ms", "max_batch_records")
+    __slots__ = ("subscription", "client", "credit", "max_message_bytes", "lease_ms", "max_batch_records", "resume_ms", "resume", "held")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_MS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     client: Client
     credit: Credit
     max_message_bytes: int
     lease_ms: int
     max_batch_records: int
-    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_batch_records: _Optional[int] = ...) -> None: ...
+    resume_ms: int
+    resume: bytes
+    held: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_batch_records: _Optional[int] = ..., resume_ms: _Optional[int] = ..., resume: _Optional[bytes] = ..., held: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
     __slots__ = ("hello", "settlements", "extensions", "credit", "draining")
@@ -92,20 +98,22 @@ class ConsumeResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[_record_pb2.Batch, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[_record_pb2.SettleResult, _Mapping]]] = ..., extended: _Optional[_Iterable[_Union[_record_pb2.ExtendResult, _Mapping]]] = ..., notices: _Optional[_Iterable[_Union[Notice, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session", "boot", "protocol_minor", "sidecar_version", "limits", "features")
+    __slots__ = ("session", "boot", "protocol_minor", "sidecar_version", "limits", "features", "resume_ms")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MINOR_FIELD_NUMBER: _ClassVar[int]
     SIDECAR_VERSION_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    RESUME_MS_FIELD_NUMBER: _ClassVar[int]
     session: bytes
     boot: bytes
     protocol_minor: int
     sidecar_version: str
     limits: Limits
     features: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, session: _Optional[bytes] = ..., boot: _Optional[bytes] = ..., protocol_minor: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
+    resume_ms: int
+    def __init__(self, session: _Optional[bytes] = ..., boot: _Optional[bytes] = ..., protocol_minor: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., resume_ms: _Optional[int] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("batch_records", "batch_bytes", "lease_max_ms", "max_request_bytes", "max_request_entries")
@@ -134,18 +142,22 @@ class Notice(_message.Message):
     def __init__(self, kind: _Optional[_Union[NoticeKind, str]] = ..., leases: _Optional[_Iterable[bytes]] = ..., detail: _Optional[str] = ..., settle_for_ms: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
-    __slots__ = ("subscription", "client", "max_message_bytes", "lease_ms", "max_batch_records")
+    __slots__ = ("subscription", "client", "max_message_bytes", "lease_ms", "max_batch_records", "resume_ms", "resume")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_MS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     client: Client
     max_message_bytes: int
     lease_ms: int
     max_batch_records: int
-    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_batch_records: _Optional[int] = ...) -> None: ...
+    resume_ms: int
+    resume: bytes
+    def __init__(self, subscription: _Optional[str] = ..., client: _Optional[_Union[Client, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., max_batch_records: _Optional[int] = ..., resume_ms: _Optional[int] = ..., resume: _Optional[bytes] = ...) -> None: ...
 
 class OpenResponse(_message.Message):
     __slots__ = ("welcome", "notices")

@@ -99,7 +99,8 @@ class ConsumerServiceServicer(object):
         results may share one response.
 
         When the stream breaks, on either side, all leases of the session end: their records are delivered again, at once
-        the first time, with attempt + 1 and possibly_processed. Settlements that the sidecar had read count.
+        the first time, with attempt + 1 and possibly_processed. Settlements that the sidecar had read count. A client on
+        TCP can ask for time to resume its session first (`resume_ms`).
 
         To leave in order: send `draining`, settle what is held, then half-close. After reading `draining`, the sidecar
         sends no further batch; it answers the settlements and ends the stream with OK. What is unsettled at the half-close

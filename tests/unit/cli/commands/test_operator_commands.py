@@ -66,6 +66,15 @@ def test_status_shows_trouble_first_and_then_everything(
     assert lines[-1] == "broker local: local, folder /data"
 
 
+def test_status_marks_a_worker_that_lost_its_connection(
+    sidecar: FakeSidecar, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sidecar.admin.status = busy()
+    sidecar.admin.status.subscriptions[0].sessions[0].away_ms = 12_000
+    assert cli.main(["status"]) == 0
+    assert "away 12s" in capsys.readouterr().out
+
+
 def read_by_ranges() -> admin.Status:
     lanes = [
         admin.LaneStatus(topic="clicks", lane=0, committed=100, end=5100, lag=5000),

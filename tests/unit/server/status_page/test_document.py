@@ -174,6 +174,11 @@ def test_a_thousand_workers_cost_a_page_of_those_that_hold_longest() -> None:
     assert "1,000 workers" in page
 
 
+def test_a_worker_that_lost_its_connection_is_marked() -> None:
+    workers = (SessionStatus(session=b"", name="worker-1", language="php", leases=1, away=12.0),)
+    assert "php, lost its connection 12 s ago" in words(render(facts(subscription(sessions=workers))))
+
+
 def test_few_lanes_keep_their_order_so_that_no_row_jumps_about() -> None:
     few = [LaneStatus(topic="t", lane=n, committed=0, fetched=0, lag=100 - n) for n in range(20)]
     assert worst_lanes(few) == few

@@ -111,6 +111,12 @@ class Counters extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 removed = 21;</code>
      */
     protected $removed = 0;
+    /**
+     * Sessions that lost their connection and were resumed by their client.
+     *
+     * Generated from protobuf field <code>uint64 resumed_sessions = 23;</code>
+     */
+    protected $resumed_sessions = 0;
 
     /**
      * Constructor.
@@ -144,6 +150,8 @@ class Counters extends \Google\Protobuf\Internal\Message
      *     @type int|string $failed_commits
      *     @type int|string $removed
      *           Removed by the broker before they could be read.
+     *     @type int|string $resumed_sessions
+     *           Sessions that lost their connection and were resumed by their client.
      * }
      */
     public function __construct($data = NULL) {
@@ -647,6 +655,32 @@ class Counters extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->removed = $var;
+
+        return $this;
+    }
+
+    /**
+     * Sessions that lost their connection and were resumed by their client.
+     *
+     * Generated from protobuf field <code>uint64 resumed_sessions = 23;</code>
+     * @return int|string
+     */
+    public function getResumedSessions()
+    {
+        return $this->resumed_sessions;
+    }
+
+    /**
+     * Sessions that lost their connection and were resumed by their client.
+     *
+     * Generated from protobuf field <code>uint64 resumed_sessions = 23;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setResumedSessions($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->resumed_sessions = $var;
 
         return $this;
     }

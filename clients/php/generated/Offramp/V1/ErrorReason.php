@@ -183,7 +183,7 @@ class ErrorReason
      */
     const ERROR_REASON_UNREAD_STREAM = 45;
     /**
-     * A later call replaced this one.
+     * A later call replaced this one, or resumed its session.
      *
      * Generated from protobuf enum <code>ERROR_REASON_SUPERSEDED = 50;</code>
      */

@@ -48,6 +48,29 @@ class Hello extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint32 max_batch_records = 6;</code>
      */
     protected $max_batch_records = 0;
+    /**
+     * Asks that the session outlives a lost connection for this long, in which the client can resume it. Welcome says how
+     * long it is: never longer than `listen.resume_max`, and 0 on a unix socket. It holds from the first request after
+     * `hello` on, which shows that the client has the welcome; an empty one will do. 0: the session ends with its stream.
+     *
+     * Generated from protobuf field <code>uint64 resume_ms = 7;</code>
+     */
+    protected $resume_ms = 0;
+    /**
+     * From Welcome: continue this session, for the same subscription and with the same credentials. Its former stream, if
+     * there still is one, ends with ABORTED (SUPERSEDED). If it cannot be resumed, a new session begins: Welcome has
+     * another id, and the leases of the former session end or have ended.
+     *
+     * Generated from protobuf field <code>bytes resume = 8;</code>
+     */
+    protected $resume = '';
+    /**
+     * With `resume`: the leases that the client has received and whose settlement it has no result for. Whatever else the
+     * session holds never reached its client, and is delivered again, flagged as possibly processed.
+     *
+     * Generated from protobuf field <code>repeated bytes held = 9;</code>
+     */
+    private $held;
 
     /**
      * Constructor.
@@ -68,6 +91,17 @@ class Hello extends \Google\Protobuf\Internal\Message
      *     @type int $max_batch_records
      *           Asks for batches of at most this many records: 1 for one at a time. 0: as the subscription says, which is never
      *           exceeded.
+     *     @type int|string $resume_ms
+     *           Asks that the session outlives a lost connection for this long, in which the client can resume it. Welcome says how
+     *           long it is: never longer than `listen.resume_max`, and 0 on a unix socket. It holds from the first request after
+     *           `hello` on, which shows that the client has the welcome; an empty one will do. 0: the session ends with its stream.
+     *     @type string $resume
+     *           From Welcome: continue this session, for the same subscription and with the same credentials. Its former stream, if
+     *           there still is one, ends with ABORTED (SUPERSEDED). If it cannot be resumed, a new session begins: Welcome has
+     *           another id, and the leases of the former session end or have ended.
+     *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $held
+     *           With `resume`: the leases that the client has received and whose settlement it has no result for. Whatever else the
+     *           session holds never reached its client, and is delivered again, flagged as possibly processed.
      * }
      */
     public function __construct($data = NULL) {
@@ -245,6 +279,94 @@ class Hello extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint32($var);
         $this->max_batch_records = $var;
+
+        return $this;
+    }
+
+    /**
+     * Asks that the session outlives a lost connection for this long, in which the client can resume it. Welcome says how
+     * long it is: never longer than `listen.resume_max`, and 0 on a unix socket. It holds from the first request after
+     * `hello` on, which shows that the client has the welcome; an empty one will do. 0: the session ends with its stream.
+     *
+     * Generated from protobuf field <code>uint64 resume_ms = 7;</code>
+     * @return int|string
+     */
+    public function getResumeMs()
+    {
+        return $this->resume_ms;
+    }
+
+    /**
+     * Asks that the session outlives a lost connection for this long, in which the client can resume it. Welcome says how
+     * long it is: never longer than `listen.resume_max`, and 0 on a unix socket. It holds from the first request after
+     * `hello` on, which shows that the client has the welcome; an empty one will do. 0: the session ends with its stream.
+     *
+     * Generated from protobuf field <code>uint64 resume_ms = 7;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setResumeMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->resume_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * From Welcome: continue this session, for the same subscription and with the same credentials. Its former stream, if
+     * there still is one, ends with ABORTED (SUPERSEDED). If it cannot be resumed, a new session begins: Welcome has
+     * another id, and the leases of the former session end or have ended.
+     *
+     * Generated from protobuf field <code>bytes resume = 8;</code>
+     * @return string
+     */
+    public function getResume()
+    {
+        return $this->resume;
+    }
+
+    /**
+     * From Welcome: continue this session, for the same subscription and with the same credentials. Its former stream, if
+     * there still is one, ends with ABORTED (SUPERSEDED). If it cannot be resumed, a new session begins: Welcome has
+     * another id, and the leases of the former session end or have ended.
+     *
+     * Generated from protobuf field <code>bytes resume = 8;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setResume($var)
+    {
+        GPBUtil::checkString($var, False);
+        $this->resume = $var;
+
+        return $this;
+    }
+
+    /**
+     * With `resume`: the leases that the client has received and whose settlement it has no result for. Whatever else the
+     * session holds never reached its client, and is delivered again, flagged as possibly processed.
+     *
+     * Generated from protobuf field <code>repeated bytes held = 9;</code>
+     * @return \Google\Protobuf\Internal\RepeatedField
+     */
+    public function getHeld()
+    {
+        return $this->held;
+    }
+
+    /**
+     * With `resume`: the leases that the client has received and whose settlement it has no result for. Whatever else the
+     * session holds never reached its client, and is delivered again, flagged as possibly processed.
+     *
+     * Generated from protobuf field <code>repeated bytes held = 9;</code>
+     * @param array<string>|\Google\Protobuf\Internal\RepeatedField $var
+     * @return $this
+     */
+    public function setHeld($var)
+    {
+        $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::BYTES);
+        $this->held = $arr;
 
         return $this;
     }

@@ -35,6 +35,16 @@ class OpenRequest extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint32 max_batch_records = 5;</code>
      */
     protected $max_batch_records = 0;
+    /**
+     * Generated from protobuf field <code>uint64 resume_ms = 6;</code>
+     */
+    protected $resume_ms = 0;
+    /**
+     * As in Hello. `seq` of Fetch goes on, so the last call can be repeated: that brings what its response had.
+     *
+     * Generated from protobuf field <code>bytes resume = 7;</code>
+     */
+    protected $resume = '';
 
     /**
      * Constructor.
@@ -48,6 +58,9 @@ class OpenRequest extends \Google\Protobuf\Internal\Message
      *           As in Hello.
      *     @type int|string $lease_ms
      *     @type int $max_batch_records
+     *     @type int|string $resume_ms
+     *     @type string $resume
+     *           As in Hello. `seq` of Fetch goes on, so the last call can be repeated: that brings what its response had.
      * }
      */
     public function __construct($data = NULL) {
@@ -175,6 +188,54 @@ class OpenRequest extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint32($var);
         $this->max_batch_records = $var;
+
+        return $this;
+    }
+
+    /**
+     * Generated from protobuf field <code>uint64 resume_ms = 6;</code>
+     * @return int|string
+     */
+    public function getResumeMs()
+    {
+        return $this->resume_ms;
+    }
+
+    /**
+     * Generated from protobuf field <code>uint64 resume_ms = 6;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setResumeMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->resume_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * As in Hello. `seq` of Fetch goes on, so the last call can be repeated: that brings what its response had.
+     *
+     * Generated from protobuf field <code>bytes resume = 7;</code>
+     * @return string
+     */
+    public function getResume()
+    {
+        return $this->resume;
+    }
+
+    /**
+     * As in Hello. `seq` of Fetch goes on, so the last call can be repeated: that brings what its response had.
+     *
+     * Generated from protobuf field <code>bytes resume = 7;</code>
+     * @param string $var
+     * @return $this
+     */
+    public function setResume($var)
+    {
+        GPBUtil::checkString($var, False);
+        $this->resume = $var;
 
         return $this;
     }

@@ -55,6 +55,12 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>uint64 oldest_lease_ms = 10;</code>
      */
     protected $oldest_lease_ms = 0;
+    /**
+     * Time since its connection was lost, while it waits for its client to resume it. 0: it is connected.
+     *
+     * Generated from protobuf field <code>uint64 away_ms = 11;</code>
+     */
+    protected $away_ms = 0;
 
     /**
      * Constructor.
@@ -73,6 +79,8 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
      *     @type int|string $age_ms
      *     @type int|string $oldest_lease_ms
      *           Time since its oldest lease was delivered.
+     *     @type int|string $away_ms
+     *           Time since its connection was lost, while it waits for its client to resume it. 0: it is connected.
      * }
      */
     public function __construct($data = NULL) {
@@ -300,6 +308,32 @@ class SessionStatus extends \Google\Protobuf\Internal\Message
     {
         GPBUtil::checkUint64($var);
         $this->oldest_lease_ms = $var;
+
+        return $this;
+    }
+
+    /**
+     * Time since its connection was lost, while it waits for its client to resume it. 0: it is connected.
+     *
+     * Generated from protobuf field <code>uint64 away_ms = 11;</code>
+     * @return int|string
+     */
+    public function getAwayMs()
+    {
+        return $this->away_ms;
+    }
+
+    /**
+     * Time since its connection was lost, while it waits for its client to resume it. 0: it is connected.
+     *
+     * Generated from protobuf field <code>uint64 away_ms = 11;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setAwayMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->away_ms = $var;
 
         return $this;
     }

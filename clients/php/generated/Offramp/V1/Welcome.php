@@ -47,6 +47,12 @@ class Welcome extends \Google\Protobuf\Internal\Message
      * Generated from protobuf field <code>repeated string features = 6;</code>
      */
     private $features;
+    /**
+     * How long the session outlives a lost connection. 0: not at all.
+     *
+     * Generated from protobuf field <code>uint64 resume_ms = 7;</code>
+     */
+    protected $resume_ms = 0;
 
     /**
      * Constructor.
@@ -65,6 +71,8 @@ class Welcome extends \Google\Protobuf\Internal\Message
      *     @type \Offramp\V1\Limits $limits
      *     @type array<string>|\Google\Protobuf\Internal\RepeatedField $features
      *           What this sidecar can do beyond the first version of the protocol, by name; docs/protocol.md lists them.
+     *     @type int|string $resume_ms
+     *           How long the session outlives a lost connection. 0: not at all.
      * }
      */
     public function __construct($data = NULL) {
@@ -230,6 +238,32 @@ class Welcome extends \Google\Protobuf\Internal\Message
     {
         $arr = GPBUtil::checkRepeatedField($var, \Google\Protobuf\Internal\GPBType::STRING);
         $this->features = $arr;
+
+        return $this;
+    }
+
+    /**
+     * How long the session outlives a lost connection. 0: not at all.
+     *
+     * Generated from protobuf field <code>uint64 resume_ms = 7;</code>
+     * @return int|string
+     */
+    public function getResumeMs()
+    {
+        return $this->resume_ms;
+    }
+
+    /**
+     * How long the session outlives a lost connection. 0: not at all.
+     *
+     * Generated from protobuf field <code>uint64 resume_ms = 7;</code>
+     * @param int|string $var
+     * @return $this
+     */
+    public function setResumeMs($var)
+    {
+        GPBUtil::checkUint64($var);
+        $this->resume_ms = $var;
 
         return $this;
     }
