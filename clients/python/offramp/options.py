@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from offramp.answers import SettleResult
@@ -10,6 +10,9 @@ from offramp.batch import Batch
 from offramp.channel import Access, AccessOptions
 from offramp.protocol import DEFAULT_MESSAGE_BYTES, NEEDS_PROTOCOL_MINOR, PROTOCOL_MINOR, VERSION
 from offramp.v1 import consumer_pb2 as pb
+
+#: seconds; what the sidecar grants is far less
+_MAX_RESUME = 86_400.0
 
 OnResult = Callable[[Batch, SettleResult], object]
 
@@ -31,6 +34,10 @@ class ConnectOptions(AccessOptions, total=False):
     credit_bytes: int
     #: seconds that a prefetched batch may wait for a worker before it is given back
     patience: float
+    #: seconds for which the sidecar waits for this process when a TCP connection is lost: what is in hand stays in hand
+    #: if it is there again in time. Others get it only after that time, even if this process died. Never longer than
+    #: the sidecar's `listen.resume_max`; without effect on a unix socket
+    resume: float
     #: drain on SIGTERM (workers: on SIGINT too) while running in the main thread
     signals: bool
     #: called with the result of every settlement, on the thread that talks to the sidecar: it must not block
@@ -50,6 +57,7 @@ class Options(Access):
     max_batch_records: int = 0
     credit_bytes: int = 0
     patience: float = 1.0
+    resume: float = 0.0
     signals: bool = True
     on_result: OnResult | None = None
 
@@ -63,6 +71,8 @@ class Options(Access):
             raise ValueError(f"lease: {self.lease} seconds is too short; leave it out to have no deadline")
         if not self.patience > 0:
             raise ValueError(f"patience: {self.patience} is not a number of seconds above 0")
+        if not 0 <= self.resume <= _MAX_RESUME:
+            raise ValueError(f"resume: {self.resume} is not a number of seconds from 0 to {_MAX_RESUME:g}")
         Access.__post_init__(self)
 
     @property
@@ -70,8 +80,9 @@ class Options(Access):
         """Seconds that a batch may wait here: a small part of its lease at most."""
         return self.patience if self.lease is None else min(self.patience, self.lease / 4)
 
-    def hello(self, batches: int) -> pb.ConsumeRequest:
-        """The first request of a session, with a credit of `batches`."""
+    def hello(self, batches: int, session: bytes, held: Iterable[bytes]) -> pb.ConsumeRequest:
+        """The first request of a connection, with a credit of `batches`. `session` is the one to resume, with the
+        leases that are held, or empty."""
         pid = os.getpid()
         return pb.ConsumeRequest(
             hello=pb.Hello(
@@ -89,6 +100,9 @@ class Options(Access):
                 max_message_bytes=self.max_message_bytes,
                 max_batch_records=self.max_batch_records,
                 lease_ms=0 if self.lease is None else round(self.lease * 1_000),
+                resume_ms=round(self.resume * 1_000),
+                resume=session,
+                held=held,
             )
         )
 

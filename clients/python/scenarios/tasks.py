@@ -237,6 +237,18 @@ async def blocked() -> None:
         await settled(batch)
 
 
+async def connection_cut() -> None:
+    async with connect(SUBSCRIPTION, credit=1, resume=30.0) as consumer:
+        await settled(await take(consumer))
+        batch = await take(consumer)
+        say("holding")
+        await asyncio.to_thread(wait_for_go)
+        await settled(batch)
+        batch = await take(consumer)
+        is_first(one(batch))
+        await settled(batch)
+
+
 # Sidecars
 
 
@@ -451,6 +463,7 @@ PLAYS = {
         play.__name__: play
         for play in (
             plain_ack, nack_then_success, settle_per_record, partial_settle, reject, release, overloaded, chosen_delay,
+            connection_cut,
             poison_isolated, lease_expiry, lease_extended, blocked, sidecar_comes_later, sidecar_killed,
             sidecar_drained, drain, drain_while_polling, record_too_large, publish_and_reply, order_by_key,
             two_subscriptions, unknown_subscription, version_mismatch, refused_settlement,

@@ -239,6 +239,18 @@ def blocked() -> None:
         settled(batch)
 
 
+def connection_cut() -> None:
+    with connect(SUBSCRIPTION, credit=1, resume=30.0) as consumer:
+        settled(take(consumer))
+        batch = take(consumer)
+        say("holding")
+        wait_for_go()
+        settled(batch)
+        batch = take(consumer)
+        is_first(one(batch))
+        settled(batch)
+
+
 # Sidecars
 
 
@@ -457,6 +469,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         play.__name__: play
         for play in (
             plain_ack, nack_then_success, settle_per_record, partial_settle, reject, release, overloaded, chosen_delay,
+            connection_cut,
             poison_isolated, lease_expiry, lease_extended, killed_while_holding, child_lives_on, blocked,
             sidecar_comes_later, sidecar_killed, sidecar_drained, drain, drain_while_polling, large_records,
             record_too_large, publish_and_reply, order_by_key, two_subscriptions, unknown_subscription,

@@ -157,31 +157,52 @@ class Connection:
 
     async def _stay_connected(self) -> None:
         backoff = Backoff()
-        while not self._draining.is_set():
-            session = self._session = Session(
-                self._options, self, self._inbox, self._outbox, self._wakeup, self._on_welcome
-            )
-            try:
-                await session.run()
-                reason = "the sidecar ended the stream"
-            except grpc.aio.AioRpcError as error:
-                status = errors.Failure.of(error)
-                refusal = status.refusal(self._options.target)
-                if refusal is not None:
-                    raise refusal from error
-                reason = status.text or status.code.name
-            except errors.Unavailable as error:
-                reason = str(error)
-            finally:
-                self._session = None
-            if self._draining.is_set():
-                return
-            self._on_loss(reason, session.lasted)
-            if session.lasted > LONGEST:
-                backoff.reset()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff.next()):
-                    await self._draining.wait()
+        try:
+            while self._session is not None or not self._draining.is_set():
+                session = self._session = self._session or self._new_session()
+                reason, ended = await self._connect(session)
+                if ended or not session.may_resume():
+                    self._end_session()
+                    if self._draining.is_set():
+                        return
+                self._on_loss(reason, session.lasted)
+                if session.lasted > LONGEST:
+                    backoff.reset()
+                await self._pause(backoff.next())
+        finally:
+            self._end_session()
+
+    async def _connect(self, session: Session) -> tuple[str, bool]:
+        """Returns why the connection is over, and whether the sidecar has ended the session."""
+        try:
+            await session.run()
+        except grpc.aio.AioRpcError as error:
+            status = errors.Failure.of(error)
+            refusal = status.refusal(self._options.target)
+            if refusal is not None:
+                raise refusal from error
+            # Without a reason, the sidecar has not said it.
+            return status.text or status.code.name, bool(status.reason)
+        except errors.Unavailable as error:
+            return str(error), False
+        return "the sidecar ended the stream", True
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next attempt. Ends early if it drains, unless there is a session to resume first."""
+        if self._draining.is_set():
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+
+    def _new_session(self) -> Session:
+        return Session(self._options, self, self._inbox, self._outbox, self._wakeup, self._on_welcome)
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.end()
 
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         where = (self._options.subscription, self._options.target, welcome.sidecar_version)

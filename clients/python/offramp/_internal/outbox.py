@@ -197,17 +197,28 @@ class Outbox:
                 logger.warning("the lease %s could not be extended: it is lost", message.lease.hex())
             answer.resolve(message.lease_for_ms / 1_000 if extended else 0.0)
 
+    def leases(self) -> set[bytes]:
+        """Those with a settlement that is not answered yet."""
+        return {
+            pending.batch.lease for queue in (self._settlements, self._sent_settlements) for pending in queue.copy()
+        }
+
     def on_disconnect(self) -> None:
-        """The connection broke. Settlements are sent again; leases of the lost session cannot be extended."""
+        """The connection broke. What was not answered is sent again."""
         self._settlements.extendleft(reversed(self._sent_settlements))
         self._sent_settlements.clear()
-        for extensions in (self._sent_extensions, self._extensions):
-            while extensions:
-                extensions.popleft().answer.resolve(0.0)
+        self._extensions.extendleft(reversed(self._sent_extensions))
+        self._sent_extensions.clear()
+
+    def on_session_end(self) -> None:
+        """Leases end with their session, and cannot be extended any more."""
+        self.on_disconnect()
+        while self._extensions:
+            self._extensions.popleft().answer.resolve(0.0)
 
     def give_up(self, why: str) -> None:
         """There is no further connection: resolves every answer as unanswered."""
-        self.on_disconnect()
+        self.on_session_end()
         result = SettleResult(SettleStatus.UNANSWERED, detail=why)
         uncounted: list[tuple[PendingSettlement, SettleResult]] = []
         while self._settlements:

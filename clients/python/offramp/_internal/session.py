@@ -1,4 +1,4 @@
-"""One Consume stream, from hello to its end."""
+"""One session with the sidecar: a Consume stream, from hello to its end, and further ones that resume it."""
 
 import asyncio
 import logging
@@ -47,6 +47,9 @@ class Session:
 
     Settlements outlive a session, in the outbox; the batches that it delivered do not. So these settle through their
     session, which counts them, and by `settler`, which sends.
+
+    `run` is called for each connection. After one that broke, `may_resume` says whether to call it again; if not, and
+    in the end, `end` is called.
     """
 
     def __init__(
@@ -68,6 +71,13 @@ class Session:
         #: batches that were delivered and are not settled, by lease. Threads that settle remove theirs, so whoever
         #: iterates takes a copy
         self._unsettled: dict[bytes, Batch] = {}
+        #: from the sidecar's welcome; empty before it
+        self._id = b""
+        #: seconds for which the sidecar waits for this process after a connection was lost
+        self._grace = 0.0
+        self._grace_timer: asyncio.TimerHandle | None = None
+        #: leases that were in hand when the connection was lost
+        self._held_leases: set[bytes] = set()
         #: seconds for which batches were held that were settled since the writer last looked, if it must know
         self._held: deque[float] = deque()
         self._call: Call | None = None
@@ -93,12 +103,15 @@ class Session:
 
     @property
     def lasted(self) -> float:
-        """Seconds since the sidecar's welcome; 0 without one."""
-        return time.monotonic() - self._welcomed_at if self.welcomed else 0.0
+        """Seconds since the latest connection's welcome; 0 without one."""
+        return time.monotonic() - self._welcomed_at if self._welcomed_at else 0.0
 
     async def run(self) -> None:
         """Returns when the stream has ended in order. Raises `grpc.aio.AioRpcError`, `ProtocolBroken`, and
         `Unavailable` if a credentials file cannot be used now."""
+        self._welcomed_at = 0.0
+        self._sent_credit = 0 if self._draining else self._control.credit
+        self._sent_draining = False
         try:
             async with self._open() as channel:
                 consume: Consume = channel.stream_stream(_METHOD, None, pb.ConsumeResponse.FromString)
@@ -110,7 +123,9 @@ class Session:
             if not self._cut or (task is not None and task.cancelling()):
                 raise
         finally:
-            self._end()
+            self._call = None
+            self._welcomed.clear()
+            self._outbox.on_disconnect()
 
     # The files were good when the options were made, but may be being rewritten now: that is worth a retry.
 
@@ -137,15 +152,42 @@ class Session:
             if isinstance(failure, Exception):
                 raise failure
 
-    def _end(self) -> None:
-        """Leases end with their session: drops waiting batches, and marks those in hand as lost."""
+    # Losing connections
+
+    def may_resume(self) -> bool:
+        """The connection was lost, and not ended by the sidecar. Returns whether the sidecar waits for another one."""
+        if self._welcomed_at:
+            self._held_leases = {*self._unsettled, *self._outbox.leases()}
+            if self._grace and not self._sent_draining:
+                self._grace_timer = asyncio.get_running_loop().call_later(self._grace, self._on_grace_over)
+        return self._grace_timer is not None and len(self._held_leases) <= self._limits.max_request_entries
+
+    def end(self) -> None:
+        """The session is over, and its leases with it."""
         if self._patience_timer is not None:
             self._patience_timer.cancel()
+        self._stop_waiting()
+        self._lose_batches()
+
+    def _on_grace_over(self) -> None:
+        self._grace_timer = None
+        # While it connects, the sidecar may have been told already what is held here: its welcome decides.
+        if self._call is None:
+            self._id = b""
+            self._lose_batches()
+
+    def _stop_waiting(self) -> None:
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+            self._grace_timer = None
+
+    def _lose_batches(self) -> None:
+        """Drops waiting batches, and marks those in hand as lost."""
         self._inbox.take_back()
         for batch in list(self._unsettled.values()):
             batch.lost = True
         self._unsettled.clear()
-        self._outbox.on_disconnect()
+        self._outbox.on_session_end()
 
     # For batches, from any thread
 
@@ -197,9 +239,12 @@ class Session:
 
     async def _write(self, call: Call) -> None:
         try:
-            await call.write(self._options.hello(self._sent_credit).SerializeToString())
+            await call.write(self._hello().SerializeToString())
             # The limits in the welcome hold for everything after the hello.
             await self._welcomed.wait()
+            if self._grace:
+                # Says that the welcome is here: only then the sidecar waits for this process.
+                await call.write(b"")
             while True:
                 while (request := self._next_request()) is not None:
                     await call.write(request)
@@ -215,6 +260,11 @@ class Session:
         except Exception:
             call.cancel()
             raise
+
+    def _hello(self) -> pb.ConsumeRequest:
+        # A thread may have settled a batch since then, and be about to queue it.
+        held = self._held_leases | self._outbox.leases() if self._id else ()
+        return self._options.hello(self._sent_credit, self._id, held)
 
     def _next_request(self) -> bytes | None:
         while self._held:
@@ -232,11 +282,7 @@ class Session:
 
     def _on_response(self, response: pb.ConsumeResponse) -> None:
         if response.HasField("welcome"):
-            limits = response.welcome.limits
-            self._limits = limits if limits.max_request_bytes and limits.max_request_entries else _DEFAULT_LIMITS
-            self._welcomed_at = time.monotonic()
-            self._welcomed.set()
-            self._on_welcome(response.welcome)
+            self._begin(response.welcome)
         if response.results:
             self._outbox.on_results(response.results)
             if not self._outbox.empty:
@@ -249,6 +295,18 @@ class Session:
             self._on_notice(notice)
         if response.batches:
             self._on_batches(response.batches)
+
+    def _begin(self, welcome: pb.Welcome) -> None:
+        limits = welcome.limits
+        self._limits = limits if limits.max_request_bytes and limits.max_request_entries else _DEFAULT_LIMITS
+        self._stop_waiting()
+        if self._id and self._id != welcome.session:
+            # The sidecar was restarted, or has waited for long enough.
+            self._lose_batches()
+        self._id, self._grace = welcome.session, welcome.resume_ms / 1_000
+        self._welcomed_at = time.monotonic()
+        self._welcomed.set()
+        self._on_welcome(welcome)
 
     def _on_batches(self, messages: Iterable[record_pb2.Batch]) -> None:
         now = time.monotonic()
