@@ -25,6 +25,9 @@ final class Options
      *     says, which is never exceeded
      * @param float|null $patience seconds to wait for an unavailable sidecar before `Unavailable` is thrown. Default:
      *     as long as it takes
+     * @param float $resume seconds for which the sidecar waits for this process when a TCP connection is lost: what is
+     *     in hand stays in hand if it is there again in time. Others get it only after that time, even if this process
+     *     died. Never longer than the sidecar's `listen.resume_max`; without effect on a unix socket
      * @param bool $signals drain on SIGTERM (workers: on SIGINT and SIGQUIT too), with ext-pcntl
      * @param \Psr\Log\LoggerInterface|null $logger default: warnings go to PHP's error log
      * @param (\Closure(Batch, SettleResult): mixed)|null $onResult called with the result of every settlement
@@ -57,6 +60,7 @@ final class Options
         ?string $serverName = null,
         public readonly int $needsProtocolMinor = Protocol::NEEDS_MINOR,
         public readonly int $maxBatchRecords = 0,
+        public readonly float $resume = 0.0,
     ) {
         $warn = (new Log($logger))->warning(...);
         $credentials = new Credentials($token, $tokenFile, $ca, $certificate, $key, $serverName, $warn);
@@ -69,6 +73,9 @@ final class Options
         }
         if ($maxMessageBytes < 4_096) {
             throw new \InvalidArgumentException("maxMessageBytes: $maxMessageBytes is less than 4096");
+        }
+        if (!($resume >= 0 && $resume <= 86_400)) {
+            throw new \InvalidArgumentException("resume: $resume is not a number of seconds from 0 to 86400");
         }
         if ($patience !== null && !($patience >= 0)) {
             throw new \InvalidArgumentException("patience: $patience is not a number of seconds");

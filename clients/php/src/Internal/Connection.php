@@ -48,6 +48,8 @@ final class Connection implements Settler
     /** shared by all exchanges and the last settlements; each answer of the sidecar restarts it */
     private StopDeadline $stopDeadline;
     private ?Session $session = null;
+    /** the one before, whose connection was lost and which the sidecar may resume */
+    private ?Session $former = null;
     /** @var array<string, \WeakReference<Batch>> batches that are not settled, by lease */
     private array $held = [];
     /** @var \WeakMap<Batch, Session> the session that delivered a batch */
@@ -97,6 +99,10 @@ final class Connection implements Settler
         $ends = $connectWithin === null ? INF : microtime(true) + $connectWithin;
         $expired = fn (): bool => ($this->stopped)() || microtime(true) >= $ends;
         $backoff = new Backoff();
+        if ($this->former?->hasUnanswered()) {
+            // Only the call that was interrupted could have repeated its own settlements.
+            $this->forgetFormer();
+        }
         while (($session = $this->session($ends)) !== null) {
             // Settlements that are too large for one request are sent before it, each alone.
             $pending = $this->settleLarge($pending);
@@ -115,7 +121,7 @@ final class Connection implements Settler
             }
             if ($bytes === null) {
                 $this->dropSession($session, 'the session ended');
-                if (microtime(true) >= $ends) {
+                if (microtime(true) >= $ends && $this->former === null) {
                     return [];
                 }
                 continue;
@@ -181,7 +187,12 @@ final class Connection implements Settler
 
     public function isAlive(Batch $batch): bool
     {
-        return isset($this->origins[$batch]) && $this->origins[$batch]->isAlive();
+        $session = $this->origins[$batch] ?? null;
+        return match (true) {
+            $session === null => false,
+            $session === $this->session => $session->isAlive() || $session->mayBeResumed(),
+            default => $session === $this->former,
+        };
     }
 
     /** Releases the batches that are not settled, and ends the session. */
@@ -202,7 +213,7 @@ final class Connection implements Settler
     public function abandon(): void
     {
         $this->session?->end();
-        $this->session = null;
+        $this->session = $this->former = null;
         $this->held = [];
         $this->channel->reset();
     }
@@ -340,7 +351,18 @@ final class Connection implements Settler
                 return null;
             }
             try {
-                $this->session = Session::open($this->channel, $this->subscription, $this->options, $attemptExpired);
+                $this->session = Session::open(
+                    $this->channel,
+                    $this->subscription,
+                    $this->options,
+                    $attemptExpired,
+                    $this->former,
+                );
+                if ($this->session === $this->former) {
+                    $this->former = null;
+                } else {
+                    $this->forgetFormer();
+                }
                 $this->setAvailable($this->session);
             } catch (Interrupted) {
                 return null;
@@ -359,10 +381,22 @@ final class Connection implements Settler
     {
         $session->end();
         $this->session = null;
-        $this->held = [];
+        $this->former = $session;
+        if (!$session->mayBeResumed()) {
+            $this->forgetFormer();
+        }
         $this->channel->reset();
         $this->unavailableSince ??= microtime(true);
         $this->log->info("$this->subscription: lost the session with the sidecar at {$this->options->to->text}: $why");
+    }
+
+    /** The batches of the session before are lost. */
+    private function forgetFormer(): void
+    {
+        if ($this->former !== null) {
+            $this->former = null;
+            $this->held = [];
+        }
     }
 
     /** @throws Unavailable after the option `patience` */

@@ -36,21 +36,32 @@ final class Session
 
     private int $seq = 0;
     private readonly string $name;
+    /** the sidecar has said that it is over */
+    private bool $over = false;
+    /** a call was sent, and is to be repeated with the same number and content before any other */
+    private bool $unanswered = false;
 
     private function __construct(
         private readonly Channel $channel,
-        private readonly Stream $stream,
+        private Stream $stream,
         public readonly Welcome $welcome,
     ) {
         $this->name = $welcome->getSession();
     }
 
     /**
+     * A new session, or `$former` itself if the sidecar resumes it.
+     *
      * @param callable(): bool $stopped
      * @throws ErrorStatus|ConnectionFailed|Interrupted
      */
-    public static function open(Channel $channel, string $subscription, Options $options, callable $stopped): self
-    {
+    public static function open(
+        Channel $channel,
+        string $subscription,
+        Options $options,
+        callable $stopped,
+        ?self $former = null,
+    ): self {
         $pid = (int) getmypid();
         $client = new Client();
         $client->setLanguage('php');
@@ -66,6 +77,8 @@ final class Session
         $request->setMaxMessageBytes($options->maxMessageBytes);
         $request->setMaxBatchRecords($options->maxBatchRecords);
         $request->setLeaseMs((int) round(($options->lease ?? 0.0) * 1_000));
+        $request->setResumeMs((int) round($options->resume * 1_000));
+        $request->setResume($former === null ? '' : $former->name);
         $stream = new Stream($channel->address, 'ConsumerService/Open', $request->serializeToString());
         $bytes = $stream->read(self::WELCOME_TIMEOUT, $stopped);
         if ($bytes === null) {
@@ -77,7 +90,23 @@ final class Session
         if ($welcome === null) {
             throw new ProtocolBroken('the sidecar started a session without a welcome');
         }
+        if ($former !== null && $welcome->getSession() === $former->name) {
+            $former->stream = $stream;
+            return $former;
+        }
         return new self($channel, $stream, $welcome);
+    }
+
+    /** Whether the sidecar waits for a while when the connection is lost. */
+    public function mayBeResumed(): bool
+    {
+        return !$this->over && (int) $this->welcome->getResumeMs() > 0;
+    }
+
+    /** Whether a call was sent that must be repeated before any other. */
+    public function hasUnanswered(): bool
+    {
+        return $this->unanswered;
     }
 
     /** Whether it is alive, as far as this process can tell without waiting. */
@@ -111,6 +140,7 @@ final class Session
             $stopped = static fn (bool $arriving): bool =>
                 $waitMs > 0 && !$arriving ? $deadline->stopping() : $deadline->expired();
             try {
+                $this->unanswered = true;
                 $bytes = $this->channel->call(
                     'ConsumerService/Fetch',
                     Wire::fetchRequest($this->name, $this->seq + 1, $settlements, $batches, $waitMs),
@@ -118,6 +148,7 @@ final class Session
                     $stopped,
                 );
                 $this->seq++;
+                $this->unanswered = false;
                 return $bytes;
             } catch (Interrupted) {
                 // The sidecar may have leased a batch to the abandoned call. A call with the same number, without
@@ -139,8 +170,11 @@ final class Session
                     }
                     $deadline->pause($backoff);
                 } elseif ($error->status === Code::Unavailable || in_array($error->reason, self::SESSION_ENDED, true)) {
+                    $this->over = $error->reason !== '';
                     return null;
                 } else {
+                    // A call that is refused has not used up its number.
+                    $this->unanswered = false;
                     throw $error;
                 }
             }

@@ -19,6 +19,8 @@ final class Sidecar
 
     public readonly string $folder;
     public readonly string $socket;
+    /** host:port */
+    public readonly string $tcp;
     /** @var resource|null */
     private $process = null;
 
@@ -28,12 +30,15 @@ final class Sidecar
         $this->folder = sys_get_temp_dir() . '/offramp-php-' . bin2hex(random_bytes(6));
         mkdir($this->folder);
         $this->socket = "$this->folder/s";
+        $free = stream_socket_server('tcp://127.0.0.1:0');
+        $this->tcp = stream_socket_get_name($free, false);
+        fclose($free);
         foreach ($subscriptions as $name => $settings) {
             $subscriptions[$name] = ['topics' => [$name], 'retry' => ['first' => '1ms'], ...$settings];
         }
         // JSON is YAML.
         file_put_contents("$this->folder/offramp.yaml", json_encode([
-            'listen' => ['socket' => $this->socket],
+            'listen' => ['socket' => $this->socket, 'tcp' => $this->tcp],
             'http' => ['address' => ''],
             'drain' => ['deadline' => $drain],
             'brokers' => ['local' => ['type' => 'local', 'directory' => "$this->folder/data"]],

@@ -1,20 +1,26 @@
 <?php
 
 /*
- * A proxy between two unix sockets that loses answers: `php cutting_proxy.php LISTEN TARGET [LOG]`.
+ * A proxy that loses answers: `php cutting_proxy.php LISTEN TARGET [LOG]`. LISTEN is a unix socket, TARGET is one or
+ * host:port.
  *
- * After SIGUSR1 it forwards requests as before, but drops the next answer and closes that connection. On SIGUSR2 it
- * closes all connections. It logs the first word of each connection: PRI is HTTP/2.
+ * After SIGUSR1 it forwards requests as before, but drops the next answer and closes that connection; after SIGHUP it
+ * closes all connections then. On SIGUSR2 it closes all connections at once. It logs the first word of each connection: PRI is HTTP/2.
  */
 
 declare(strict_types=1);
 
 [, $listen, $target] = $argv;
 $log = $argv[3] ?? '/dev/null';
-$cut = $cutAll = false;
+$target = str_contains($target, ':') ? "tcp://$target" : "unix://$target";
+$cut = $cutAll = $cutAllThen = false;
 pcntl_async_signals(true);
 pcntl_signal(SIGUSR1, static function () use (&$cut): void {
     $cut = true;
+    echo "ready\n";
+});
+pcntl_signal(SIGHUP, static function () use (&$cut, &$cutAllThen): void {
+    $cut = $cutAllThen = true;
     echo "ready\n";
 });
 pcntl_signal(SIGUSR2, static function () use (&$cutAll): void {
@@ -40,7 +46,7 @@ while (true) {
     foreach ($read as $stream) {
         if ($stream === $server) {
             $client = stream_socket_accept($server);
-            $behind = stream_socket_client("unix://$target");
+            $behind = stream_socket_client($target);
             $pairs[(int) $client] = [$client, $behind, 'first'];
             $pairs[(int) $behind] = [$behind, $client, 'answer'];
             continue;
@@ -56,6 +62,12 @@ while (true) {
         }
         if ($data === '' || $data === false || ($cut && $kind === 'answer' && strlen($data) > 60)) {
             $cut = $cut && ($data === '' || $data === false);
+            if (!$cut && $cutAllThen) {
+                $cutAllThen = false;
+                array_map(static fn (array $pair) => fclose($pair[0]), $pairs);
+                $pairs = [];
+                continue 2;
+            }
             unset($pairs[(int) $from], $pairs[(int) $to]);
             fclose($from);
             fclose($to);

@@ -89,6 +89,7 @@ final class ValidationTest extends TestCase
     public static function wrongOptions(): iterable
     {
         yield ['lease', static fn () => new Options(lease: 0)];
+        yield ['resume', static fn () => new Options(resume: -1.0)];
         yield ['maxMessageBytes', static fn () => new Options(maxMessageBytes: 1)];
         yield ['patience', static fn () => new Options(patience: -1)];
         yield ['subscription', static fn () => new Consumer('')];

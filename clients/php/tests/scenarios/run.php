@@ -319,6 +319,19 @@ $scenarios = [
         $consumer->close();
     },
 
+    'connection_cut' => static function (): void {
+        $consumer = consumer(resume: 30.0);
+        ackAndCheck(take($consumer));
+        $batch = take($consumer);
+        say('holding');
+        waitForGo();
+        ackAndCheck($batch);
+        $batch = take($consumer);
+        isFirst(onlyRecord($batch));
+        ackAndCheck($batch);
+        $consumer->close();
+    },
+
     // Sidecars
 
     'sidecar_comes_later' => static function (): void {
