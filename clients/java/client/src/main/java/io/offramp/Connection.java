@@ -49,6 +49,8 @@ final class Connection implements Settler, Session.Listener {
     private volatile @Nullable Session session;
     private ManagedChannel channel;
     private boolean draining;
+    /** There is no time left to resume the session. */
+    private boolean closing;
     /** By {@code System.nanoTime}; 0 while connected. */
     private long lostAt;
     /** It was logged, during this outage, that there is no token. */
@@ -81,7 +83,7 @@ final class Connection implements Settler, Session.Listener {
 
     boolean connected() {
         Session now = session;
-        return now != null && now.welcomed();
+        return now != null && now.connected();
     }
 
     // For batches
@@ -168,8 +170,12 @@ final class Connection implements Settler, Session.Listener {
         if (!endsWithin(timeout)) {
             log.warn("the sidecar did not answer within {} seconds; closing without its answers", timeout / 1_000);
             post(() -> {
-                if (session != null) {
+                closing = true;
+                if (session != null && session.streaming()) {
                     session.cut("closing");
+                } else {
+                    endSession();
+                    finish(null);
                 }
             });
             endsWithin(UNCONNECTED_CLOSE_TIMEOUT_MS);
@@ -205,12 +211,14 @@ final class Connection implements Settler, Session.Listener {
     // Staying connected
 
     private void connect() {
-        if (draining) {
+        if (draining && session == null) {
             finish(null);
             return;
         }
         channel = transport.open(settings.maxMessageBytes());
-        session = new Session(settings, this, inbox, outbox, thread, this);
+        if (session == null) {
+            session = new Session(settings, this, inbox, outbox, thread, this);
+        }
         session.start(ConsumerServiceGrpc.newStub(channel));
     }
 
@@ -232,12 +240,16 @@ final class Connection implements Settler, Session.Listener {
 
     @Override
     public void onEnd(Session ended, @Nullable Throwable error) {
-        session = null;
         channel.shutdownNow();
         OfframpException failure = failure(error);
-        if (failure != null || draining) {
-            finish(failure);
-            return;
+        // With a reason, the sidecar itself has ended the session.
+        boolean lost = error != null && failure == null && Failure.of(error).reason().isEmpty();
+        if (closing || !lost || !ended.mayBeResumed()) {
+            endSession();
+            if (failure != null || draining) {
+                finish(failure);
+                return;
+            }
         }
         String reason =
                 error == null ? "the sidecar ended the stream" : OfframpException.describe(Status.fromThrowable(error));
@@ -246,6 +258,13 @@ final class Connection implements Settler, Session.Listener {
             backoff.reset();
         }
         thread.schedule(() -> guard(this::connect), backoff.nextMs(), TimeUnit.MILLISECONDS);
+    }
+
+    private void endSession() {
+        if (session != null) {
+            session.over();
+            session = null;
+        }
     }
 
     private @Nullable OfframpException failure(@Nullable Throwable error) {

@@ -1,5 +1,6 @@
 package io.offramp;
 
+import com.google.protobuf.ByteString;
 import io.offramp.v1.ConsumeRequest;
 import io.offramp.v1.ExtendResult;
 import io.offramp.v1.ExtendStatus;
@@ -9,8 +10,10 @@ import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BiConsumer;
@@ -153,19 +156,37 @@ final class Outbox {
         }
     }
 
-    /** The connection broke. Settlements are sent again; leases of the lost session cannot be extended. */
+    /** The connection broke. What was not answered is sent again. */
     void onDisconnect() {
         while (!sentSettlements.isEmpty()) {
             resend.addFirst(sentSettlements.removeLast());
         }
-        giveUpExtensions();
+        extensions.addAll(sentExtensions);
+        sentExtensions.clear();
+    }
+
+    /** Leases end with their session, and cannot be extended any more. */
+    void onSessionEnd() {
+        onDisconnect();
+        for (PendingExtension pending; (pending = extensions.poll()) != null; ) {
+            pending.answer.complete(Duration.ZERO);
+        }
+    }
+
+    /** Those with a settlement that was sent and is not answered, after {@link #onDisconnect}. */
+    Set<ByteString> unanswered() {
+        Set<ByteString> leases = new HashSet<>();
+        for (PendingSettlement pending : resend) {
+            leases.add(pending.batch.lease());
+        }
+        return leases;
     }
 
     /** There is no further connection: completes every settlement as unanswered. */
     void giveUp(String why) {
         List<PendingSettlement> left = new ArrayList<>();
         synchronized (this) {
-            onDisconnect();
+            onSessionEnd();
             for (PendingSettlement pending; (pending = nextSettlement()) != null; ) {
                 left.add(pending);
             }
@@ -177,14 +198,6 @@ final class Outbox {
             conclude(pending, result);
         }
         uncounted.warn();
-    }
-
-    private void giveUpExtensions() {
-        for (Queue<PendingExtension> queue : List.of(sentExtensions, extensions)) {
-            for (PendingExtension pending; (pending = queue.poll()) != null; ) {
-                pending.answer.complete(Duration.ZERO);
-            }
-        }
     }
 
     private void conclude(PendingSettlement pending, SettleResult piece) {

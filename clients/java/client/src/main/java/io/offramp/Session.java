@@ -14,6 +14,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
@@ -22,9 +23,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One Consume stream, from hello to its end. Runs on the connection's thread, which alone reads and writes the stream.
+ * One session with the sidecar: a Consume stream, from hello to its end, and further ones that resume it. Runs on the
+ * connection's thread, which alone reads and writes the streams.
  *
- * <p>Settlements outlive a session, in the outbox; the batches that it delivered do not.
+ * <p>Settlements outlive a session, in the outbox; the batches that it delivered do not. {@link #start} is called for
+ * each stream. After one that broke, {@link #mayBeResumed} says whether to call it again; if not, and in the end, {@link
+ * #over} is called.
  */
 final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeResponse> {
     private static final Logger log = LoggerFactory.getLogger("io.offramp");
@@ -49,6 +53,15 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     /** Batches that were delivered and are not settled, by lease. */
     private final Map<ByteString, Batch> unsettled = new HashMap<>();
 
+    /** From the sidecar's welcome; empty before it. */
+    private ByteString id = ByteString.EMPTY;
+    /** For how long the sidecar waits for this process after a connection was lost. */
+    private long graceMs;
+    /** Runs while the sidecar waits. */
+    private @Nullable ScheduledFuture<?> graceTimer;
+    /** Leases that were in hand when the connection was lost. */
+    private Set<ByteString> held = Set.of();
+
     private ClientCallStreamObserver<ConsumeRequest> requests;
     private volatile boolean welcomed;
     private long welcomedAt;
@@ -65,7 +78,9 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     private boolean cutWhenAnswered;
 
     private boolean cut;
-    private boolean ended;
+    /** There is no stream now. */
+    private volatile boolean ended;
+
     private @Nullable Throwable failure;
     private @Nullable ScheduledFuture<?> timer;
     /** Called when all delivered batches are settled. */
@@ -90,12 +105,73 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     }
 
     void start(ConsumerServiceStub stub) {
+        welcomed = false;
+        ended = false;
+        sentDraining = false;
+        sentCredit = draining ? 0 : control.credit();
         stub.withExecutor(thread).consume(this);
-        requests.onNext(settings.hello(sentCredit));
+        requests.onNext(settings.hello(sentCredit, id, held));
     }
 
+    /** The latest stream got its welcome. */
     boolean welcomed() {
         return welcomed;
+    }
+
+    boolean connected() {
+        return welcomed && !ended;
+    }
+
+    boolean streaming() {
+        return !ended;
+    }
+
+    // Losing connections
+
+    /** The connection was lost, and not ended by the sidecar. Returns whether the sidecar waits for another one. */
+    boolean mayBeResumed() {
+        if (welcomed) {
+            held = outbox.unanswered();
+            held.addAll(unsettled.keySet());
+            if (graceMs > 0 && !sentDraining) {
+                graceTimer = thread.schedule(this::onGraceOver, graceMs, TimeUnit.MILLISECONDS);
+            }
+        }
+        return graceTimer != null && held.size() <= limits.getMaxRequestEntries();
+    }
+
+    /** Leases end with their session. */
+    void over() {
+        if (timer != null) {
+            timer.cancel(false);
+        }
+        stopGraceTimer();
+        loseBatches();
+    }
+
+    private void onGraceOver() {
+        graceTimer = null;
+        // While it connects, the sidecar has been told already what is held here: its welcome decides.
+        if (ended) {
+            id = ByteString.EMPTY;
+            held = Set.of();
+            loseBatches();
+        }
+    }
+
+    private void stopGraceTimer() {
+        if (graceTimer != null) {
+            graceTimer.cancel(false);
+            graceTimer = null;
+        }
+    }
+
+    /** Drops waiting batches, and marks those in hand as lost. */
+    private void loseBatches() {
+        inbox.takeBack(null);
+        unsettled.values().forEach(Batch::lose);
+        unsettled.clear();
+        outbox.onSessionEnd();
     }
 
     /** Milliseconds since the sidecar's welcome; 0 without one. */
@@ -232,8 +308,19 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
     private void welcome(Welcome welcome) {
         Limits told = welcome.getLimits();
         limits = told.getMaxRequestBytes() > 0 && told.getMaxRequestEntries() > 0 ? told : DEFAULT_LIMITS;
+        stopGraceTimer();
+        if (!id.isEmpty() && !id.equals(welcome.getSession())) {
+            // The sidecar was restarted, or has waited for long enough.
+            loseBatches();
+        }
+        id = welcome.getSession();
+        graceMs = welcome.getResumeMs();
         welcomedAt = System.nanoTime();
         welcomed = true;
+        if (graceMs > 0) {
+            // Says that the welcome is here: only then the sidecar waits for this process.
+            requests.onNext(ConsumeRequest.getDefaultInstance());
+        }
         listener.onWelcome(welcome);
     }
 
@@ -298,18 +385,11 @@ final class Session implements ClientResponseObserver<ConsumeRequest, ConsumeRes
         end(failure);
     }
 
-    /** Leases end with their session: drops waiting batches, and marks those in hand as lost. */
     private void end(@Nullable Throwable error) {
         if (ended) {
             return;
         }
         ended = true;
-        if (timer != null) {
-            timer.cancel(false);
-        }
-        inbox.takeBack(null);
-        unsettled.values().forEach(Batch::lose);
-        unsettled.clear();
         outbox.onDisconnect();
         listener.onEnd(this, error);
     }

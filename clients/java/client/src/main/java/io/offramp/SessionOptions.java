@@ -17,6 +17,7 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
     private int maxBatchRecords;
     private @Nullable Duration lease;
     private Duration patience = Duration.ofSeconds(1);
+    private Duration resume = Duration.ZERO;
     private @Nullable String name;
     private int needsMinor = Protocol.NEEDS_MINOR;
     private @Nullable BiConsumer<Batch, SettleResult> onResult;
@@ -82,6 +83,19 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
     }
 
     /**
+     * How long the sidecar waits for this process when a TCP connection is lost: what is in hand stays in hand if it is
+     * there again in time. Others get it only after that time, even if this process died. Never longer than the
+     * sidecar's {@code listen.resume_max}; without effect on a unix socket. Default: not at all.
+     */
+    public B resume(Duration resume) {
+        if (resume.isNegative() || resume.compareTo(Duration.ofDays(1)) > 0) {
+            throw new IllegalArgumentException("resume: " + resume + " is not from 0 to 1 day");
+        }
+        this.resume = resume;
+        return self();
+    }
+
+    /**
      * Called with the result of every settlement, on the thread that talks to the sidecar: it must not block.
      * Settlements that did not count are logged in any case.
      */
@@ -105,6 +119,7 @@ abstract class SessionOptions<B extends SessionOptions<B>> {
                 maxBatchRecords,
                 lease,
                 patience,
+                resume,
                 name,
                 needsMinor,
                 onResult);

@@ -1,5 +1,6 @@
 package io.offramp;
 
+import com.google.protobuf.ByteString;
 import io.offramp.v1.Client;
 import io.offramp.v1.ConsumeRequest;
 import io.offramp.v1.Credit;
@@ -19,6 +20,7 @@ record Settings(
         int maxBatchRecords,
         @Nullable Duration lease,
         Duration patience,
+        Duration resume,
         @Nullable String name,
         int needsMinor,
         @Nullable BiConsumer<Batch, SettleResult> onResult) {
@@ -31,8 +33,8 @@ record Settings(
         return Math.min(patience.toNanos(), lease.toNanos() / 4);
     }
 
-    /** The first request of a session, with this credit. */
-    ConsumeRequest hello(int batches) {
+    /** The first request of a stream, with this credit, the session to resume or empty, and the leases that are held. */
+    ConsumeRequest hello(int batches, ByteString session, Iterable<ByteString> held) {
         long pid = ProcessHandle.current().pid();
         Client client = Client.newBuilder()
                 .setLanguage("java")
@@ -48,7 +50,10 @@ record Settings(
                 .setClient(client)
                 .setCredit(asCredit(batches))
                 .setMaxMessageBytes(maxMessageBytes)
-                .setMaxBatchRecords(maxBatchRecords);
+                .setMaxBatchRecords(maxBatchRecords)
+                .setResumeMs(resume.toMillis())
+                .setResume(session)
+                .addAllHeld(held);
         if (lease != null) {
             hello.setLeaseMs(lease.toMillis());
         }

@@ -32,7 +32,7 @@ class SessionTest implements Session.Listener {
     void aTakerThatComesBeforeAShrunkCreditIsSentIsCounted() throws Exception {
         CompletableFuture<Void> stalled = new CompletableFuture<>();
         Settings settings = new Settings(
-                "orders", 2, 0, 1 << 20, 0, null, Duration.ofNanos(1), "test", 0, (batch, result) -> {});
+                "orders", 2, 0, 1 << 20, 0, null, Duration.ofNanos(1), Duration.ZERO, "test", 0, (batch, result) -> {});
         Settler settler = new Settler() {
             @Override
             public CompletableFuture<SettleResult> settle(Batch batch, Settlement settlement, boolean automatic) {

@@ -77,6 +77,23 @@ final class Leases {
         }
     }
 
+    static void connectionCut(ScenarioContext context) throws InterruptedException {
+        try (Consumer consumer = context.offramp
+                .consumer(SUBSCRIPTION)
+                .credit(1)
+                .resume(Duration.ofSeconds(30))
+                .open()) {
+            expectSettled(take(consumer).ack());
+            Batch batch = take(consumer);
+            say("holding");
+            waitForGo();
+            expectSettled(batch.ack());
+            batch = take(consumer);
+            isFirst(onlyRecord(batch));
+            expectSettled(batch.ack());
+        }
+    }
+
     static void blocked(ScenarioContext context) throws InterruptedException {
         try (Consumer consumer = context.offramp.consumer(SUBSCRIPTION).credit(1).open()) {
             Batch batch = take(consumer);

@@ -32,6 +32,7 @@ public final class Runner {
             Map.entry("killed_while_holding", Leases::killedWhileHolding),
             Map.entry("child_lives_on", Leases::childLivesOn),
             Map.entry("blocked", Leases::blocked),
+            Map.entry("connection_cut", Leases::connectionCut),
             Map.entry("sidecar_comes_later", Sidecars::sidecarComesLater),
             Map.entry("sidecar_killed", Sidecars::sidecarKilled),
             Map.entry("sidecar_drained", Sidecars::sidecarDrained),
