@@ -60,10 +60,10 @@ class ScenarioEnvironment:
         #: what the environment says of tokens and certificates
         self._access = access or {}
 
-    def runner(self, *, part: int = 1, records: int = 0) -> Runner:
-        """Start the client's runner."""
+    def runner(self, *, part: int = 1, records: int = 0, address: str = "") -> Runner:
+        """Start the client's runner. `address`: what it connects to instead."""
         environment = {
-            "OFFRAMP_ADDRESS": self._address or address_of(self.sidecar, self._transport),
+            "OFFRAMP_ADDRESS": address or self._address or address_of(self.sidecar, self._transport),
             **self._access,
             "SCENARIO_SUBSCRIPTION": self.subscription,
             "SCENARIO_OTHER_SUBSCRIPTION": self.subscription + OTHER,

@@ -5,8 +5,11 @@ import signal
 import time
 from pathlib import Path
 
-from tests.clients.scenarios.environment import NEVER, ScenarioEnvironment
+from offramp.v1 import admin_pb2
+from tests.chaos.proxy_process import ProxyProcess
+from tests.clients.scenarios.environment import NEVER, ScenarioEnvironment, address_of
 from tests.clients.scenarios.registry import scenario
+from tests.e2e.harness import eventually
 
 #: seconds; gRPC waits for the answer to a ping for one minute at the most, and asks every two hours, or when it
 #: measures a line
@@ -34,6 +37,26 @@ def lease_extended(environment: ScenarioEnvironment) -> None:
         runner.go()
         runner.passes()
     environment.counts(acked=1)
+
+
+@scenario(batch={"records": 1})
+def connection_cut(environment: ScenarioEnvironment) -> None:
+    environment.publish_numbers(3, lane=0)
+    proxy = ProxyProcess(address_of(environment.sidecar, "tcp"))
+    try:
+        with environment.runner(records=3, address=proxy.address) as runner:
+            runner.next("holding")
+            proxy.cut()
+            # One that blocks while it works connects again when it goes on.
+            eventually(lambda: _lost_a_connection(environment.status()), "the sidecar notices")
+            runner.go()
+            runner.passes()
+    finally:
+        proxy.close()
+    environment.counts(acked=3)
+    counters = environment.status().counters
+    assert (counters.batches, counters.redelivered, counters.resumed_sessions) == (3, 0, 1)
+    environment.nobody_is_left()
 
 
 @scenario(batch={"records": 3}, **NEVER)
@@ -74,3 +97,7 @@ def blocked(environment: ScenarioEnvironment) -> None:
         runner.go()
         runner.passes()
     environment.counts(acked=2)
+
+
+def _lost_a_connection(status: admin_pb2.SubscriptionStatus) -> bool:
+    return status.counters.resumed_sessions > 0 or any(session.away_ms for session in status.sessions)
