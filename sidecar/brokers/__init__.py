@@ -9,6 +9,8 @@ queue         what brokers have in common whose messages are acked by handles
 local         the embedded broker, in one SQLite file
 kafka         Apache Kafka
 pulsar        Apache Pulsar
+queue         what brokers have in common that give a handle with each message
+redis         streams of Redis and Valkey
 
 To add a broker, write a package with a `Broker`, a `Source` and a `BrokerOptions`, register it in `_ADAPTERS` below,
 and give the shared suites in tests/brokers a harness for it. An adapter is imported only when the configuration names
@@ -29,6 +31,8 @@ class _Adapter(NamedTuple):
     module: str
     options: str
     broker: str
+    #: the extra of this package that its library comes with; empty: it is always there
+    extra: str = ""
 
 
 #: by the `type` of a configured broker
@@ -36,6 +40,7 @@ _ADAPTERS = {
     "local": _Adapter("sidecar.brokers.local", "LocalOptions", "LocalBroker"),
     "kafka": _Adapter("sidecar.brokers.kafka", "KafkaOptions", "KafkaBroker"),
     "pulsar": _Adapter("sidecar.brokers.pulsar", "PulsarOptions", "PulsarBroker"),
+    "redis": _Adapter("sidecar.brokers.redis", "RedisOptions", "RedisBroker", extra="redis"),
 }
 
 
@@ -49,6 +54,11 @@ def options_class(kind: str) -> "type[BrokerOptions]":
     adapter = _ADAPTERS[kind]
     found: type[BrokerOptions] = getattr(import_module(adapter.module), adapter.options)
     return found
+
+
+def extra(kind: str) -> str:
+    """What installs the library of an adapter: the name of an extra, or empty."""
+    return _ADAPTERS[kind].extra
 
 
 def create(settings: "BrokerSettings") -> "Broker":

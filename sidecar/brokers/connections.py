@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from sidecar import brokers
 from sidecar.brokers.base import Broker, Traits
 from sidecar.model.errors import BrokerError, Corrupt, InvalidRequest, OfframpError, StartError, Unavailable, Unknown
 from sidecar.model.reasons import Reason
@@ -135,6 +136,8 @@ def _create(settings: BrokerSettings, create: Callable[[BrokerSettings], Broker]
         return create(settings)
     except ImportError as error:
         what = f"brokers.{settings.name}: type {settings.type} needs a library that is not installed"
+        if extra := brokers.extra(settings.type):
+            raise StartError(f'{what}: pip install "offramp-sidecar[{extra}]"') from error
         raise StartError(f"{what}: {error}") from error
 
 

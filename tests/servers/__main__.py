@@ -6,32 +6,43 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.servers import kafka, pulsar
+from tests.servers import kafka, pulsar, redis
 from tests.servers.kafka import KafkaServer
 from tests.servers.pulsar import PulsarServer
+from tests.servers.redis import RedisServer
 from tests.servers.tools import Missing, in_ci, tool
+
+_SERVERS: dict[str, type[KafkaServer] | type[PulsarServer] | type[RedisServer]] = {
+    "kafka": KafkaServer,
+    "pulsar": PulsarServer,
+    "redis": RedisServer,
+}
 
 
 def install() -> int:
     """Fetch what the servers need, so that no test waits for it."""
-    try:
-        for program in ("java", "openssl"):
-            tool(program)
-        kafka.JARS.fetch()
-        pulsar.JARS.fetch()
-    except Missing as missing:
-        if in_ci():
-            print(f"{missing}; CI=true, so the tests would fail", file=sys.stderr)
-            return 1
-        print(f"{missing}. Tests that need it will be skipped.", file=sys.stderr)
-    return 0
+    missing: list[Missing] = []
+    for fetch in (_java_servers, redis.install):
+        try:
+            fetch()
+        except Missing as one:
+            missing.append(one)
+    for what in missing:
+        print(f"{what}. Tests that need it {'would fail: CI=true' if in_ci() else 'will be skipped'}.", file=sys.stderr)
+    return 1 if missing and in_ci() else 0
+
+
+def _java_servers() -> None:
+    for program in ("java", "openssl"):
+        tool(program)
+    kafka.JARS.fetch()
+    pulsar.JARS.fetch()
 
 
 def run(kind: str) -> int:
     """Until Ctrl-C."""
-    server_class: type[KafkaServer] | type[PulsarServer] = KafkaServer if kind == "kafka" else PulsarServer
     with tempfile.TemporaryDirectory(prefix=f"offramp-{kind}-") as folder:
-        server = server_class.create(Path(folder))
+        server = _SERVERS[kind].create(Path(folder))
         server.start()
         print(f"{server.describe()}; CA {server.ca}; log {server.log}")
         print("Ctrl-C stops it and removes its data.", flush=True)
@@ -44,7 +55,7 @@ def run(kind: str) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__)
-    parser.add_argument("what", choices=["install", "kafka", "pulsar"])
+    parser.add_argument("what", choices=["install", *_SERVERS])
     arguments = parser.parse_args()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:

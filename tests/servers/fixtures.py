@@ -9,13 +9,15 @@ import pytest
 from tests.servers import sharing
 from tests.servers.kafka import KafkaServer
 from tests.servers.pulsar import PulsarServer
+from tests.servers.redis import RedisServer
 from tests.servers.tools import Missing, give_up
 
-Made = TypeVar("Made", KafkaServer, PulsarServer)
+Made = TypeVar("Made", KafkaServer, PulsarServer, RedisServer)
 
 #: make a server that the test may stop and kill; they take what `create` of its class takes
 NewKafka = Callable[..., KafkaServer]
 NewPulsar = Callable[..., PulsarServer]
+NewRedis = Callable[..., RedisServer]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +42,12 @@ def pulsar() -> PulsarServer:
     return _given(sharing.pulsar)
 
 
+@pytest.fixture(scope="session")
+def redis() -> RedisServer:
+    """The Redis of this test run. It is never stopped or changed; streams and groups have names of their own."""
+    return _given(sharing.redis)
+
+
 @pytest.fixture(scope="module")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A Kafka that the tests of one file may stop, kill and freeze. It runs at the end of each."""
@@ -52,6 +60,12 @@ def own_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarServe
     yield from _own(PulsarServer, tmp_path_factory)
 
 
+@pytest.fixture(scope="module")
+def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis that the tests of one file may stop, kill and freeze. It runs at the end of each."""
+    yield from _own(RedisServer, tmp_path_factory)
+
+
 @pytest.fixture
 def new_kafka(tmp_path: Path) -> Iterator[NewKafka]:
     """Makes and starts servers for one test alone."""
@@ -62,6 +76,12 @@ def new_kafka(tmp_path: Path) -> Iterator[NewKafka]:
 def new_pulsar(tmp_path: Path) -> Iterator[NewPulsar]:
     """Makes and starts servers for one test alone."""
     yield from _maker(PulsarServer, tmp_path)
+
+
+@pytest.fixture
+def new_redis(tmp_path: Path) -> Iterator[NewRedis]:
+    """Makes and starts servers for one test alone."""
+    yield from _maker(RedisServer, tmp_path)
 
 
 def _given(ask: Callable[[], Made]) -> Made:

@@ -14,6 +14,7 @@ class Missing(Exception):
 _PACKAGES = {
     "java": "Java 17 or newer (Debian: apt-get install default-jre-headless)",
     "mvn": "Maven (Debian: apt-get install maven)",
+    "redis-server": "Redis 7.0 or newer (Debian: apt-get install redis-server; as root, make servers does it)",
     "openssl": "OpenSSL (Debian: apt-get install openssl)",
 }
 
