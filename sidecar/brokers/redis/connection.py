@@ -43,7 +43,11 @@ class Server:
     """One configured server. Connects when it is first asked for something, and again when a connection was lost."""
 
     def __init__(self, options: RedisOptions) -> None:
-        self.address = options.address
+        self._address = options.address
+        #: what may be wrong with the port, for as long as nothing was ever answered
+        self._hint = (
+            ". Is it the port for TLS?" if options.url.startswith("rediss:") else ". Does it want TLS (rediss://)?"
+        )
         self._timeout = options.timeout
         # Half of what the library has is not typed.
         self._redis: Any = Redis.from_pool(_pool(options))
@@ -55,7 +59,9 @@ class Server:
         take on purpose. Raises errors of ours only."""
         try:
             async with asyncio.timeout(self._timeout + wait):
-                return await self._redis.execute_command(*command)
+                answer = await self._redis.execute_command(*command)
+                self._hint = ""
+                return answer
         except (exceptions.RedisError, OSError, TimeoutError) as error:
             raise self.translate(error, doing) from error
 
@@ -116,8 +122,10 @@ class Server:
                     return Refused, f"it takes Redis 7.0 or newer, or Valkey; the server says: {said}"
                 return Refused, f"the server says: {said}"
             case exceptions.TimeoutError() | TimeoutError():
-                return Unavailable, f"{self.address} does not answer"
-        return Unavailable, _why_unreachable(error, self.address)
+                return Unavailable, f"{self._address} does not answer{self._hint}"
+        return Unavailable, _why_unreachable(
+            error, self._address
+        ) or f"the connection to {self._address} was lost{self._hint}"
 
 
 class _Credentials(CredentialProvider):
@@ -166,7 +174,7 @@ def _pool(options: RedisOptions) -> ConnectionPool:
 
 
 def _why_unreachable(error: BaseException, address: str) -> str:
-    """The library wraps what the system said."""
+    """What the system said, which the library wraps; empty if it did not."""
     cause: BaseException | None = error
     while cause is not None:
         match cause:
@@ -181,4 +189,4 @@ def _why_unreachable(error: BaseException, address: str) -> str:
             case OSError() if cause.filename:
                 return f"{cause.filename}: {cause.strerror}"
         cause = cause.__cause__ or cause.__context__
-    return f"the connection to {address} was lost"
+    return ""

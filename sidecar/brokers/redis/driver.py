@@ -38,33 +38,32 @@ class RedisDriver(Driver[bytes]):
     numbered = True
 
     def __init__(self, options: RedisOptions) -> None:
-        self.facts = {"address": options.address}
         self._options = options
         self._server = Server(options)
         self._mapping = entries.Mapping(options.value_field.encode(), options.key_field.encode())
         self._consumer = options.consumer or socket.gethostname()
-        #: what removes entries by itself; empty if nothing does
-        self._eviction = ""
+        self.facts = {"address": options.address, "consumer": self._consumer}
+        #: the trouble that the server removes streams by itself; empty: it does not. None: nobody has looked yet
+        self._eviction: str | None = None
         #: groups that were there in this life, with their streams
         self._known: set[tuple[str, str]] = set()
 
     async def open(self) -> None:
+        """Nothing: what is wrong is told to those who ask for something."""
+
+    async def _look_at_server(self) -> None:
         server = _facts_of(await self._may("INFO", "server"))
         persistence = _facts_of(await self._may("INFO", "persistence"))
-        self.facts = {
-            "address": self._options.address,
-            "consumer": self._consumer,
-            "server": f"Valkey {server['valkey_version']}"
-            if "valkey_version" in server
-            else f"Redis {server.get('redis_version', 'of unknown version')}",
-            "durability": _durability(persistence),
-        }
+        if "valkey_version" in server:
+            self.facts["server"] = f"Valkey {server['valkey_version']}"
+        elif server:
+            self.facts["server"] = f"Redis {server['redis_version']}"
+        self.facts["durability"] = durability = _durability(persistence)
         if persistence.get("aof_enabled") == "0":
-            log.warning(
-                "the server keeps no append-only file", address=self._options.address, what=_durability(persistence)
-            )
+            log.warning("the server may lose what it confirmed", address=self._options.address, why=durability)
         policy = await self._may("CONFIG", "GET", "maxmemory-policy")
         named = policy[1].decode() if policy else ""
+        self._eviction = ""
         if named.startswith("allkeys"):
             self._eviction = (
                 f"the server evicts whole streams when its memory is full: maxmemory-policy is {named}. Set it to "
@@ -105,6 +104,8 @@ class RedisDriver(Driver[bytes]):
             await self._server.call(f"create {name}", "XGROUP", "DESTROY", name, _MAKER)
 
     async def receiver(self, lane: Lane, group: str, start: Start) -> RedisReceiver:
+        if self._eviction is None:
+            await self._look_at_server()
         name = _name(lane)
         lost = (name, group) in self._known
         receiver = RedisReceiver(self._server, name, group, self._options, self._consumer)
@@ -121,7 +122,7 @@ class RedisDriver(Driver[bytes]):
         except GroupExists:
             await receiver.forget_silent_consumers(_FORGET_AFTER)
         self._known.add((name, group))
-        receiver.troubles["eviction"] = self._eviction
+        receiver.troubles["eviction"] = self._eviction or ""
         if (ttl := await self._server.call(f"look at {name}", "TTL", name)) >= 0:
             receiver.troubles["expiry"] = (
                 f"the server deletes {name} in {ttl} s, whatever is in it: PERSIST {name} stops that"

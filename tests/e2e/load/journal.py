@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -49,9 +50,10 @@ def digest_of(key: bytes | None, value: bytes | None) -> str:
 
 
 def place_of_ref(ref: str) -> int:
-    """What Pulsar calls a record (ledger:entry:index), as a number that grows as those do."""
-    ledger, entry, index = map(int, ref.split(":"))
-    return (ledger << 80) + (entry << 40) + index
+    """What Pulsar (ledger:entry:index) or Redis (milliseconds-sequence) calls a record, as a number that grows as those
+    do."""
+    first, second, *third = map(int, re.split("[:-]", ref))
+    return (first << 80) + (second << 40) + sum(third)
 
 
 class Journal:
