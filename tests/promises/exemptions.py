@@ -31,6 +31,7 @@ class Exemption:
 
 _SHARED = "Sidecars share every lane, and none moves: what a stopped sidecar held is delivered again at the others."
 _SOUGHT = "A lane that is shared cannot be moved by one of its sidecars."
+_UNORDERED = "Sidecars share a lane: order `key` and `lane` are refused by `offramp lint`."
 
 #: by the trait that a broker lacks
 EXEMPTIONS = {
@@ -68,12 +69,13 @@ REASONS_BY_BROKER = {
         "the second, flagged, and its late acks still count."
     ),
     ("pulsar shared", "rebalances"): _SHARED,
+    ("redis", "rebalances"): _SHARED,
+    ("redis", "seeks"): _SOUGHT,
+    ("redis", "lanes_are_exclusive"): _UNORDERED,
     ("pulsar key_shared", "rebalances"): _SHARED,
     ("pulsar shared", "seeks"): _SOUGHT,
     ("pulsar key_shared", "seeks"): _SOUGHT,
-    ("pulsar shared", "lanes_are_exclusive"): (
-        "Sidecars share a lane: order `key` and `lane` are refused by `offramp lint`."
-    ),
+    ("pulsar shared", "lanes_are_exclusive"): _UNORDERED,
     ("pulsar key_shared", "lanes_are_exclusive"): (
         "Sidecars share a lane: order `lane` is refused by `offramp lint`. Order `key` is kept across sidecars."
     ),

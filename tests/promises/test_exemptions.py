@@ -6,6 +6,7 @@ from pathlib import Path
 from sidecar.brokers.kafka import KafkaOptions
 from sidecar.brokers.local import LocalOptions
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
+from sidecar.brokers.redis import RedisOptions
 from tests.promises.exemptions import PROMISES, table
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +17,7 @@ BROKERS = {
         f"pulsar {kind.value}": PulsarOptions(url="pulsar://pulsar:6650", subscription_type=kind).traits
         for kind in SubscriptionType
     },
+    "redis": RedisOptions(url="redis://redis:6379").traits,
 }
 
 

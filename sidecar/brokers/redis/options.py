@@ -46,8 +46,8 @@ class RedisOptions(BrokerOptions):
         at_least=1.0,
         at_most=86_400.0,
     )
-    value_field: str = setting("The field of an entry that is the value of a record.", "value", at_least=1)
-    key_field: str = setting("The field that is its key. All other fields are headers.", "key", at_least=1)
+    value_field: str = setting("The field of an entry that is the value of a record.", "value")
+    key_field: str = setting("The field that is its key. All other fields are headers.", "key")
     create_streams: bool = setting("Create streams and groups' own streams that are missing.", True)
     delete_settled: bool = setting(
         "Delete entries from the streams that are consumed once all groups of the stream have settled them. Those of "
@@ -118,5 +118,8 @@ class RedisOptions(BrokerOptions):
             yield "tls_key: a certificate and its key go together"
         if self.tls_ca and not self.url.startswith("rediss:"):
             yield "tls_ca: the url is not rediss://, so there is no certificate to check"
+        for key in ("value_field", "key_field"):
+            if not getattr(self, key):
+                yield f"{key}: is empty; it takes the name of a field"
         if self.value_field == self.key_field:
             yield f'key_field: "{self.key_field}" is the value_field, too'
