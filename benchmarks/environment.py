@@ -1,4 +1,5 @@
-"""What the benchmarks of a run share: one Kafka, one Pulsar, topics that are filled once, and sidecars on them.
+"""What the benchmarks of a run share: one Kafka, one Pulsar, one Redis, topics that are filled once, and sidecars on
+them.
 
 Everything is created on first use and kept until the end of the run. Topics are filled before they are consumed, and
 every consumer has its own group, so no producer disturbs a measurement.
@@ -20,6 +21,7 @@ import offramp
 from benchmarks.sidecar import Sidecar
 from tests.servers.kafka import QUIET, KafkaServer
 from tests.servers.pulsar import FAST, PulsarServer
+from tests.servers.redis import RedisServer, names_of
 
 #: seconds
 _FLUSH_TIMEOUT = 300.0
@@ -36,7 +38,7 @@ class BenchmarkEnvironment:
         self._topics: set[str] = set()
         #: in the names of topics, since a server may be shared with other environments
         self._mark = f"{time.time_ns():x}"
-        self._servers: list[KafkaServer | PulsarServer] = []
+        self._servers: list[KafkaServer | PulsarServer | RedisServer] = []
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="offramp-bench-", ignore_cleanup_errors=True)
@@ -75,6 +77,14 @@ class BenchmarkEnvironment:
         server.start()
         return server
 
+    @cached_property
+    def redis(self) -> RedisServer:
+        """As most run it: its file is written every second. Raises `Missing`."""
+        server = RedisServer.create(self.folder / "redis", settings={"appendfsync": "everysec"})
+        self._servers.append(server)
+        server.start()
+        return server
+
     # Topics
 
     def kafka_topic(self, *, lanes: int, records: int, size: int) -> str:
@@ -83,6 +93,9 @@ class BenchmarkEnvironment:
 
     def pulsar_topic(self, *, lanes: int, records: int, size: int) -> str:
         return self._filled("pulsar", partial(_fill_pulsar, self.pulsar), lanes, records, size)
+
+    def redis_topic(self, *, lanes: int, records: int, size: int) -> str:
+        return self._filled("redis", partial(_fill_redis, self.redis), lanes, records, size)
 
     def local_topic(self, *, lanes: int, records: int, size: int) -> str:
         """The same on the embedded broker, in its own folder."""
@@ -128,6 +141,10 @@ class BenchmarkEnvironment:
         }
         return Sidecar({"pulsar": options}, {"broker": "pulsar", "topics": [topic], "group": _group(), **subscription})
 
+    def on_redis(self, topic: str, **subscription: Any) -> Sidecar:
+        options = {"type": "redis", "url": self.redis.url}
+        return Sidecar({"redis": options}, {"broker": "redis", "topics": [topic], "group": _group(), **subscription})
+
 
 def _group() -> str:
     return f"bench-{time.time_ns()}"
@@ -168,3 +185,13 @@ def _fill_pulsar(server: PulsarServer, topic: str, lanes: int, records: int, siz
         producer.send_async(value, lambda result, id_: in_flight.release(), partition_key=_KEYS[number % 1_000])
     producer.flush()
     client.close()
+
+
+def _fill_redis(server: RedisServer, topic: str, lanes: int, records: int, size: int) -> None:
+    names = names_of(topic, lanes)
+    with server.client() as client:
+        for first in range(0, records, 1_000):
+            pipe = client.pipeline(transaction=False)
+            for number in range(first, min(first + 1_000, records)):
+                pipe.xadd(names[number % lanes], {"key": _KEYS[number % 1_000], "value": b"x" * size})
+            pipe.execute()

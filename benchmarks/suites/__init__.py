@@ -13,6 +13,7 @@ recovery    an overloaded service after a stall, with and without `budget.adapti
 local       the embedded broker, through a sidecar and alone
 clients     the client of each language, and PHP processes on one lane
 pulsar      Pulsar beside a direct consumer, by subscription type
+redis       Redis beside a direct consumer
 spark       the Spark source beside other ways to read the topic
 """
 
@@ -32,6 +33,7 @@ from benchmarks.suites import (
     pulsar,
     rebalance,
     recovery,
+    redis,
     spark,
     throughput,
 )
@@ -50,6 +52,7 @@ _SUITES = (
     local,
     clients,
     pulsar,
+    redis,
     spark,
 )
 BENCHMARKS: Sequence[Benchmark] = tuple(benchmark for suite in _SUITES for benchmark in suite.BENCHMARKS)

@@ -56,9 +56,11 @@ class Mapping:
             time, _, sequence = id_.partition(b"-")
             ms, low = int(time), int(sequence)
             number = _number(ms, low)
+            # Most entries have a value, or a key and a value.
             if len(fields) == 2 and fields[0] == value_field:
-                # What most entries are.
                 found.append(Received(id_, None, fields[1], (), ms, id_, number, 0, again))
+            elif len(fields) == 4 and fields[0] == key_field and fields[2] == value_field:
+                found.append(Received(id_, fields[1], fields[3], (), ms, id_, number, 0, again))
             elif fields[0] == _SHAPE and (shaped := self._by_shape(fields)) is not None:
                 key, value, headers, timestamp = shaped
                 found.append(Received(id_, key, value, headers, timestamp or ms, id_, number, 0, again))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sidecar.brokers.base import BrokerOptions, Traits
+from sidecar.brokers.queue.checks import problems_with
 from sidecar.model.errors import ConfigError
-from sidecar.model.records import Order
 from sidecar.settings import Bytes, Seconds, setting
 
 if TYPE_CHECKING:
@@ -84,13 +84,7 @@ class RedisOptions(BrokerOptions):
         )
 
     def problems_with(self, subscription: "SubscriptionSettings") -> Iterator[tuple[str, str]]:
-        if subscription.order is not Order.NONE:
-            yield (
-                "order",
-                f'"{subscription.order}" cannot be kept on Redis: the sidecars of a group share a stream, and each '
-                "takes what comes next. Take order none; where order matters, a broker whose lanes have one owner, "
-                "such as Kafka, Pulsar with subscription_type failover, or the embedded broker",
-            )
+        yield from problems_with(subscription, self.traits)
 
     def read_password(self) -> str:
         """Empty if there is none. Reads `password_file`; raises `OSError`."""

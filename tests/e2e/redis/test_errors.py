@@ -163,7 +163,7 @@ def test_the_command_refuses_what_cannot_be_promised(tmp_path: Path) -> None:
     )
     done = offramp("lint", "--config", str(config))
     assert done.returncode != 0
-    assert 'subscriptions.orders.order: "key" cannot be kept on Redis' in done.stderr
+    assert 'subscriptions.orders.order: "key" cannot be kept: ' in done.stderr
 
 
 def test_without_the_library_lint_works_and_the_sidecar_says_how_to_get_it(tmp_path: Path) -> None:
