@@ -116,7 +116,7 @@ class RedisDriver(Driver[bytes]):
             create.append("MKSTREAM")
         try:
             await self._server.call(f"create group {group} of {name}", *create)
-            receiver.first = not lost
+            receiver.first, receiver.delivers_again = not lost, lost
             if lost:
                 log.warning("the server has lost a group; all that it has is delivered again", stream=name, group=group)
         except GroupExists:

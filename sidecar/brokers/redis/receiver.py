@@ -41,6 +41,8 @@ class RedisReceiver(Receiver[bytes]):
         self._mapping = Mapping(options.value_field.encode(), options.key_field.encode())
         self._idle_ms = int(options.claim_idle * 1000)
         self._deletes = options.delete_settled
+        #: the server had lost the group: what is delivered was delivered before, until nothing is left of it
+        self.delivers_again = False
         #: what was given out and is not acked
         self._held: set[bytes] = set()
         #: ids that are pending for this consumer or for others, found and not yet taken; and where to look for more
@@ -79,7 +81,10 @@ class RedisReceiver(Receiver[bytes]):
                 return found
         trimmed, entries = await self._run(scripts.READ, records, size)
         self.lost += trimmed
-        return self._mapping.received(entries or await self._wait(timeout), again=False)
+        if not entries:
+            self.delivers_again = False
+            entries = await self._wait(timeout)
+        return self._mapping.received(entries, again=self.delivers_again)
 
     async def _wait(self, timeout: float) -> Sequence[Any]:
         """The next entry, as soon as there is one. One alone: nobody knows how large they are."""

@@ -46,7 +46,7 @@ end
 READ = _script("""
 local lost, found, size = 0, {}, 0
 local before = group_of(group)
-if before and before.lag then
+if before and before.lag and before['entries-read'] then
   lost = before.lag - redis.call('XLEN', stream)
   if lost > 0 then
     -- The server goes on to count them as unread. Tell it, so that nobody counts them again.

@@ -107,8 +107,11 @@ def test_a_server_that_forgot_the_group_delivers_all_that_it_has(redis: RedisSer
             with redis.client() as client:
                 client.delete(topic)
                 client.xadd(topic, {"value": "of the new one"})
-            # A group that is known must not begin at the end again: nobody has seen this.
+            # A group that is known must not begin at the end again: nobody has seen this, or everybody has.
             assert await consumer.take(1) == [b"of the new one"]
+            await publish(broker, topic, b"later")
+            await consumer.take(2)
+            assert [chunk.possibly_processed for chunk in consumer.chunks] == [True, False]
 
     asyncio.run(run())
 

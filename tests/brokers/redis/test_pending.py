@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from sidecar.brokers.base import Broker
 from sidecar.brokers.redis.receiver import RedisReceiver
+from sidecar.model.errors import Unavailable
 from sidecar.model.records import Commit, Lane, Start
 from sidecar.settings import Seconds
 from tests.brokers.harness import consuming, name, new_topic, numbered, publish
@@ -184,5 +187,29 @@ def test_a_receiver_that_waits_ends_at_once_when_it_is_stopped(own_redis: RedisS
         # What came in the last moment would be pending for a name that nobody has: it has been given back by then.
         async with running(own_redis) as broker, consuming(broker, topic, group=group) as consumer:
             assert await consumer.take(1) == [b"for others"]
+
+    asyncio.run(run())
+
+
+def test_what_an_answer_brought_that_was_lost_on_its_way_is_delivered_flagged(own_redis: RedisServer) -> None:
+    async def run() -> None:
+        topic, group = new_topic(own_redis), name("group")
+        async with running(own_redis, consumer="pod-0", claim_idle=Seconds(3600)) as broker:
+            async with receiving(broker, topic, group) as receiver:
+                await publish(broker, topic, b"had")
+                assert [one.value for one in await receiver.receive(10, 1 << 20, 1.0)] == [b"had"]
+                assert not await receiver.receive(10, 1 << 20, 0.01)
+                waiting = asyncio.create_task(receiver.receive(10, 1 << 20, 3600.0))
+                with own_redis.client() as client:
+                    await asyncio.to_thread(eventually, lambda: client.info("clients")["blocked_clients"])
+                    # The server does what a read asked for whose connection is gone.
+                    client.client_kill_filter(_type="normal", skipme=True)
+                    with pytest.raises(Unavailable):
+                        await waiting
+                    client.xadd(topic, {"value": "lost"})
+                    client.xreadgroup(group, "pod-0", {topic: ">"})
+                found = await receiver.receive(10, 1 << 20, 1.0)
+                # What is in hand does not come twice.
+                assert [(one.value, one.possibly_processed) for one in found] == [(b"lost", True)]
 
     asyncio.run(run())
