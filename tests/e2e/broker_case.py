@@ -43,7 +43,7 @@ class BrokerCase:
         def told() -> str:
             return next((line for line in self.troubles() if all(word in line for word in words)), "")
 
-        line = eventually(told, f"the status says {words}; it says {self.troubles()}", 30.0)
+        line = eventually(told, f"the status says {words}; it says {self.troubles()}", 120.0)
         eventually(
             lambda: any(all(word in str(event) for word in words) for event in self.sidecar.events()),
             f"the log says {words}",

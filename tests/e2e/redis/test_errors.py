@@ -36,7 +36,7 @@ class Case(BrokerCase):
 
     def works(self) -> None:
         """It gets what is published now."""
-        eventually(lambda: not self.sidecar.status().trouble, "the trouble is over", 30.0)
+        eventually(lambda: not self.sidecar.status().trouble, "the trouble is over", 120.0)
         with self.server.client() as client:
             client.xadd(self.topic, {"value": b"value"})
         eventually(lambda: self.sidecar.status().counters.fetched, "a record comes")
