@@ -9,7 +9,7 @@ faults         the kinds of faults
 campaign       plays one round after another and prints the results
 round          plays a plan: starts the sidecars, injects the faults, waits until all is settled
 sidecars       the sidecars of a round with their workers, and the faults that hit them
-brokers/       the brokers of a round: local, Kafka, Pulsar
+brokers/       the brokers of a round: local, Kafka, Pulsar, Redis
 publisher      the process that publishes
 proxy          the process that stands in a connection, to cut and delay it
 proxy_process  starts that process and gives it orders

@@ -18,13 +18,14 @@ class BrokerKind(StrEnum):
     LOCAL = "local"
     KAFKA = "kafka"
     PULSAR = "pulsar"
+    REDIS = "redis"
 
 
 #: seconds of load
 LOAD = 8.0
 _DAY = 86_400.0
 #: seconds until Kafka considers a silent member dead, in these rounds; and Pulsar one that did not answer a ping, after
-#: another such time
+#: another such time; and after which what a silent consumer of Redis has goes to others
 SESSION = 3.0
 #: seconds of a lease, where leases end
 _LEASE = 1.5
@@ -60,6 +61,7 @@ _VARIANTS: Mapping[BrokerKind, Mapping[str, tuple[str, ...]]] = {
         "failover": ("none", "key", "lane"),
         "exclusive": ("none", "key", "lane"),
     },
+    BrokerKind.REDIS: {"": ("none",)},
 }
 #: shares of one in a thousand; the rest does nothing special
 _IN_ORDER = {Kind.FLAKY: 40, Kind.SLOW: 10, Kind.BAD: 10}
@@ -191,7 +193,7 @@ def _lasts(chance: random.Random, kind: FaultKind, broker: BrokerKind) -> float:
         ) if broker is BrokerKind.KAFKA:
             # One that is considered dead, and one that is just in time.
             return chance.choice((SESSION * 0.7, SESSION * 1.5))
-        case FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_BROKER if broker is BrokerKind.PULSAR:
+        case FaultKind.FREEZE_SIDECAR | FaultKind.FREEZE_BROKER if broker in (BrokerKind.PULSAR, BrokerKind.REDIS):
             return chance.choice((short, SESSION * 2.5))
         case FaultKind.FREEZE_WORKER:
             # Longer than any lease, and than any ping timeout.

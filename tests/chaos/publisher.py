@@ -23,6 +23,7 @@ from tests.e2e.kafka.load import Producing as KafkaProducing
 from tests.e2e.load.journal import Spot
 from tests.e2e.load.kinds import Kind, make
 from tests.e2e.pulsar.load import Producing as PulsarProducing
+from tests.e2e.redis.load import Producing as RedisProducing
 
 _KEYS = 40
 #: seconds between two bursts
@@ -73,6 +74,7 @@ _BROKERS: Mapping[str, Callable[[str, str, Confirmed], Producing]] = {
     "local": LocalProducing,
     "kafka": KafkaProducing,
     "pulsar": PulsarProducing,
+    "redis": RedisProducing,
 }
 
 

@@ -33,8 +33,9 @@ MORE = {
     BrokerKind.LOCAL: (Fault(0.5, FaultKind.JUMP_CLOCK, 0, -86_400.0), Fault(1.5, FaultKind.FILL_DISK, 0, 1.0)),
     BrokerKind.KAFKA: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0), Fault(2.8, FaultKind.FREEZE_LEAVING, 0, 0.5)),
     BrokerKind.PULSAR: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0),),
+    BrokerKind.REDIS: (Fault(1.0, FaultKind.CUT_BROKER, 0, 0.0),),
 }
-VARIANTS = {BrokerKind.LOCAL: "", BrokerKind.KAFKA: "consumer", BrokerKind.PULSAR: "key_shared"}
+VARIANTS = {BrokerKind.LOCAL: "", BrokerKind.KAFKA: "consumer", BrokerKind.PULSAR: "key_shared", BrokerKind.REDIS: ""}
 
 
 def fixed(broker: BrokerKind, without: Collection[FaultKind]) -> Plan:
@@ -44,7 +45,7 @@ def fixed(broker: BrokerKind, without: Collection[FaultKind]) -> Plan:
         number=1,
         broker=broker,
         variant=VARIANTS[broker],
-        order="key",
+        order="none" if broker is BrokerKind.REDIS else "key",
         lanes=4,
         workers=(("threads", "fetch"),),
         tcp=True,

@@ -121,7 +121,7 @@ class RedisServer(Server):
 
     def client(self) -> Redis:
         """Somebody who may do everything."""
-        return Redis(port=self.port, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=30.0)
+        return client_at(f"127.0.0.1:{self.port}")
 
     def make_topic(self, topic: str, lanes: int = 1) -> None:
         with self.client() as client:
@@ -188,6 +188,12 @@ class RedisServer(Server):
             "tls-ca-cert-file": str(made.ca),
             "tls-auth-clients": "no",
         }
+
+
+def client_at(address: str) -> Redis:
+    """A plain client that repeats nothing by itself."""
+    host, _, port = address.rpartition(":")
+    return Redis(host, int(port), protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=30.0)
 
 
 def names_of(topic: str, lanes: int) -> Sequence[str]:

@@ -21,10 +21,10 @@ _MOVES = frozenset(
         DisturbanceKind.BROKER,
     )
 )
-_LANE = {"local": frozenset((DisturbanceKind.SIDECAR_DOWN,)), "kafka": _MOVES, "pulsar": _MOVES}
+_LANE = {"local": frozenset((DisturbanceKind.SIDECAR_DOWN,)), "kafka": _MOVES, "pulsar": _MOVES, "redis": _MOVES}
 #: seconds for which a disturbance has effects after its end. A worker may take a batch of a dead sidecar while the next
 #: one starts; a group needs its session timeout and some heartbeats until lanes have moved.
-_LATE = {"local": 0.5, "kafka": 15.0, "pulsar": 15.0}
+_LATE = {"local": 0.5, "kafka": 15.0, "pulsar": 15.0, "redis": 15.0}
 _CUT_LATE = 2.0
 #: the largest share of a lease that is over when a worker takes the batch from its queue
 _QUEUED_SHARE = 0.5

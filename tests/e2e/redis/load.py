@@ -4,7 +4,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from zlib import crc32
 
 from redis.exceptions import RedisError
@@ -12,16 +12,18 @@ from redis.exceptions import RedisError
 from tests.e2e.load.journal import Spot, place_of_ref
 from tests.e2e.load.kinds import Kind
 from tests.e2e.load.steady import SteadyLoad
-from tests.servers.redis import RedisServer, names_of
+from tests.servers.redis import RedisServer, client_at, names_of
 
 
 class Producing:
     """Tells where each value is, once Redis has said so. What it cannot get rid of it keeps trying."""
 
-    def __init__(self, server: RedisServer, topic: str, lanes: int, confirmed: Callable[[Spot, bytes], None]) -> None:
-        self._names: Sequence[str] = names_of(topic, lanes)
+    def __init__(self, address: str, topic: str, confirmed: Callable[[Spot, bytes], None]) -> None:
         self._confirmed = confirmed
-        self._client = server.client()
+        self._client = client_at(address)
+        self._names: list[str] = []
+        while not self._names or self._client.exists(f"{topic}:{len(self._names)}"):
+            self._names = [*names_of(topic, len(self._names) + 1)]
         self._waiting: queue.Queue[tuple[bytes | None, bytes] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -54,8 +56,6 @@ class Producing:
 
 
 class Load(SteadyLoad):
-    def __init__(
-        self, server: RedisServer, topic: str, lanes: int, chance: random.Random, shares: Mapping[Kind, float]
-    ) -> None:
+    def __init__(self, server: RedisServer, topic: str, chance: random.Random, shares: Mapping[Kind, float]) -> None:
         super().__init__(chance, shares)
-        self._producing = Producing(server, topic, lanes, self.confirmed.__setitem__)
+        self._producing = Producing(f"127.0.0.1:{server.port}", topic, self.confirmed.__setitem__)

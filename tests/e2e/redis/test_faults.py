@@ -24,7 +24,7 @@ def test_one_sidecar_is_killed_and_one_comes_under_load(redis: RedisServer, tmp_
     chance, topic = faults.chance(), new_topic(redis, LANES)
     with (
         Fleet(tmp_path, redis, topic, LANES) as fleet,
-        Load(redis, topic, LANES, chance, faults.ANY_ORDER) as load,
+        Load(redis, topic, chance, faults.ANY_ORDER) as load,
     ):
         faults.kill_one_sidecar_and_add_one(fleet, load, chance)
 
@@ -34,7 +34,7 @@ def test_the_server_is_killed_and_comes_back(own_redis: RedisServer, tmp_path: P
     chance, topic = faults.chance(), new_topic(own_redis, LANES)
     with (
         Fleet(tmp_path, own_redis, topic, LANES) as fleet,
-        Load(own_redis, topic, LANES, chance, faults.ANY_ORDER) as load,
+        Load(own_redis, topic, chance, faults.ANY_ORDER) as load,
     ):
         faults.kill_the_broker(fleet, load, chance, own_redis, sidecars=2)
 
@@ -44,7 +44,7 @@ def test_the_server_freezes_for_longer_than_anybody_waits(own_redis: RedisServer
     chance, topic = faults.chance(), new_topic(own_redis, LANES)
     with (
         Fleet(tmp_path, own_redis, topic, LANES) as fleet,
-        Load(own_redis, topic, LANES, chance, faults.ANY_ORDER) as load,
+        Load(own_redis, topic, chance, faults.ANY_ORDER) as load,
     ):
         sidecar = fleet.add()
         fleet.works(sidecar)
@@ -62,7 +62,7 @@ def test_all_connections_are_cut_again_and_again(own_redis: RedisServer, tmp_pat
     chance, topic = faults.chance(), new_topic(own_redis, LANES)
     with (
         Fleet(tmp_path, own_redis, topic, LANES) as fleet,
-        Load(own_redis, topic, LANES, chance, faults.ANY_ORDER) as load,
+        Load(own_redis, topic, chance, faults.ANY_ORDER) as load,
     ):
         sidecar = fleet.add()
         for _ in range(5):
