@@ -57,8 +57,8 @@ def options_class(kind: str) -> "type[BrokerOptions]":
 
 
 def extra(kind: str) -> str:
-    """What installs the library of an adapter: the name of an extra, or empty."""
-    return _ADAPTERS[kind].extra
+    """What installs the library of an adapter: the name of an extra; empty if there is none."""
+    return _ADAPTERS[kind].extra if kind in _ADAPTERS else ""
 
 
 def create(settings: "BrokerSettings") -> "Broker":
