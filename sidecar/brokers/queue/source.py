@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Generic
 
 from sidecar.brokers.base import LaneEnd, LaneEvent, Lost, Polled, SeekTarget, Source, SourceSpec, Traits, Trouble
@@ -10,7 +11,7 @@ from sidecar.brokers.queue.driver import Driver, H
 from sidecar.brokers.queue.lane import QueueLane
 from sidecar.model.clock import Clock
 from sidecar.model.errors import BrokerError, LaneGone, NotFound, Refused
-from sidecar.model.records import Assigned, Chunk, Commit, Lane
+from sidecar.model.records import Assigned, Chunk, Commit, Lane, Start
 from sidecar.observability.logs import Log
 
 log = Log("queue")
@@ -129,7 +130,10 @@ class QueueSource(Source, Generic[H]):
             return await self._driver.lanes(topic)
 
     async def _open(self, lane: Lane) -> None:
-        one = QueueLane(lane, self.spec, self._driver, self._traits, self._clock, self._tell, self._wake.set)
+        # One that comes later was written to since: nothing in it may be passed over.
+        start = self.spec.start if self._measuring is None else Start.EARLIEST
+        spec = replace(self.spec, start=start)
+        one = QueueLane(lane, spec, self._driver, self._traits, self._clock, self._tell, self._wake.set)
         await one.open()
         self._lanes[lane] = one
         one.start()

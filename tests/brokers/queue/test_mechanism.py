@@ -13,9 +13,9 @@ from sidecar.brokers.queue.driver import Limits
 from sidecar.brokers.queue.source import QueueSource
 from sidecar.core.failures import retry_topic
 from sidecar.model.errors import LaneGone, NotFound, Refused, Unavailable
-from sidecar.model.records import Assigned, Commit, Lane, Message, Place, Record, Run
-from tests.brokers.harness import Consumer, numbered
-from tests.brokers.queue.harness import PLAIN, broker_on
+from sidecar.model.records import Assigned, Commit, Lane, Message, Place, Record, Run, Start
+from tests.brokers.harness import Consumer, consuming, numbered
+from tests.brokers.queue.harness import PLAIN, STREAM, broker_on
 from tests.brokers.queue.memory_driver import Handle, Nature, Server
 from tests.promises import adjustable_time
 from tests.promises.adjustable_time import AdjustableClock, advance, until
@@ -70,6 +70,23 @@ def on(nature: Nature, records: int = 0) -> Callable[[Callable[[Bench], Awaitabl
         return test
 
     return decorate
+
+
+def test_a_lane_that_comes_later_is_read_from_its_start_whatever_start_says() -> None:
+    async def run() -> None:
+        server = Server(STREAM)
+        broker = broker_on(server, AdjustableClock())
+        await broker.ensure_topic("topic", 1)
+        async with consuming(broker, "topic", start=Start.LATEST) as consumer:
+            await consumer.until(consumer.assigned)
+            server.make("topic.1")
+            await broker.driver.publish(Lane("topic", 1), [Message(None, b"before anybody knew of it")])
+            while not consumer.values:
+                await advance(5.0)
+                await consumer.poll(timeout=0.01)
+            assert consumer.values == [b"before anybody knew of it"]
+
+    adjustable_time.run(run)
 
 
 @on(PLAIN, 10)
