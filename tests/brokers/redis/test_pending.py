@@ -190,6 +190,28 @@ def test_a_receiver_that_waits_ends_at_once_when_it_is_stopped(own_redis: RedisS
     asyncio.run(run())
 
 
+def test_what_another_has_taken_over_before_the_answer_was_read_is_not_delivered(redis: RedisServer) -> None:
+    async def run() -> None:
+        topic, group = new_topic(redis), name("group")
+        async with (
+            running(redis, consumer="late", claim_idle=SOON) as broker,
+            receiving(broker, topic, group) as receiver,
+        ):
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            waiting = asyncio.create_task(receiver.receive(10, 1 << 20, 3600.0))
+            await asyncio.to_thread(eventually, lambda: clock() - began > 2 * SOON)
+            # The sidecar does nothing meanwhile: its event loop stands still.
+            with redis.client() as client:
+                client.xadd(topic, {"value": "taken over"})
+                eventually(lambda: client.xpending(topic, group)["pending"], "the server has given it to the sidecar")
+                (id_,) = client.xclaim(topic, group, "other", 0, [client.xrange(topic)[0][0]], justid=True)
+                client.xack(topic, group, id_)
+            assert await waiting == []
+
+    asyncio.run(run())
+
+
 def test_what_an_answer_brought_that_was_lost_on_its_way_is_delivered_flagged(own_redis: RedisServer) -> None:
     async def run() -> None:
         topic, group = new_topic(own_redis), name("group")
