@@ -25,7 +25,7 @@ from sidecar.server import event_loop, process
 from sidecar.server.auth.caller import current
 from sidecar.server.auth.credential_store import CredentialStore
 from sidecar.server.grpc.admin_service import AdminService
-from sidecar.server.grpc.consumer_service import ConsumerService
+from sidecar.server.grpc.consumer.service import ConsumerService
 from sidecar.server.grpc.health_service import HealthService
 from sidecar.server.grpc.listeners import NAMES, GrpcListeners, Services
 from sidecar.server.grpc.log_service import LogService

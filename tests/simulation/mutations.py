@@ -23,7 +23,7 @@ from sidecar.core.state.window import Window
 from sidecar.core.tracker import RecordTracker
 from sidecar.model.records import Assigned, Chunk, Commit, Order, Outcome, Run, Settlement, SettleResult, SettleStatus
 from sidecar.model.wire import decode_frame
-from sidecar.server.grpc.fetch_session import FetchSession
+from sidecar.server.grpc.consumer.fetch_session import FetchSession
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.assignment import AssignmentHandler
 from sidecar.subscription.committer import Committer

@@ -15,16 +15,10 @@ from sidecar.server.auth.caller import Caller
 from sidecar.server.auth.credential_store import CredentialStore
 from sidecar.server.auth.guard import Guard
 from sidecar.server.auth.tokens import Tokens
-from sidecar.server.grpc import (
-    admin_service,
-    consumer_service,
-    health_service,
-    log_service,
-    publish_service,
-    reflection,
-)
+from sidecar.server.grpc import admin_service, health_service, log_service, publish_service, reflection
 from sidecar.server.grpc.admin_service import AdminService
-from sidecar.server.grpc.consumer_service import ConsumerService
+from sidecar.server.grpc.consumer import service as consumer_service
+from sidecar.server.grpc.consumer.service import ConsumerService
 from sidecar.server.grpc.health_service import HealthService
 from sidecar.server.grpc.log_service import LogService
 from sidecar.server.grpc.publish_service import PublishService

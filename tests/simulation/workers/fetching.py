@@ -6,8 +6,8 @@ from collections.abc import Callable
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import OutOfTurn, Stopping, Superseded
 from sidecar.model.records import ClientInfo, SessionEnd, Settlement
-from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
-from sidecar.server.grpc.sessions import Terms
+from sidecar.server.grpc.consumer.fetch_session import FetchSession, fetch_alone
+from sidecar.server.grpc.consumer.sessions import Terms
 from sidecar.server.subscriptions import SubscriptionRegistry
 from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.checker.checker import Checker

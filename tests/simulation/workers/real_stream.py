@@ -11,10 +11,10 @@ from typing import Any, cast
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import Stalled, Stopping
 from sidecar.model.records import SessionEnd, Settlement
-from sidecar.server.grpc.consume_stream import MAX_BATCH_BYTES, ConsumeStream
-from sidecar.server.grpc.resumption import ResumableSessions
+from sidecar.server.grpc.consumer.consume_stream import MAX_BATCH_BYTES, ConsumeStream
+from sidecar.server.grpc.consumer.resumption import ResumableSessions
+from sidecar.server.grpc.consumer.sessions import read_terms
 from sidecar.server.grpc.rpc import Context
-from sidecar.server.grpc.sessions import read_terms
 from sidecar.server.grpc.slow_clients import StreamWriter
 from tests.simulation.checked_subscription import CheckedSubscription
 from tests.simulation.checker.checker import Checker

@@ -14,7 +14,7 @@ from sidecar.model.records import Lane
 from sidecar.server.grpc.entries import MAX_ENTRIES
 from sidecar.server.grpc.rpc import answer_errors
 from sidecar.server.grpc.statuses import DETAILS, abort, code_of
-from tests.unit.server.grpc.fetch_kit import Session, alone
+from tests.unit.server.grpc.consumer.fetch_kit import Session, alone
 from tests.unit.server.grpc.service_kit import ACK, Kit, Stream, error_info, error_of, in_loop, with_sidecar
 
 

@@ -12,7 +12,7 @@ from offramp.v1 import admin_pb2, consumer_pb2, consumer_pb2_grpc
 from sidecar.settings import LeaseSettings, Seconds
 from tests.chaos.proxy import Proxy
 from tests.servers.process import free_ports
-from tests.unit.server.grpc.fetch_kit import refused, values
+from tests.unit.server.grpc.consumer.fetch_kit import refused, values
 from tests.unit.server.grpc.service_kit import (
     NACK,
     ONE,

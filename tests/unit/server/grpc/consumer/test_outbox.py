@@ -6,7 +6,7 @@ from offramp.v1 import consumer_pb2
 from sidecar.model.records import ClosedBy, Delivery, SettleResult, SettleStatus
 from sidecar.model.wire import encode_frame
 from sidecar.server.grpc import responses
-from sidecar.server.grpc.consume_stream import FRAME_BYTES, MAX_ANSWER_BYTES, MAX_BATCH_BYTES, Outbox
+from sidecar.server.grpc.consumer.consume_stream import FRAME_BYTES, MAX_ANSWER_BYTES, MAX_BATCH_BYTES, Outbox
 from tests.unit.server.grpc.service_kit import in_loop
 
 

@@ -11,11 +11,12 @@ from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import InvalidRequest, ProtocolError, Stopping, Superseded
 from sidecar.model.records import Delivery, Notice, SessionEnd, SettleResult
 from sidecar.model.wire import CONSUME_BATCH_TAG, encode_batch
-from sidecar.server.grpc import responses, sessions, settling
+from sidecar.server.grpc import responses
+from sidecar.server.grpc.consumer import sessions, settling
+from sidecar.server.grpc.consumer.resumption import SUPERSEDED, Absence, ResumableSessions
+from sidecar.server.grpc.consumer.sessions import NO_CREDIT, Terms
 from sidecar.server.grpc.requests import read_acks, read_credit
-from sidecar.server.grpc.resumption import SUPERSEDED, Absence, ResumableSessions
 from sidecar.server.grpc.rpc import Context, parse, read
-from sidecar.server.grpc.sessions import NO_CREDIT, Terms
 from sidecar.server.grpc.slow_clients import StreamWriter
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.session import Consumer, Session

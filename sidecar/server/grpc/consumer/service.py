@@ -9,15 +9,16 @@ from sidecar.model.reasons import Reason
 from sidecar.model.records import SessionEnd
 from sidecar.model.version import FEATURES, PROTOCOL_MINOR, VERSION
 from sidecar.server.auth.caller import current
-from sidecar.server.grpc import responses, settling
-from sidecar.server.grpc.consume_stream import METHOD as CONSUME
-from sidecar.server.grpc.consume_stream import ConsumeStream, read_hello
+from sidecar.server.grpc import responses
+from sidecar.server.grpc.consumer import settling
+from sidecar.server.grpc.consumer.consume_stream import METHOD as CONSUME
+from sidecar.server.grpc.consumer.consume_stream import ConsumeStream, read_hello
+from sidecar.server.grpc.consumer.fetch_session import FetchSession, OpenStream, fetch_alone
+from sidecar.server.grpc.consumer.resumption import ResumableSessions
+from sidecar.server.grpc.consumer.sessions import read_terms
 from sidecar.server.grpc.entries import MAX_ENTRIES
-from sidecar.server.grpc.fetch_session import FetchSession, OpenStream, fetch_alone
 from sidecar.server.grpc.requests import DEFAULT_MESSAGE_BYTES
-from sidecar.server.grpc.resumption import ResumableSessions
 from sidecar.server.grpc.rpc import Context, Handler, both_stream, server_stream, unary
-from sidecar.server.grpc.sessions import read_terms
 from sidecar.server.grpc.slow_clients import StreamWriter, UnreadResponses
 from sidecar.server.grpc.statuses import abort
 from sidecar.server.subscriptions import SubscriptionRegistry

@@ -10,10 +10,10 @@ import pytest
 
 from offramp.v1 import admin_pb2, consumer_pb2, record_pb2
 from sidecar.model.records import Notice, NoticeKind
-from sidecar.server.grpc.fetch_session import FetchSession
-from sidecar.server.grpc.pending_notices import PendingNotices
+from sidecar.server.grpc.consumer.fetch_session import FetchSession
+from sidecar.server.grpc.consumer.pending_notices import PendingNotices
 from sidecar.settings import BatchSettings, Bytes, LeaseSettings, Seconds
-from tests.unit.server.grpc.fetch_kit import Session, alone, leave_unread_while_waiting, refused, values
+from tests.unit.server.grpc.consumer.fetch_kit import Session, alone, leave_unread_while_waiting, refused, values
 from tests.unit.server.grpc.service_kit import (
     ACK,
     NACK,

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from offramp.v1 import consumer_pb2, record_pb2
-from tests.unit.server.grpc.fetch_kit import Session, leave_unread_while_waiting, refused, values
+from tests.unit.server.grpc.consumer.fetch_kit import Session, leave_unread_while_waiting, refused, values
 from tests.unit.server.grpc.service_kit import ONE, SETTLED, Kit, in_loop, serving, settlement, with_sidecar
 
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.records import ClientInfo
-from sidecar.server.grpc.fetch_session import FetchSession, fetch_alone
-from sidecar.server.grpc.sessions import Terms
+from sidecar.server.grpc.consumer.fetch_session import FetchSession, fetch_alone
+from sidecar.server.grpc.consumer.sessions import Terms
 from sidecar.server.subscriptions import SubscriptionRegistry, lease_prefix
 from sidecar.settings import BatchSettings
 from sidecar.subscription.subscription import Subscription

@@ -16,8 +16,8 @@ from typing import Protocol
 from sidecar.model.records import Delivery, Notice, NoticeKind, SessionEnd
 from sidecar.observability.logs import Log
 from sidecar.server.auth.caller import Credentials, credentials, current
-from sidecar.server.grpc import sessions
-from sidecar.server.grpc.pending_notices import PendingNotices
+from sidecar.server.grpc.consumer import sessions
+from sidecar.server.grpc.consumer.pending_notices import PendingNotices
 from sidecar.subscription.session import Consumer, Session
 from sidecar.subscription.subscription import Subscription
 

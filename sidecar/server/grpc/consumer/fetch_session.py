@@ -10,11 +10,12 @@ from offramp.v1 import consumer_pb2 as pb
 from sidecar.model.errors import InvalidRequest, OutOfTurn, ResourceExhausted, Stopping, Superseded, TooManyEntries
 from sidecar.model.records import Credit, Delivery, Notice, NoticeKind, SessionEnd, SettleResult
 from sidecar.model.wire import FETCH_BATCH_TAG, encode_batch
-from sidecar.server.grpc import responses, sessions, settling
-from sidecar.server.grpc.pending_notices import PendingNotices
+from sidecar.server.grpc import responses
+from sidecar.server.grpc.consumer import sessions, settling
+from sidecar.server.grpc.consumer.pending_notices import PendingNotices
+from sidecar.server.grpc.consumer.resumption import SUPERSEDED, ResumableSessions
+from sidecar.server.grpc.consumer.sessions import NO_CREDIT, Terms, read_terms
 from sidecar.server.grpc.requests import read_credit, read_message_bytes
-from sidecar.server.grpc.resumption import SUPERSEDED, ResumableSessions
-from sidecar.server.grpc.sessions import NO_CREDIT, Terms, read_terms
 from sidecar.server.grpc.slow_clients import StreamWriter
 from sidecar.server.subscriptions import SubscriptionRegistry
 from sidecar.subscription.session import Consumer

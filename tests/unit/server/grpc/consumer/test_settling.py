@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from offramp.v1 import record_pb2 as pb
-from sidecar.server.grpc import settling
+from sidecar.server.grpc.consumer import settling
 from sidecar.server.grpc.entries import MAX_ENTRIES
 from sidecar.server.subscriptions import SubscriptionRegistry
 from tests.event_loop import on_event_loop
