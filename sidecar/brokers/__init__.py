@@ -8,6 +8,7 @@ fair_take     takes records from several lanes, so that none starves
 queue         what brokers have in common whose messages are acked by handles
 local         the embedded broker, in one SQLite file
 kafka         Apache Kafka
+nats          NATS JetStream
 pulsar        Apache Pulsar
 queue         what brokers have in common that give a handle with each message
 redis         streams of Redis and Valkey
@@ -39,6 +40,7 @@ class _Adapter(NamedTuple):
 _ADAPTERS = {
     "local": _Adapter("sidecar.brokers.local", "LocalOptions", "LocalBroker"),
     "kafka": _Adapter("sidecar.brokers.kafka", "KafkaOptions", "KafkaBroker"),
+    "nats": _Adapter("sidecar.brokers.nats", "NatsOptions", "NatsBroker", extra="nats"),
     "pulsar": _Adapter("sidecar.brokers.pulsar", "PulsarOptions", "PulsarBroker"),
     "redis": _Adapter("sidecar.brokers.redis", "RedisOptions", "RedisBroker", extra="redis"),
 }

@@ -76,6 +76,9 @@ REASONS_BY_BROKER = {
     ("pulsar shared", "seeks"): _SOUGHT,
     ("pulsar key_shared", "seeks"): _SOUGHT,
     ("pulsar shared", "lanes_are_exclusive"): _UNORDERED,
+    ("nats", "rebalances"): _SHARED,
+    ("nats", "seeks"): _SOUGHT,
+    ("nats", "lanes_are_exclusive"): _UNORDERED,
     ("pulsar key_shared", "lanes_are_exclusive"): (
         "Sidecars share a lane: order `lane` is refused by `offramp lint`. Order `key` is kept across sidecars."
     ),

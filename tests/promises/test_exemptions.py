@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sidecar.brokers.kafka import KafkaOptions
 from sidecar.brokers.local import LocalOptions
+from sidecar.brokers.nats import NatsOptions
 from sidecar.brokers.pulsar.options import PulsarOptions, SubscriptionType
 from sidecar.brokers.redis import RedisOptions
 from tests.promises.exemptions import PROMISES, table
@@ -18,6 +19,7 @@ BROKERS = {
         for kind in SubscriptionType
     },
     "redis": RedisOptions(url="redis://redis:6379").traits,
+    "nats": NatsOptions(url="nats://nats:4222").traits,
 }
 
 

@@ -6,15 +6,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.servers import kafka, pulsar, redis
+from tests.servers import kafka, nats, pulsar, redis
 from tests.servers.kafka import KafkaServer
+from tests.servers.nats import NatsServer
 from tests.servers.pulsar import PulsarServer
 from tests.servers.redis import RedisServer
 from tests.servers.tools import Missing, in_ci, tool
 
-_SERVERS: dict[str, type[KafkaServer] | type[PulsarServer] | type[RedisServer]] = {
+_SERVERS: dict[str, type[KafkaServer] | type[PulsarServer] | type[NatsServer] | type[RedisServer]] = {
     "kafka": KafkaServer,
     "pulsar": PulsarServer,
+    "nats": NatsServer,
     "redis": RedisServer,
 }
 
@@ -22,7 +24,7 @@ _SERVERS: dict[str, type[KafkaServer] | type[PulsarServer] | type[RedisServer]] 
 def install() -> int:
     """Fetch what the servers need, so that no test waits for it."""
     missing: list[Missing] = []
-    for fetch in (_java_servers, redis.install):
+    for fetch in (_java_servers, nats.install, redis.install):
         try:
             fetch()
         except Missing as one:

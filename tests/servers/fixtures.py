@@ -8,15 +8,17 @@ import pytest
 
 from tests.servers import sharing
 from tests.servers.kafka import KafkaServer
+from tests.servers.nats import NatsServer
 from tests.servers.pulsar import PulsarServer
 from tests.servers.redis import RedisServer
 from tests.servers.tools import Missing, give_up
 
-Made = TypeVar("Made", KafkaServer, PulsarServer, RedisServer)
+Made = TypeVar("Made", KafkaServer, PulsarServer, NatsServer, RedisServer)
 
 #: make a server that the test may stop and kill; they take what `create` of its class takes
 NewKafka = Callable[..., KafkaServer]
 NewPulsar = Callable[..., PulsarServer]
+NewNats = Callable[..., NatsServer]
 NewRedis = Callable[..., RedisServer]
 
 
@@ -43,6 +45,12 @@ def pulsar() -> PulsarServer:
 
 
 @pytest.fixture(scope="session")
+def nats() -> NatsServer:
+    """The NATS of this test run. It is never stopped or changed; streams and groups have names of their own."""
+    return _given(sharing.nats)
+
+
+@pytest.fixture(scope="session")
 def redis() -> RedisServer:
     """The Redis of this test run. It is never stopped or changed; streams and groups have names of their own."""
     return _given(sharing.redis)
@@ -61,6 +69,12 @@ def own_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarServe
 
 
 @pytest.fixture(scope="module")
+def own_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A NATS that the tests of one file may stop, kill and freeze. It runs at the end of each."""
+    yield from _own(NatsServer, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
 def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A Redis that the tests of one file may stop, kill and freeze. It runs at the end of each."""
     yield from _own(RedisServer, tmp_path_factory)
@@ -76,6 +90,12 @@ def new_kafka(tmp_path: Path) -> Iterator[NewKafka]:
 def new_pulsar(tmp_path: Path) -> Iterator[NewPulsar]:
     """Makes and starts servers for one test alone."""
     yield from _maker(PulsarServer, tmp_path)
+
+
+@pytest.fixture
+def new_nats(tmp_path: Path) -> Iterator[NewNats]:
+    """Makes and starts servers for one test alone."""
+    yield from _maker(NatsServer, tmp_path)
 
 
 @pytest.fixture

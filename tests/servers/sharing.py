@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.servers.kafka import KafkaServer
+from tests.servers.nats import NatsServer
 from tests.servers.pulsar import PulsarServer
 from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
-Shared = TypeVar("Shared", KafkaServer, PulsarServer, RedisServer)
+Shared = TypeVar("Shared", KafkaServer, PulsarServer, NatsServer, RedisServer)
 
 #: where the servers of this run are, for the workers; with the process that began the run
 _FOLDER, _OWNER = "OFFRAMP_TEST_SERVERS", "OFFRAMP_TEST_SERVERS_OWNER"
@@ -33,7 +34,12 @@ def end() -> None:
     """In the same process, when its workers are done."""
     folder = Path(os.environ.pop(_FOLDER))
     del os.environ[_OWNER]
-    kinds: dict[str, type[Server]] = {"kafka": KafkaServer, "pulsar": PulsarServer, "redis": RedisServer}
+    kinds: dict[str, type[Server]] = {
+        "kafka": KafkaServer,
+        "pulsar": PulsarServer,
+        "nats": NatsServer,
+        "redis": RedisServer,
+    }
     for kind, server_class in kinds.items():
         if (told := folder / kind / _TOLD).exists():
             server_class.from_json(told.read_text()).discard()
@@ -48,6 +54,11 @@ def kafka() -> KafkaServer:
 def pulsar() -> PulsarServer:
     """The Pulsar of this run. Raises `Missing`."""
     return _shared("pulsar", PulsarServer)
+
+
+def nats() -> NatsServer:
+    """The NATS of this run. Raises `Missing`."""
+    return _shared("nats", NatsServer)
 
 
 def redis() -> RedisServer:
