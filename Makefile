@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 PROTOS := $(sort $(wildcard proto/offramp/v1/*.proto))
 STUBS  := clients/python
 # Tests that start a dozen processes each: beside others they would keep a small machine from all else.
-CROWDS := tests/e2e/kafka/test_faults.py tests/e2e/pulsar/test_faults.py tests/e2e/redis/test_faults.py \
-  tests/chaos/test_rounds.py
+CROWDS := tests/e2e/kafka/test_faults.py tests/e2e/nats/test_faults.py tests/e2e/pulsar/test_faults.py \
+  tests/e2e/redis/test_faults.py tests/chaos/test_rounds.py
 # What needs nothing but Python.
 FAST   := tests/unit tests/properties tests/compatibility tests/brokers/local \
   tests/brokers/queue tests/brokers/test_memory.py tests/brokers/test_registry.py tests/brokers/test_histories.py \
