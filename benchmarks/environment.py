@@ -1,5 +1,4 @@
-"""What the benchmarks of a run share: one Kafka, one Pulsar, one Redis, topics that are filled once, and sidecars on
-them.
+"""What the benchmarks of a run share: one server of each kind, topics that are filled once, and sidecars on them.
 
 Everything is created on first use and kept until the end of the run. Topics are filled before they are consumed, and
 every consumer has its own group, so no producer disturbs a measurement.
@@ -16,10 +15,12 @@ from typing import Any, Self
 import _pulsar
 import pulsar
 from confluent_kafka import Producer
+from nats.js import JetStreamContext
 
 import offramp
 from benchmarks.sidecar import Sidecar
 from tests.servers.kafka import QUIET, KafkaServer
+from tests.servers.nats import NatsServer
 from tests.servers.pulsar import FAST, PulsarServer
 from tests.servers.redis import RedisServer, names_of
 
@@ -38,7 +39,7 @@ class BenchmarkEnvironment:
         self._topics: set[str] = set()
         #: in the names of topics, since a server may be shared with other environments
         self._mark = f"{time.time_ns():x}"
-        self._servers: list[KafkaServer | PulsarServer | RedisServer] = []
+        self._servers: list[KafkaServer | NatsServer | PulsarServer | RedisServer] = []
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="offramp-bench-", ignore_cleanup_errors=True)
@@ -78,6 +79,14 @@ class BenchmarkEnvironment:
         return server
 
     @cached_property
+    def nats(self) -> NatsServer:
+        """Raises `Missing`."""
+        server = NatsServer.create(self.folder / "nats")
+        self._servers.append(server)
+        server.start()
+        return server
+
+    @cached_property
     def redis(self) -> RedisServer:
         """As most run it: its file is written every second. Raises `Missing`."""
         server = RedisServer.create(self.folder / "redis", settings={"appendfsync": "everysec"})
@@ -93,6 +102,9 @@ class BenchmarkEnvironment:
 
     def pulsar_topic(self, *, lanes: int, records: int, size: int) -> str:
         return self._filled("pulsar", partial(_fill_pulsar, self.pulsar), lanes, records, size)
+
+    def nats_topic(self, *, lanes: int, records: int, size: int) -> str:
+        return self._filled("nats", partial(_fill_nats, self.nats), lanes, records, size)
 
     def redis_topic(self, *, lanes: int, records: int, size: int) -> str:
         return self._filled("redis", partial(_fill_redis, self.redis), lanes, records, size)
@@ -141,6 +153,10 @@ class BenchmarkEnvironment:
         }
         return Sidecar({"pulsar": options}, {"broker": "pulsar", "topics": [topic], "group": _group(), **subscription})
 
+    def on_nats(self, topic: str, **subscription: Any) -> Sidecar:
+        options = {"type": "nats", "url": self.nats.url, "create_streams": True}
+        return Sidecar({"nats": options}, {"broker": "nats", "topics": [topic], "group": _group(), **subscription})
+
     def on_redis(self, topic: str, **subscription: Any) -> Sidecar:
         options = {"type": "redis", "url": self.redis.url}
         return Sidecar({"redis": options}, {"broker": "redis", "topics": [topic], "group": _group(), **subscription})
@@ -185,6 +201,19 @@ def _fill_pulsar(server: PulsarServer, topic: str, lanes: int, records: int, siz
         producer.send_async(value, lambda result, id_: in_flight.release(), partition_key=_KEYS[number % 1_000])
     producer.flush()
     client.close()
+
+
+def _fill_nats(server: NatsServer, topic: str, lanes: int, records: int, size: int) -> None:
+    server.make_topic(topic, lanes)
+    subjects = [topic, *(f"{topic}.{number}" for number in range(1, lanes))]
+
+    async def body(stream: JetStreamContext) -> None:
+        value = b"x" * size
+        for number in range(records):
+            await stream.publish_async(subjects[number % lanes], value, wait_stall=60.0)
+        await stream.publish_async_completed()
+
+    server.ask(body)
 
 
 def _fill_redis(server: RedisServer, topic: str, lanes: int, records: int, size: int) -> None:

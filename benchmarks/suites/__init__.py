@@ -12,6 +12,7 @@ poison      what records that always fail cost the others
 recovery    an overloaded service after a stall, with and without `budget.adaptive`
 local       the embedded broker, through a sidecar and alone
 clients     the client of each language, and PHP processes on one lane
+nats        NATS JetStream beside a direct consumer
 pulsar      Pulsar beside a direct consumer, by subscription type
 redis       Redis beside a direct consumer
 spark       the Spark source beside other ways to read the topic
@@ -29,6 +30,7 @@ from benchmarks.suites import (
     lanes,
     latency,
     local,
+    nats,
     poison,
     pulsar,
     rebalance,
@@ -51,6 +53,7 @@ _SUITES = (
     recovery,
     local,
     clients,
+    nats,
     pulsar,
     redis,
     spark,
