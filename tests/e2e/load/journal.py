@@ -50,8 +50,8 @@ def digest_of(key: bytes | None, value: bytes | None) -> str:
 
 
 def place_of_ref(ref: str) -> int:
-    """What Pulsar (ledger:entry:index), Redis (milliseconds-sequence) or NATS (sequence-time) calls a record, as a number
-    that grows as those do."""
+    """What Pulsar (ledger:entry:index), Redis (milliseconds-sequence) or NATS (sequence-time) calls a record, as a
+    number that grows as those do."""
     first, second, *third = map(int, re.split("[:-]", ref))
     return (first << 80) + (second << 40) + sum(third)
 
