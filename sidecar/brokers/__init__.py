@@ -5,7 +5,6 @@ range_cursor  the part of the contract for groups that are read by ranges
 fencing       pure: fencing tokens for the readers of such groups, and how a broker stores them
 connections   opens the configured brokers and tries again while they cannot be reached
 fair_take     takes records from several lanes, so that none starves
-queue         what brokers have in common whose messages are acked by handles
 local         the embedded broker, in one SQLite file
 kafka         Apache Kafka
 nats          NATS JetStream

@@ -52,8 +52,12 @@ def test_the_status_page_can_be_switched_off(tmp_path: Path) -> None:
         assert sidecar.get("/healthz")[0] == 200
 
 
-#: of subscriptions with ranges, and of TLS
-NOT_HERE = ("offramp_reader_attached_seconds", "offramp_certificate_expires_timestamp_seconds")
+#: of subscriptions with ranges, of TLS, and of push
+NOT_HERE = (
+    "offramp_reader_attached_seconds",
+    "offramp_certificate_expires_timestamp_seconds",
+    "offramp_push_calls_total",
+)
 
 
 def test_metrics_tell_what_happened(tmp_path: Path) -> None:
