@@ -102,6 +102,10 @@ class Arrivals:
         self.records -= count
         return Chunk(self._lane, segment.positions, segment.frames, possibly_processed=segment.possibly_processed)
 
+    def flag(self) -> None:
+        """Somebody else may have had what waits."""
+        self._segments = deque(segment._replace(possibly_processed=True) for segment in self._segments)
+
     def clear(self) -> None:
         self._segments.clear()
         self.records = 0

@@ -71,6 +71,8 @@ class HeldMessages(Generic[H]):
         self._repeats: list[H] = []
         #: times at which to renew, each with the first and the last position that is due then
         self._due: deque[tuple[float, int, int]] = deque()
+        #: since when the broker does not answer to renewals; None: it does
+        self._failing_since: float | None = None
         #: times of arrival, each with the last position that arrived then
         self._arrivals: deque[tuple[int, float]] = deque()
 
@@ -204,9 +206,17 @@ class HeldMessages(Generic[H]):
             found.handles.extend(handles)
         return found
 
+    def in_doubt(self, now: float) -> bool:
+        """Whether handles may run out before anybody notices: renewing fails, or nothing ran for a while."""
+        if self._renew_every is None or not self._due:
+            return False
+        since = self._due[0][0] if self._failing_since is None else self._failing_since
+        return now >= since + self._renew_every
+
     def renewed(self, renewal: Renewal[H], handles: Sequence[H | None], now: float) -> None:
         """The broker has renewed these: their handles from now on, None for one that had run out."""
         assert self._renew_every is not None
+        self._failing_since = None
         for position, before, after in zip(renewal.positions, renewal.handles, handles, strict=True):
             at = self._index(position)
             # It may have been settled meanwhile, or delivered anew.
@@ -217,9 +227,11 @@ class HeldMessages(Generic[H]):
                 self._handles[at] = after
         self._schedule(renewal.positions, now + self._renew_every)
 
-    def not_renewed(self, renewal: Renewal[H], retry_at: float) -> None:
-        """The broker did not answer: try again then."""
-        self._schedule(renewal.positions, retry_at)
+    def not_renewed(self, renewal: Renewal[H], now: float) -> None:
+        """The broker did not answer: they are due again."""
+        if self._failing_since is None:
+            self._failing_since = now
+        self._schedule(renewal.positions, now)
 
     def _schedule(self, positions: Iterable[int], at: float) -> None:
         """In as few ranges as possible: those that are neighbours here stay together."""

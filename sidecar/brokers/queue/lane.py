@@ -107,6 +107,8 @@ class QueueLane(Generic[H]):
 
     def take(self, max_records: int, max_bytes: int, at_least: int) -> Chunk | None:
         """The next records, up to the limits, but at least `at_least` of them."""
+        if self._held.in_doubt(self._clock.now()):
+            self._arrivals.flag()
         chunk = self._arrivals.take(max_records, max_bytes, at_least)
         self._control_flow()
         return chunk
@@ -398,7 +400,10 @@ class QueueLane(Generic[H]):
             if not renewal.handles or receiver is not self._receiver:
                 continue
             try:
-                held.renewed(renewal, await receiver.renew(renewal.handles), self._clock.now())
+                handles = await receiver.renew(renewal.handles)
+                held.renewed(renewal, handles, self._clock.now())
+                if None in handles and receiver is self._receiver:
+                    self._arrivals.flag()
             except HandlesLost as error:
                 self._end(receiver, error)
             except BrokerError as error:

@@ -326,6 +326,18 @@ async def test_what_waits_to_be_polled_is_dropped_with_its_epoch(bench: Bench) -
     assert min(bench.consumer.positions) >= bench.consumer.assigned()[LANE].start > first
 
 
+@on(LEASES)
+async def test_what_waited_while_its_lease_may_have_run_out_comes_flagged(bench: Bench) -> None:
+    """Another sidecar may have had it meanwhile."""
+    await bench.broker.publish("topic", [Message(None, b"0")])
+    await until(lambda: bench.share.held, "it is received, and waits to be polled")
+    bench.server.faults.renewals_fail = True
+    for _ in range(8):
+        await advance(10.0)
+    await bench.consumer.take(1)
+    assert [chunk.possibly_processed for chunk in bench.consumer.chunks] == [True]
+
+
 @on(Nature(numbered=True), 10)
 async def test_a_commit_that_waits_for_its_turn_settles_nothing_of_the_next_epoch(bench: Bench) -> None:
     """There the same messages have the same positions."""
