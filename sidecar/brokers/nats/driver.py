@@ -119,7 +119,7 @@ class NatsDriver(Driver[str]):
             info, first = await link.api(doing, f"CONSUMER.INFO.{name}.{consumer}"), False
         except NotFound:
             if known is not None:
-                log.warning("the server has lost a consumer; it is made anew", stream=name, consumer=consumer)
+                log.warning("the server has lost a consumer; it is created again", lane=lane, group=group)
             begin = self._begin(stream, known, start)
             info, first = await self._create(link, name, consumer, owner, subject, begin), known is None
         refuse_unusable(info["config"], consumer, owner, subject)

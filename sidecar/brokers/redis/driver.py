@@ -60,7 +60,7 @@ class RedisDriver(Driver[bytes]):
             self.facts["server"] = f"Redis {server['redis_version']}"
         self.facts["durability"] = durability = _durability(persistence)
         if persistence.get("aof_enabled") == "0":
-            log.warning("the server may lose what it confirmed", address=self._options.address, why=durability)
+            log.warning("the server may lose what it confirmed", address=self._options.address, reason=durability)
         policy = await self._may("CONFIG", "GET", "maxmemory-policy")
         named = policy[1].decode() if policy else ""
         self._eviction = ""
@@ -118,7 +118,7 @@ class RedisDriver(Driver[bytes]):
             await self._server.call(f"create group {group} of {name}", *create)
             receiver.first, receiver.delivers_again = not lost, lost
             if lost:
-                log.warning("the server has lost a group; all that it has is delivered again", stream=name, group=group)
+                log.warning("the server has lost a group; all that it has is delivered again", lane=lane, group=group)
         except GroupExists:
             await receiver.forget_silent_consumers(_FORGET_AFTER)
         self._known.add((name, group))
